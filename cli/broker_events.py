@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from zkgroup.broker.node.listener import BrokerListener
-from zkgroup.broker.replica_host import Role
+from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.model import TopicPartition
 
-from .event_lines import EventLines
+from .serving import EventLines
 from .units import counted
 
 _STYLES = {
@@ -38,8 +38,8 @@ class BrokerPrinter(EventLines, BrokerListener):
         self.print("disconnected", fields, f"ZooKeeper is away; serving on with{what}")
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
-        told = f"{topic_partition}" + ("" if leader_epoch is None else f", leader epoch {leader_epoch}")
-        self.print(_ROLES[role], {**_of(topic_partition), "leader_epoch": leader_epoch}, told)
+        message = f"{topic_partition}" + ("" if leader_epoch is None else f", leader epoch {leader_epoch}")
+        self.print(_ROLES[role], {**_of(topic_partition), "leader_epoch": leader_epoch}, message)
 
     def on_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
         fields = {**_of(topic_partition), "leader_epoch": leader_epoch, "isr": list(isr)}
@@ -47,13 +47,13 @@ class BrokerPrinter(EventLines, BrokerListener):
 
     def on_config(self, entity: Any, overrides: Mapping[str, str]) -> None:
         fields = {"entity": entity.entity_path, "overrides": dict(overrides)}
-        told = ", ".join(f"{name}={value}" for name, value in overrides.items()) or "nothing set"
-        self.print("config", fields, f"{entity.entity_path}: {told}")
+        message = ", ".join(f"{name}={value}" for name, value in overrides.items()) or "nothing set"
+        self.print("config", fields, f"{entity.entity_path}: {message}")
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
         fields = {"epoch": epoch, "partitions": partitions, "load_ms": load_ms}
-        told = f"epoch {epoch}, {counted(partitions, 'partition')} loaded in {load_ms} ms"
-        self.print("controller", fields, told)
+        message = f"epoch {epoch}, {counted(partitions, 'partition')} loaded in {load_ms} ms"
+        self.print("controller", fields, message)
 
     def on_resigned(self, reason: str) -> None:
         self.print("resigned", {"reason": reason}, reason)

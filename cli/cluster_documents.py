@@ -1,26 +1,27 @@
-"""The JSON documents about brokers, controllers, configurations, elections and usage. Pure."""
+"""The JSON documents of brokers, controllers, configurations, elections and usage. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from zkgroup.admin.brokers import BrokerDescription, BrokerSummary
+from zkgroup.admin.cluster.brokers import BrokerDescription, BrokerSummary
+from zkgroup.admin.cluster.controller_info import ControllerDescription, PastController
+from zkgroup.admin.cluster.forgetting import ForgettingPlan, LeftReplicas
+from zkgroup.admin.cluster.resignation import Resignation, ResignationPlan
+from zkgroup.admin.cluster.usage import ClusterUsage, Usage
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
-from zkgroup.admin.elections import ElectionPlan
-from zkgroup.admin.ensemble import AsOf
-from zkgroup.admin.forgetting import ForgettingPlan
-from zkgroup.admin.resigning import Resignation, ResignationPlan
-from zkgroup.admin.ruling import ControllerDescription, PastController
-from zkgroup.admin.topic_growth import AlterationPlan
-from zkgroup.admin.topic_waiting import LeadersSeen
-from zkgroup.admin.unclean import UncleanPlan
-from zkgroup.admin.usage import ClusterUsage
-from zkgroup.admin.verify import hex_session
-from zkgroup.admin.words import UncleanElectionDone
+from zkgroup.admin.descriptions import NotifyFormat, UncleanElectionDone
+from zkgroup.admin.elections import Candidate, ElectionPlan, UncleanPlan
+from zkgroup.admin.topics.alteration import AlterationPlan
+from zkgroup.admin.topics.waiting import LeadersSeen
+from zkgroup.groups.ensemble import AsOf
+from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition
 
-from .documents import Json, document, leaderless, log_end
+from .documents import Leaderless, NewPartition, document, leaderless, log_end
+from .schema import COUNT, INTEGER, STRING, Document, Field, Json, Shape, given, nullable, word
 from .units import iso_time
 
 if TYPE_CHECKING:
@@ -28,9 +29,164 @@ if TYPE_CHECKING:
     from zkgroup.lines.log_ends import LogEnds
 
 
-def brokers(as_of: AsOf, rows: Iterable[BrokerSummary]) -> Json:
+_KIND = word("zkgroup", "kafka")
+
+BROKER = Shape(
+    BrokerSummary,
+    *("broker", "host", given("port", INTEGER), "registered_at_ms", "version", "epoch"),
+    *(given("kind", _KIND), given("role", word("data", "controller")), "controller"),
+)
+CONTROLLER = Document(
+    "controller",
+    Shape(
+        ControllerDescription,
+        *("controller", "epoch", "elected_at_ms", "session", given("kind", _KIND), "last_processed_zxid"),
+    ),
+)
+EPOCH = Shape(
+    PastController,
+    *("epoch", "record.broker", "record.session", "record.reason", "record.from_ms", "record.until_ms"),
+    *("record.load_ms", "record.ended"),
+)
+LEFT_REPLICAS = Shape(LeftReplicas, "topic", given("czxid", nullable(INTEGER)), "partitions", "is_there")
+CONFIG = Shape(
+    ConfigDescription,
+    Field("entity_type", STRING, lambda row: row.entity.kind),
+    Field("entity", STRING, lambda row: entity_name(row)),
+    "configs",
+)
+CANDIDATE = Shape(
+    Candidate,
+    *("topic_partition", given("leader", nullable(INTEGER)), given("preferred", nullable(INTEGER))),
+    given(
+        "outcome",
+        word(
+            *("elects", "leads", "not_live", "not_in_isr", "no_state", "unreadable", "being_deleted"),
+            "unhosted",
+        ),
+    ),
+)
+USAGE = Shape(
+    Usage,
+    given("quantity", word("connections", "watches", "leaf_znodes", "znodes")),
+    Field("early", nullable(COUNT), lambda row: row.early and row.early.value),
+    Field("early_formula", nullable(STRING), lambda row: row.early and row.early.formula),
+    Field("corrected", nullable(COUNT), lambda row: row.corrected and row.corrected.value),
+    Field("corrected_formula", nullable(STRING), lambda row: row.corrected and row.corrected.formula),
+    *("measured", "measured_by", "reason"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersDocument:
     """`broker list`."""
-    return document("brokers", as_of, brokers=[_broker(row) for row in rows])
+
+    brokers: Sequence[BrokerSummary]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryDocument:
+    """`controller history`."""
+
+    epochs: Sequence[PastController]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgettingDocument:
+    """`broker forget`."""
+
+    broker: int
+    executed: bool
+    left: Sequence[LeftReplicas]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResignationDocument:
+    """`controller resign`; the last two are null where it was not waited for a successor."""
+
+    controller: int
+    epoch: int | None
+    czxid: int
+    executed: bool
+    resigned: bool | None
+    successor: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigsDocument:
+    """`config describe`."""
+
+    configs: Sequence[ConfigDescription]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """A setting before and after; null where it is not set."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigAlterationDocument:
+    """`config alter`; `notification` is the format in which brokers are notified."""
+
+    entity_type: str
+    entity: str
+    executed: bool
+    undo: str | None
+    notification: NotifyFormat
+    configs: Sequence[SettingChange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAlterationDocument:
+    """`topic alter`; the last two are null where it was not waited for leaders."""
+
+    topic: str
+    executed: bool
+    undo: str | None
+    partitions_before: int
+    partitions_after: int
+    added: Sequence[NewPartition]
+    configs: Sequence[SettingChange]
+    converged: bool | None
+    leaderless: Sequence[Leaderless] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionDocument:
+    """`elect preferred`."""
+
+    election: Literal["preferred"]
+    executed: bool
+    converged: bool | None
+    partitions: Sequence[Candidate]
+
+
+SETTING_CHANGE = Shape(SettingChange)
+BROKERS_DOCUMENT = Document("brokers", Shape(BrokersDocument))
+CONTROLLER_HISTORY = Document("controller_history", Shape(HistoryDocument))
+FORGETTING = Document("broker_forgetting", Shape(ForgettingDocument))
+RESIGNATION = Document("controller_resignation", Shape(ResignationDocument))
+CONFIGS = Document("configs", Shape(ConfigsDocument))
+CONFIG_ALTERATION = Document("config_alteration", Shape(ConfigAlterationDocument))
+TOPIC_ALTERATION = Document("topic_alteration", Shape(TopicAlterationDocument))
+ELECTION = Document("election", Shape(ElectionDocument))
+CLUSTER_USAGE = Document(
+    "cluster_usage",
+    Shape(
+        ClusterUsage,
+        *("counts", given("release", nullable(word("0.8.2", "1.1-2.6", "2.7+", "zkgroup")))),
+        *("usage=rows", "servers", "unreadable"),
+    ),
+)
+
+
+def brokers(as_of: AsOf, rows: Sequence[BrokerSummary]) -> Json:
+    """`broker list`."""
+    return BROKERS_DOCUMENT.json(as_of, BrokersDocument(brokers=rows))
 
 
 def broker(
@@ -46,7 +202,7 @@ def broker(
     return document(
         "broker",
         as_of,
-        **_broker(one.summary),
+        **BROKER.json(one.summary),
         session=hex_session(one.session),
         rack=one.rack,
         jmx_port=one.jmx_port,
@@ -71,71 +227,36 @@ def _failed(each: FailedReplica) -> Json:
 
 def controller(as_of: AsOf, one: ControllerDescription) -> Json:
     """`controller describe`."""
-    return document(
-        "controller",
-        as_of,
-        controller=one.controller,
-        epoch=one.epoch,
-        elected_at=iso_time(one.elected_at_ms),
-        session=hex_session(one.session),
-        kind=one.kind,
-        last_processed_zxid=one.last_processed_zxid,
-    )
+    return CONTROLLER.json(as_of, one)
 
 
-def controller_history(as_of: AsOf, rows: Iterable[PastController]) -> Json:
+def controller_history(as_of: AsOf, rows: Sequence[PastController]) -> Json:
     """`controller history`."""
-    epochs = [
-        {
-            "epoch": row.epoch,
-            "broker": row.record.broker,
-            "session": hex_session(row.record.session),
-            "reason": row.record.reason,
-            "from": iso_time(row.record.from_ms),
-            "until": iso_time(row.record.until_ms),
-            "load_ms": row.record.load_ms,
-            "ended": row.record.ended,
-        }
-        for row in rows
-    ]
-    return document("controller_history", as_of, epochs=epochs)
+    return CONTROLLER_HISTORY.json(as_of, HistoryDocument(epochs=rows))
 
 
 def forgetting(plan: ForgettingPlan, *, executed: bool) -> Json:
     """`broker forget`."""
-    left = [
-        {
-            "topic": each.topic,
-            "czxid": each.czxid,
-            "partitions": list(each.partitions),
-            "is_there": each.is_there,
-        }
-        for each in plan.left
-    ]
-    return document("broker_forgetting", plan.as_of, broker=plan.broker, executed=executed, left=left)
+    made = ForgettingDocument(broker=plan.broker, executed=executed, left=plan.left)
+    return FORGETTING.json(plan.as_of, made)
 
 
-def resignation(plan: ResignationPlan, came: Resignation | None, *, executed: bool) -> Json:
+def resignation(plan: ResignationPlan, outcome: Resignation | None, *, executed: bool) -> Json:
     """`controller resign`."""
-    return document(
-        "controller_resignation",
-        came.as_of if came else plan.as_of,
+    made = ResignationDocument(
         controller=plan.controller,
         epoch=plan.epoch,
         czxid=plan.czxid,
         executed=executed,
-        resigned=came.resigned if came else None,
-        successor=came.successor if came else None,
+        resigned=outcome.resigned if outcome else None,
+        successor=outcome.successor if outcome else None,
     )
+    return RESIGNATION.json(outcome.as_of if outcome else plan.as_of, made)
 
 
-def configs(as_of: AsOf, rows: Iterable[ConfigDescription]) -> Json:
+def configs(as_of: AsOf, rows: Sequence[ConfigDescription]) -> Json:
     """`config describe`."""
-    described = [
-        {"entity_type": row.entity.kind, "entity": entity_name(row), "configs": dict(row.configs)}
-        for row in rows
-    ]
-    return document("configs", as_of, configs=described)
+    return CONFIGS.json(as_of, ConfigsDocument(configs=rows))
 
 
 def entity_name(row: ConfigDescription | ConfigPlan) -> str:
@@ -145,9 +266,7 @@ def entity_name(row: ConfigDescription | ConfigPlan) -> str:
 
 def config_alteration(plan: ConfigPlan, *, executed: bool, undo: str | None) -> Json:
     """`config alter`."""
-    return document(
-        "config_alteration",
-        plan.as_of,
+    made = ConfigAlterationDocument(
         entity_type=plan.entity.kind,
         entity=entity_name(plan),
         executed=executed,
@@ -155,47 +274,36 @@ def config_alteration(plan: ConfigPlan, *, executed: bool, undo: str | None) -> 
         notification=plan.format,
         configs=_changes(plan),
     )
+    return CONFIG_ALTERATION.json(plan.as_of, made)
 
 
 def topic_alteration(
     plan: AlterationPlan, *, executed: bool, undo: str | None, seen: LeadersSeen | None = None
 ) -> Json:
     """`topic alter`; `seen` where it was waited for leaders."""
-    return document(
-        "topic_alteration",
-        seen.as_of if seen else plan.as_of,
+    converged, without = leaderless(seen)
+    made = TopicAlterationDocument(
         topic=plan.topic,
         executed=executed,
         undo=undo,
         partitions_before=len(plan.before.partitions),
         partitions_after=len(plan.after.partitions),
         added=[
-            {"partition": number, "replicas": list(lists)} for number, lists in sorted(plan.added.items())
+            NewPartition(partition=number, replicas=lists) for number, lists in sorted(plan.added.items())
         ],
         configs=_changes(plan.config) if plan.config else [],
-        **leaderless(seen),
+        converged=converged,
+        leaderless=without,
     )
+    return TOPIC_ALTERATION.json(seen.as_of if seen else plan.as_of, made)
 
 
 def election(plan: ElectionPlan, *, executed: bool, converged: bool | None) -> Json:
     """`elect preferred`."""
-    rows = [
-        {
-            **place(row.topic_partition),
-            "leader": row.leader,
-            "preferred": row.preferred,
-            "outcome": row.outcome,
-        }
-        for row in plan.rows
-    ]
-    return document(
-        "election",
-        plan.as_of,
-        election="preferred",
-        executed=executed,
-        converged=converged,
-        partitions=rows,
+    made = ElectionDocument(
+        election="preferred", executed=executed, converged=converged, partitions=plan.rows
     )
+    return ELECTION.json(plan.as_of, made)
 
 
 def unclean_election(
@@ -231,63 +339,7 @@ def unclean_election(
 
 def usage(found: ClusterUsage) -> Json:
     """`cluster usage`."""
-    counts = {
-        "brokers": found.counts.brokers,
-        "topics": found.counts.topics,
-        "partitions": found.counts.partitions,
-        "reassigning": found.counts.reassigning,
-        "notifications": found.counts.notifications,
-        "requests": found.counts.requests,
-    }
-    rows = [
-        {
-            "quantity": row.quantity,
-            "early": row.early.value if row.early else None,
-            "early_formula": row.early.formula if row.early else None,
-            "corrected": row.corrected.value if row.corrected else None,
-            "corrected_formula": row.corrected.formula if row.corrected else None,
-            "measured": row.measured,
-            "measured_by": row.measured_by,
-            "reason": row.reason,
-        }
-        for row in found.rows
-    ]
-    servers = [
-        {
-            "server": one.server,
-            "by": one.by,
-            "mode": one.mode,
-            "version": one.version,
-            "connections": one.connections,
-            "watches": one.watches,
-            "znodes": one.znodes,
-            "reason": one.reason,
-        }
-        for one in found.servers
-    ]
-    return document(
-        "cluster_usage",
-        found.as_of,
-        counts=counts,
-        release=found.release,
-        usage=rows,
-        servers=servers,
-        unreadable=list(found.unreadable),
-    )
-
-
-def _broker(row: BrokerSummary) -> Json:
-    return {
-        "broker": row.broker,
-        "host": row.host,
-        "port": row.port,
-        "registered_at": iso_time(row.registered_at_ms),
-        "version": row.version,
-        "epoch": row.epoch,
-        "kind": row.kind,
-        "role": row.role,
-        "controller": row.controller,
-    }
+    return CLUSTER_USAGE.json(found.as_of, found)
 
 
 def place(tp: TopicPartition) -> Json:
@@ -295,6 +347,8 @@ def place(tp: TopicPartition) -> Json:
     return {"topic": tp.topic, "partition": tp.partition}
 
 
-def _changes(plan: ConfigPlan) -> list[Json]:
+def _changes(plan: ConfigPlan) -> list[SettingChange]:
     old, new = shown(plan.before.overrides), shown(plan.after.overrides)
-    return [{"name": name, "before": old.get(name), "after": new.get(name)} for name, _, _ in plan.changes]
+    return [
+        SettingChange(name=name, before=old.get(name), after=new.get(name)) for name, _, _ in plan.changes
+    ]

@@ -1,43 +1,242 @@
-"""The JSON documents, from values. Pure.
+"""The JSON documents of groups, offsets, topics, status and znodes: one declaration of each output field.
 
-Their shapes are a contract: `schemas/` holds them as JSON Schema, tests compare. Keys are never
-missing, unknown is null, times are ISO-8601 UTC with milliseconds.
+A field is declared in the class whose `Shape` stands here: one of `zkgroup.groups` or `zkgroup.admin`, or a
+dataclass of this module. `zkgroup_cli.schemas` publishes the derived JSON Schemas. Keys are never missing,
+unknown is null, times are ISO-8601 UTC with milliseconds.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zkgroup.admin.ensemble import AsOf
-from zkgroup.admin.offset_plans import OffsetChange
-from zkgroup.admin.pending_deletions import PendingDeletion
-from zkgroup.admin.status import CLEAR_THROTTLE, Finding, Status
-from zkgroup.admin.topic_deletion import TopicDeletionPlan
-from zkgroup.admin.topic_waiting import DeletionSeen, LeadersSeen
-from zkgroup.admin.topics import PartitionDescription as TopicPartitionDescription
-from zkgroup.admin.topics import TopicDescription, TopicSummary
-from zkgroup.admin.values import (
+from zkgroup.admin.cluster.status import CLEAR_THROTTLE, Finding, Status
+from zkgroup.admin.offsets.files import SavedOffset
+from zkgroup.admin.offsets.planning import OffsetChange
+from zkgroup.admin.topics.deletion import TopicDeletionPlan
+from zkgroup.admin.topics.listing import (
+    PendingDeletion,
+    TopicDescription,
+    TopicPartitionDescription,
+    TopicSummary,
+)
+from zkgroup.admin.topics.waiting import DeletionSeen, LeadersSeen
+from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupSummary,
     MemberDescription,
     OffsetDescription,
     PartitionDescription,
     Preview,
+    PreviewRow,
     Problem,
     Verification,
 )
-from zkgroup.admin.verify import hex_session
+from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
-from zkgroup.model.stat import STAT_NAMES
+from zkgroup.model.requests import STAT_NAMES
 
+from .schema import BROKERS, COUNT, INTEGER, Document, Field, Json, Shape, given, nullable
 from .units import iso_time
 
 if TYPE_CHECKING:
     from zkgroup.lines.log_ends import LogEnd, LogEnds
 
-Json = dict[str, Any]
+GROUP_SUMMARY = Shape(GroupSummary)
+MEMBER = Shape(MemberDescription)
+GROUP_PARTITION = Shape(PartitionDescription)
+GROUP = Document(
+    "group", Shape(GroupDescription, "group", "state", "assignor", "generation", "members", "partitions")
+)
+PROBLEM = Shape(Problem)
+VERIFICATION = Document("verify", Shape(Verification, "group", "converged", "problems"))
+PREVIEW_ROW = Shape(PreviewRow)
+PREVIEW = Document("preview", Shape(Preview, "group", "assignor", "partitions", "moves"))
+OFFSET = Shape(OffsetDescription)
+SAVED_OFFSET = Shape(SavedOffset)
+OFFSET_CHANGE = Shape(
+    OffsetChange,
+    "topic_partition",
+    "before",
+    Field("after", nullable(COUNT), lambda change: change.after if change.after >= 0 else None),
+    "changed=changes",
+)
+TOPIC_SUMMARY = Shape(TopicSummary)
+TOPIC_PARTITION = Shape(
+    TopicPartitionDescription,
+    "partition",
+    given("replicas", BROKERS),
+    given("leader", nullable(INTEGER)),
+    given("leader_epoch", nullable(INTEGER)),
+    given("isr", nullable(BROKERS)),
+    given("controller_epoch", nullable(INTEGER)),
+    given("adding", BROKERS),
+    given("removing", BROKERS),
+)
+PENDING_DELETION = Shape(PendingDeletion, "asked_at=asked_ms", "detail", given("without_brokers", BROKERS))
+TOPIC = Shape(TopicDescription, "topic", "partitions", "configs", "deletion", "unhosted")
+FINDING = Shape(Finding)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """`group list`."""
+
+    groups: Sequence[GroupSummary]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """`offsets show`."""
+
+    group: str
+    offsets: Sequence[OffsetDescription]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetChanges:
+    """`offsets set`, `reset`, `import` and `undo`, for one group; shown or done."""
+
+    group: str
+    executed: bool
+    undo: str | None
+    changes: Sequence[OffsetChange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nudge:
+    """`group nudge`."""
+
+    group: str
+    executed: bool
+    members: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeletion:
+    """`group delete`."""
+
+    group: str
+    executed: bool
+    undo: str | None
+    members: Sequence[str]
+    offsets: int
+    znodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetExport:
+    """`offsets export`."""
+
+    offsets: Sequence[SavedOffset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chroot:
+    """`zookeeper create-chroot`."""
+
+    chroot: str
+    executed: bool
+    znodes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """`undo` of a deletion: the znodes that are created again."""
+
+    undone: str
+    executed: bool
+    znodes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """`topic describe`."""
+
+    topics: Sequence[TopicDescription]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicList:
+    """`topic list`."""
+
+    topics: Sequence[TopicSummary]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartition:
+    """A partition that is created, with its replica list."""
+
+    partition: int
+    replicas: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderless:
+    """A partition without a leader when a wait ended, and why."""
+
+    partition: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreation:
+    """`topic create`; the last two are null where it was not waited for leaders."""
+
+    topic: str
+    created: bool
+    undo: str | None
+    partitions: Sequence[NewPartition]
+    configs: Mapping[str, str] | None
+    converged: bool | None
+    leaderless: Sequence[Leaderless] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeletion:
+    """`topic delete`, executed where there is an undo; the last two are null where it was not waited for."""
+
+    topic: str
+    executed: bool
+    undo: str | None
+    controller: int | None
+    znodes: int
+    without_brokers: Sequence[int]
+    converged: bool | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """`doctor`."""
+
+    findings: Sequence[Finding]
+
+
+LEADERLESS = Shape(Leaderless)
+NEW_PARTITION = Shape(NewPartition, "partition", given("replicas", BROKERS))
+GROUPS = Document("groups", Shape(Groups))
+OFFSETS = Document("offsets", Shape(Offsets))
+OFFSET_CHANGES = Document("offset_changes", Shape(OffsetChanges))
+NUDGE = Document("nudge", Shape(Nudge))
+GROUP_DELETION = Document("group_deletion", Shape(GroupDeletion))
+OFFSET_EXPORT = Document("offset_export", Shape(OffsetExport))
+CHROOT = Document("chroot", Shape(Chroot))
+RESTORATION = Document("restoration", Shape(Restoration))
+TOPICS = Document("topics", Shape(Topics))
+TOPIC_LIST = Document("topic_list", Shape(TopicList))
+TOPIC_CREATION = Document("topic_creation", Shape(TopicCreation))
+TOPIC_DELETION = Document(
+    "topic_deletion",
+    Shape(
+        TopicDeletion,
+        *("topic", "executed", "undo", given("controller", nullable(INTEGER)), "znodes"),
+        *(given("without_brokers", BROKERS), "converged", "detail"),
+    ),
+)
+FINDINGS = Document("doctor", Shape(Findings))
 
 
 def document(name: str, as_of: AsOf, **fields: Any) -> Json:
@@ -46,122 +245,32 @@ def document(name: str, as_of: AsOf, **fields: Any) -> Json:
 
 
 def moment(as_of: AsOf) -> Json:
-    """How old the picture is."""
+    """How old the snapshot is."""
     return {"zxid": as_of.zxid, "time": iso_time(as_of.time_ms)}
-
-
-def groups(as_of: AsOf, rows: Iterable[GroupSummary]) -> Json:
-    """`group list`."""
-    return document("groups", as_of, groups=[_summary(row) for row in rows])
 
 
 def described_groups(described: Sequence[GroupDescription]) -> Json:
     """Several groups described at once: each a whole document of its own."""
-    return document("groups", described[-1].as_of, groups=[group(one) for one in described])
+    return document("groups", described[-1].as_of, groups=[GROUP.json(one.as_of, one) for one in described])
 
 
-def group(described: GroupDescription) -> Json:
-    """`group describe` of one group."""
-    return document(
-        "group",
-        described.as_of,
-        group=described.group,
-        state=described.state.value,
-        assignor=described.assignor,
-        generation=described.generation,
-        members=[_member(member) for member in described.members],
-        partitions=[_partition(row) for row in described.partitions],
-    )
+def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds) -> Json:
+    """`topic describe --replicas`: with `logs`, how far each replica is."""
+    rows = []
+    for topic in described:
+        row = TOPIC.json(topic)
+        for partition, document_of_it in zip(topic.partitions, row["partitions"], strict=True):
+            document_of_it["logs"] = _logs(topic.topic, partition, ends)
+        rows.append(row)
+    return document("topic_replicas", as_of, topics=rows)
 
 
-def verification(found: Verification) -> Json:
-    """`group verify`."""
-    return document(
-        "verify",
-        found.as_of,
-        group=found.group,
-        converged=found.converged,
-        problems=[_problem(problem) for problem in found.problems],
-    )
-
-
-def preview(preview: Preview) -> Json:
-    """`group preview`."""
-    rows = [
-        {
-            "topic": row.topic_partition.topic,
-            "partition": row.topic_partition.partition,
-            "now": row.now,
-            "then": row.then,
-        }
-        for row in preview.partitions
-    ]
-    return document(
-        "preview",
-        preview.as_of,
-        group=preview.group,
-        assignor=preview.assignor,
-        partitions=rows,
-        moves=preview.moves,
-    )
-
-
-def offsets(as_of: AsOf, group_name: str, rows: Iterable[OffsetDescription]) -> Json:
-    """`offsets show`."""
-    return document("offsets", as_of, group=group_name, offsets=[_offset(row) for row in rows])
-
-
-def offset_changes(
-    as_of: AsOf, group_name: str, changes: Iterable[OffsetChange], *, executed: bool, undo: str | None
-) -> Json:
-    """`offsets set`, `reset`, `import` and `undo`, for one group; shown or done."""
-    rows = [
-        {
-            "topic": change.topic_partition.topic,
-            "partition": change.topic_partition.partition,
-            "before": change.before,
-            "after": change.after if change.after >= 0 else None,
-            "changed": change.changes,
-        }
-        for change in changes
-    ]
-    return document("offset_changes", as_of, group=group_name, executed=executed, undo=undo, changes=rows)
-
-
-def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | None = None) -> Json:
-    """`topic describe`; another document, with `logs`, where replicas were asked how far they are."""
-    rows = [
-        {
-            "topic": topic.topic,
-            "partitions": [
-                _topic_partition(row) | ({} if ends is None else {"logs": _logs(topic.topic, row, ends)})
-                for row in topic.partitions
-            ],
-            "configs": None if topic.configs is None else dict(topic.configs),
-            "deletion": _deletion(topic.deletion),
-            "unhosted": topic.unhosted,
-        }
-        for topic in described
-    ]
-    return document("topics" if ends is None else "topic_replicas", as_of, topics=rows)
-
-
-def _deletion(pending: PendingDeletion | None) -> Json | None:
-    if pending is None:
-        return None
-    return {
-        "asked_at": iso_time(pending.asked_ms),
-        "detail": pending.detail,
-        "without_brokers": list(pending.without_brokers),
-    }
-
-
-def leaderless(seen: LeadersSeen | None) -> Json:
-    """How a wait for leaders ended: keys of the documents of `topic create` and `topic alter`."""
+def leaderless(seen: LeadersSeen | None) -> tuple[bool | None, Sequence[Leaderless] | None]:
+    """How a wait for leaders ended: `converged` and `leaderless`; both None without a wait."""
     if seen is None:
-        return {"converged": None, "leaderless": None}
-    rows = [{"partition": tp.partition, "detail": why} for tp, why in sorted(seen.leaderless.items())]
-    return {"converged": not rows, "leaderless": rows}
+        return None, None
+    rows = [Leaderless(partition=tp.partition, detail=why) for tp, why in sorted(seen.leaderless.items())]
+    return not rows, rows
 
 
 def topic_creation(
@@ -173,33 +282,32 @@ def topic_creation(
     seen: LeadersSeen | None = None,
 ) -> Json:
     """`topic create`; `seen` where it was waited for leaders."""
-    rows = [{"partition": row.partition, "replicas": list(row.replicas)} for row in topic.partitions]
-    return document(
-        "topic_creation",
-        seen.as_of if seen else as_of,
+    converged, without = leaderless(seen)
+    made = TopicCreation(
         topic=topic.topic,
         created=created,
         undo=undo,
-        partitions=rows,
-        configs=None if topic.configs is None else dict(topic.configs),
-        **leaderless(seen),
+        partitions=[NewPartition(partition=row.partition, replicas=row.replicas) for row in topic.partitions],
+        configs=topic.configs,
+        converged=converged,
+        leaderless=without,
     )
+    return TOPIC_CREATION.json(seen.as_of if seen else as_of, made)
 
 
 def topic_deletion(plan: TopicDeletionPlan, *, undo: str | None, seen: DeletionSeen | None = None) -> Json:
     """`topic delete`, executed where there is an undo; `seen` where it was waited for the end."""
-    return document(
-        "topic_deletion",
-        seen.as_of if seen else plan.as_of,
+    made = TopicDeletion(
         topic=plan.topic,
         executed=undo is not None,
         undo=undo,
         controller=plan.controller,
         znodes=len(plan.znodes),
-        without_brokers=list(plan.without),
+        without_brokers=plan.without,
         converged=seen.gone if seen else None,
         detail=seen.detail if seen else None,
     )
+    return TOPIC_DELETION.json(seen.as_of if seen else plan.as_of, made)
 
 
 def status(found: Status, zookeeper: str) -> Json:
@@ -217,16 +325,16 @@ def status(found: Status, zookeeper: str) -> Json:
         brokers=brokers,
         controller=found.controller,
         controller_epoch=found.controller_epoch,
-        controller_kind=found.ruling.kind,
-        controller_hung=found.ruling.hung,
-        last_processed_zxid=found.ruling.last_processed_zxid,
+        controller_kind=found.health.kind,
+        controller_hung=found.health.hung,
+        last_processed_zxid=found.health.last_processed_zxid,
         unreadable=[{"path": path, "detail": text} for path, text in found.unreadable.items()],
         refetching=[
-            {"broker": broker, "partitions": list(names)} for broker, names in found.ruling.refetching.items()
+            {"broker": broker, "partitions": list(names)} for broker, names in found.health.refetching.items()
         ],
-        restart=[{"broker": broker, "why": why} for broker, why in found.ruling.restart.items()],
-        waiting=[{"what": what, "why": why} for what, why in found.ruling.waiting.items()],
-        left_off=found.ruling.left_off,
+        restart=[{"broker": broker, "why": why} for broker, why in found.health.restart.items()],
+        waiting=[{"what": what, "why": why} for what, why in found.health.waiting.items()],
+        left_off=found.health.left_off,
         topics=len(found.topics),
         partitions=sum(topic.partitions or 0 for topic in found.topics),
         offline_partitions=found.offline,
@@ -234,7 +342,7 @@ def status(found: Status, zookeeper: str) -> Json:
         reassigning=found.moving,
         plans=list(found.plans),
         throttle_left=_throttle_left(found),
-        groups=[_summary(row) for row in found.groups],
+        groups=[GROUP_SUMMARY.json(row) for row in found.groups],
     )
 
 
@@ -243,30 +351,6 @@ def _throttle_left(found: Status) -> Json | None:
         return None
     left = found.throttle_left
     return {"brokers": list(left.brokers), "topics": list(left.topics), "next": CLEAR_THROTTLE}
-
-
-def findings(as_of: AsOf, found: Iterable[Finding]) -> Json:
-    """`doctor`."""
-    rows = [
-        {"severity": one.severity, "subject": one.subject, "detail": one.detail, "next": one.next}
-        for one in found
-    ]
-    return document("doctor", as_of, findings=rows)
-
-
-def topic_list(as_of: AsOf, rows: Iterable[TopicSummary]) -> Json:
-    """`topic list`."""
-    listed = [
-        {
-            "topic": row.topic,
-            "partitions": row.partitions,
-            "replication_factor": row.replication_factor,
-            "internal": row.internal,
-            "marked_for_deletion": row.marked_for_deletion,
-        }
-        for row in rows
-    ]
-    return document("topic_list", as_of, topics=listed)
 
 
 def znode(one: Znode) -> Json:
@@ -283,87 +367,6 @@ def znode(one: Znode) -> Json:
 def stat(values: ZnodeStat) -> Json:
     """A Stat with ZooKeeper's own names."""
     return dict(zip(STAT_NAMES, values, strict=True))
-
-
-def _summary(row: GroupSummary) -> Json:
-    return {
-        "group": row.group,
-        "state": row.state.value,
-        "members": row.members,
-        "topics": list(row.topics),
-        "partitions": row.partitions,
-        "unowned": row.unowned,
-        "lag": row.lag,
-    }
-
-
-def _member(member: MemberDescription) -> Json:
-    return {
-        "member": member.member,
-        "session": hex_session(member.session_id),
-        "threads": dict(member.threads),
-        "pattern": member.pattern,
-        "subscription": dict(member.subscription),
-        "registered_at": iso_time(member.registered_at_ms),
-        "kind": member.kind,
-        "host": member.host,
-        "agrees": member.agrees,
-    }
-
-
-def _partition(row: PartitionDescription) -> Json:
-    return {
-        "topic": row.topic_partition.topic,
-        "partition": row.topic_partition.partition,
-        "owner": row.owner,
-        "member": row.member,
-        "expected_owner": row.expected_owner,
-        "owned_since": iso_time(row.owned_since_ms),
-        "token": row.token,
-        "offset": row.offset,
-        "committed_at": iso_time(row.committed_at_ms),
-        "log_end_offset": row.log_end_offset,
-        "lag": row.lag,
-        "problem": row.problem.value if row.problem else None,
-    }
-
-
-def _problem(problem: Problem) -> Json:
-    return {
-        "kind": problem.kind.value,
-        "topic": problem.topic,
-        "partition": problem.partition,
-        "expected": problem.expected,
-        "found": problem.found,
-        "since": iso_time(problem.since_ms),
-        "detail": problem.detail,
-    }
-
-
-def _offset(row: OffsetDescription) -> Json:
-    return {
-        "topic": row.topic_partition.topic,
-        "partition": row.topic_partition.partition,
-        "offset": row.offset,
-        "version": row.version,
-        "committed_at": iso_time(row.committed_at_ms),
-        "owner": row.owner,
-        "log_end_offset": row.log_end_offset,
-        "lag": row.lag,
-    }
-
-
-def _topic_partition(row: TopicPartitionDescription) -> Json:
-    return {
-        "partition": row.partition,
-        "replicas": list(row.replicas),
-        "leader": row.leader,
-        "leader_epoch": row.leader_epoch,
-        "isr": None if row.isr is None else list(row.isr),
-        "controller_epoch": row.controller_epoch,
-        "adding": list(row.adding),
-        "removing": list(row.removing),
-    }
 
 
 def _logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> list[Json]:

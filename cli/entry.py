@@ -1,6 +1,6 @@
 """What the script `zkgroup` runs: ready for Ctrl-C before anything that takes time is imported.
 
-Until `main` of `.main` turns an interruption into a word and an exit code, Python would print a traceback
+Until `main` of `.app` turns an interruption into a word and an exit code, Python would print a traceback
 of whatever import it came into. Nothing has been done by then, so the process ends on the spot.
 """
 
@@ -17,7 +17,7 @@ def main() -> None:
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell's `&` has it ignored
     if heard:
         signal.signal(signal.SIGINT, _interrupted)
-    from .main import main as run
+    from .app import main as run
 
     if heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)

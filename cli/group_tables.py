@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from zkgroup.admin.values import (
+from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupState,
     GroupSummary,
@@ -13,30 +13,11 @@ from zkgroup.admin.values import (
     Preview,
     Verification,
 )
-from zkgroup.admin.verify import hex_session
+from zkgroup.groups.verify import hex_session
 
 from .documents import threads_text
-from .output import Output
-from .tables import Cell, Column, printable
+from .render import Cell, Column, Output, printable
 from .units import age, counted
-
-GROUP_KEYS = ("group", "state", "members", "topics", "partitions", "unowned", "lag")
-PARTITION_KEYS = (
-    "topic",
-    "partition",
-    "owner",
-    "member",
-    "expected_owner",
-    "owned_since",
-    "token",
-    "offset",
-    "committed_at",
-    "log_end_offset",
-    "lag",
-    "problem",
-)
-PROBLEM_KEYS = ("kind", "topic", "partition", "expected", "found", "since", "detail")
-PREVIEW_KEYS = ("topic", "partition", "now", "then")
 
 _STEPS = {
     "moves": Cell("moves", "warn"),
@@ -112,12 +93,12 @@ def members(out: Output, rows: Iterable[MemberDescription], now_ms: int) -> None
     """One row a member."""
     columns = [
         Column(header="MEMBER", shorten="middle", least=34),
-        Column(header="KIND"),
+        Column(header="CLIENT"),
         Column(header="HOST", shorten="end", least=6, rank=3),
         Column(header="SESSION", rank=4),
         Column(header="AGE", right=True, rank=2),
         Column(header="THREADS", shorten="end", least=10),
-        Column(header="AGREES", rank=1),
+        Column(header="IN AGREEMENT", rank=1),
     ]
     agrees = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("-", "dim")}
     out.table(
@@ -144,7 +125,7 @@ def partitions(out: Output, rows: Sequence[PartitionDescription], now_ms: int) -
     ends = [Column(header="END", right=True), Column(header="LAG", right=True)] if with_ends else []
     columns = [
         Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PART", right=True),
+        Column(header="PARTITION", right=True),
         Column(header="OWNER", shorten="middle", least=28),
         Column(header="OWNED", right=True, rank=2),
         Column(header="TOKEN", right=True, rank=3),
@@ -166,15 +147,16 @@ def verification(out: Output, found: Verification) -> None:
     width = max(len(problem.kind.value) for problem in found.problems)
     for problem in found.problems:
         since = age(problem.since_ms, found.as_of.time_ms)
-        told = f" {out.paint(f'(for {since})', 'dim')}" if since is not None else ""
-        out.line(f"{out.paint(f'{problem.kind.value:<{width}}', 'bad')}  {printable(problem.detail)}{told}")
+        since_text = f" {out.paint(f'(for {since})', 'dim')}" if since is not None else ""
+        kind = out.paint(f"{problem.kind.value:<{width}}", "bad")
+        out.line(f"{kind}  {printable(problem.detail)}{since_text}")
 
 
 def preview(out: Output, shown: Preview) -> None:
     """Owners now and then, and how many would change."""
     columns = [
         Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PART", right=True),
+        Column(header="PARTITION", right=True),
         Column(header="NOW", shorten="middle", least=16),
         Column(header="THEN", shorten="middle", least=16),
         Column(header=""),

@@ -6,14 +6,14 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.records import Record
 from zkgroup.model import TopicPartition
 
-from .event_lines import EventLines
-from .output import Output
+from .render import Output
+from .serving import EventLines
 
 _STYLES = {"assigned": "good", "revoked": "warn", "lost": "bad", "commit": "dim"}
 _OUTCOMES = {"ok": "ok", "fail": "refused", "info": "unknown"}
@@ -46,10 +46,10 @@ class EventPrinter(EventLines, RebalanceListener):
             }
             for lease in leases
         ]
-        told = ", ".join(
+        message = ", ".join(
             f"{lease.topic_partition}@{'-' if lease.offset is None else lease.offset}" for lease in leases
         )
-        self.print("assigned", {"leases": rows}, told)
+        self.print("assigned", {"leases": rows}, message)
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self.print("revoked", {"partitions": _partitions(partitions)}, ", ".join(map(str, partitions)))
@@ -73,8 +73,8 @@ class EventPrinter(EventLines, RebalanceListener):
         rows = [row for row in rows if (row.get("offset") or 0) >= 0]
         if rows:
             outcome = _OUTCOMES.get(step, step)
-            told = ", ".join(f"{row['topic']}-{row['partition']}={row['offset']}" for row in rows)
-            self.print("commit", {"outcome": outcome, "offsets": rows}, f"{outcome}  {told}")
+            message = ", ".join(f"{row['topic']}-{row['partition']}={row['offset']}" for row in rows)
+            self.print("commit", {"outcome": outcome, "offsets": rows}, f"{outcome}  {message}")
 
     # --- records -----------------------------------------------------------------------------------
 
@@ -88,8 +88,8 @@ class EventPrinter(EventLines, RebalanceListener):
             **_bytes("value", record.value),
             "token": record.token,
         }
-        told = (record.value or b"").decode("utf-8", "backslashreplace")
-        self.print("record", fields, f"{record.topic}-{record.partition}@{record.offset}  {told}")
+        message = (record.value or b"").decode("utf-8", "backslashreplace")
+        self.print("record", fields, f"{record.topic}-{record.partition}@{record.offset}  {message}")
         self.check()
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkgroup.admin.offset_plans import OffsetPlan
-from zkgroup.admin.values import OffsetDescription
+from zkgroup.admin.offsets.planning import OffsetPlan
+from zkgroup.groups.descriptions import OffsetDescription
 
-from .output import Output
-from .tables import Cell, Column
+from .render import Cell, Column, Output
 from .units import age, counted
-
-OFFSET_KEYS = ("topic", "partition", "offset", "version", "committed_at", "owner", "log_end_offset", "lag")
-CHANGE_KEYS = ("group", "topic", "partition", "before", "after", "changed")
 
 
 def offsets(out: Output, rows: Sequence[OffsetDescription], now_ms: int) -> None:
@@ -21,7 +17,7 @@ def offsets(out: Output, rows: Sequence[OffsetDescription], now_ms: int) -> None
     ends = [Column(header="END", right=True), Column(header="LAG", right=True)] if with_ends else []
     columns = [
         Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PART", right=True),
+        Column(header="PARTITION", right=True),
         Column(header="OFFSET", right=True),
         *ends,
         Column(header="COMMITTED", right=True, rank=1),
@@ -50,10 +46,10 @@ def plan(out: Output, plans: Sequence[OffsetPlan], *, executed: bool) -> None:
     columns = [
         Column(header="GROUP", shorten="middle", least=8, rank=1),
         Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PART", right=True),
+        Column(header="PARTITION", right=True),
         Column(header="BEFORE", right=True),
         Column(header="AFTER", right=True),
-        Column(header="BY", right=True),
+        Column(header="CHANGE", right=True),
     ]
     rows = [
         [

@@ -1,22 +1,166 @@
-"""The JSON documents about reassignments and plans. Pure."""
+"""The JSON documents of reassignments and plans, one declaration of each output field. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
-from zkgroup.admin.cancelling import CancelPlan, Removal
-from zkgroup.admin.ensemble import AsOf
+from zkgroup.admin.descriptions import Phase, ReplicaChange
 from zkgroup.admin.kafka_files import reassignment_json
-from zkgroup.admin.moving_plans import PhasedPlan, Proposal
-from zkgroup.admin.reassigning import ReassignmentPlan
-from zkgroup.admin.reassignments import MoveStatus
-from zkgroup.admin.stored_plans import PlanDescription
+from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
+from zkgroup.admin.reassign.progress import ReassignmentStatus
+from zkgroup.admin.reassign.proposals import PhasedPlan, Proposal
+from zkgroup.admin.reassign.stored_plans import PlanDescription
+from zkgroup.admin.reassign.submission import ReassignmentPlan, ReplicaMove
 from zkgroup.errors import CorruptZnodeError
+from zkgroup.groups.ensemble import AsOf
 
 from .cluster_documents import place
-from .documents import Json, document
-from .units import iso_time
+from .documents import document
+from .schema import BROKERS, COUNT, STRING, Document, Field, Json, Shape, given, nullable, word
+
+_BEFORE, _AFTER = nullable(BROKERS), BROKERS
+_OUTCOME = word("done", "in_progress", "failed")
+
+REPLICA_MOVE = Shape(
+    ReplicaMove, "topic_partition", given("from", _BEFORE, "before"), given("to", _AFTER, "after"), "changes"
+)
+MOVE_STATUS = Shape(
+    ReassignmentStatus,
+    *("topic_partition", given("from", _BEFORE, "before"), given("to", _AFTER, "target")),
+    *(given("status", word("done", "in_progress", "failed", "unknown")), "detail"),
+)
+PLANNED_CHANGE = Shape(
+    ReplicaChange, "topic_partition", given("from", _BEFORE, "before"), given("to", _AFTER, "after"), "reason"
+)
+STORED_PLAN = Shape(
+    PlanDescription,
+    *("plan", "state=stored.state"),
+    Field("reason", nullable(STRING), lambda one: one.stored.reason or None),
+    *("stored.next_phase", Field("phases", COUNT, lambda one: len(one.stored.phases)), "done", "total"),
+    *("stored.throttle", "stored.by", "made_at=stored.time_ms"),
+)
+UNREADABLE = Shape(
+    CorruptZnodeError,
+    Field("path", STRING, attrgetter("path")),
+    Field("detail", STRING, lambda error: f"expected {error.expected}, found {error.found}"),
+)
+PHASE = Shape(Phase, "moves", "bytes", Field("partitions", COUNT, lambda phase: len(phase.changes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelledMove:
+    """A move that goes back; `order_from` is the file that tells the order of the old replicas."""
+
+    move: ReplicaMove
+    order_known: bool
+    order_from: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoad:
+    """What a broker carries before and after a plan."""
+
+    broker: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentDocument:
+    """`reassign execute`."""
+
+    executed: bool
+    undo: str | None
+    rollback_file: str | None
+    throttle: int | None
+    moves: int
+    partitions: Sequence[ReplicaMove]
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentsDocument:
+    """`reassign verify`, which reads no plans and says of each row what it cannot read, and `list`."""
+
+    reassignments: Sequence[ReassignmentStatus]
+    plans: Sequence[PlanDescription] | None
+    unreadable: Sequence[CorruptZnodeError] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlansDocument:
+    """`plan list`."""
+
+    plans: Sequence[PlanDescription]
+    unreadable: Sequence[CorruptZnodeError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancellationDocument:
+    """`reassign cancel`, also of a request that cannot be read."""
+
+    executed: bool
+    undo: str | None
+    rollback_file: str | None
+    partitions: Sequence[CancelledMove]
+    status: str | None
+    unreadable: CorruptZnodeError | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """`plan decommission`, `replace`, `set-rf` and `balance`."""
+
+    intent: str
+    moves: int
+    least_moves: int
+    bytes: int | None
+    leader_changes: int
+    files: Sequence[str]
+    phases: Sequence[Phase]
+    changes: Sequence[ReplicaChange]
+    loads: Sequence[BrokerLoad]
+    notes: Sequence[str]
+    executed: bool
+    rollback_file: str | None
+    kept: PlanDescription | None
+
+
+CANCELLED_MOVE = Shape(
+    CancelledMove,
+    *("move.topic_partition", given("from", _BEFORE, "move.before"), given("to", _AFTER, "move.after")),
+    *("order_known", "order_from"),
+)
+REASSIGNMENT = Document(
+    "reassignment",
+    Shape(
+        ReassignmentDocument,
+        *("executed", "undo", "rollback_file", "throttle", "moves", "partitions"),
+        given("status", nullable(_OUTCOME)),
+    ),
+)
+REASSIGNMENTS = Document("reassignments", Shape(ReassignmentsDocument))
+PLANS = Document("plans", Shape(PlansDocument))
+CANCELLATION = Document(
+    "reassignment_cancellation",
+    Shape(
+        CancellationDocument,
+        *(
+            "executed",
+            "undo",
+            "rollback_file",
+            "partitions",
+            given("status", nullable(_OUTCOME)),
+            "unreadable",
+        ),
+    ),
+)
+PLAN = Document("reassignment_plan", Shape(PlanDocument))
 
 
 def proposal(found: Proposal) -> Json:
@@ -39,76 +183,41 @@ def reassignment(
     status: str | None = None,
 ) -> Json:
     """`reassign execute`."""
-    rows = [
-        {
-            **place(row.topic_partition),
-            "from": list(row.before),
-            "to": list(row.after),
-            "changes": row.changes,
-        }
-        for row in plan.rows
-    ]
-    return document(
-        "reassignment",
-        plan.as_of,
+    made = ReassignmentDocument(
         executed=executed,
         undo=undo,
         rollback_file=rollback_file,
         throttle=plan.throttle,
         moves=plan.moves,
-        partitions=rows,
+        partitions=plan.rows,
         status=status,
     )
+    return REASSIGNMENT.json(plan.as_of, made)
 
 
 def reassignments(
     as_of: AsOf,
-    rows: Iterable[MoveStatus],
-    plans: Iterable[PlanDescription] | None = None,
-    unreadable: Iterable[CorruptZnodeError] | None = None,
+    rows: Sequence[ReassignmentStatus],
+    plans: Sequence[PlanDescription] | None = None,
+    unreadable: Sequence[CorruptZnodeError] | None = None,
 ) -> Json:
-    """`reassign verify`, which looks at no plans and tells of each row what it cannot read, and `list`."""
-    found = [
-        {
-            **place(row.topic_partition),
-            "from": None if row.before is None else list(row.before),
-            "to": list(row.target),
-            "status": row.status,
-            "detail": row.detail,
-        }
-        for row in rows
-    ]
-    kept = None if plans is None else [_kept(one) for one in plans]
-    broken = None if unreadable is None else [_unreadable(error) for error in unreadable]
-    return document("reassignments", as_of, reassignments=found, plans=kept, unreadable=broken)
+    """`reassign verify` and `list`."""
+    made = ReassignmentsDocument(reassignments=rows, plans=plans, unreadable=unreadable)
+    return REASSIGNMENTS.json(as_of, made)
 
 
-def _unreadable(error: CorruptZnodeError) -> Json:
-    return {"path": error.path, "detail": f"expected {error.expected}, found {error.found}"}
+def plans(as_of: AsOf, stored: Sequence[PlanDescription], unreadable: Sequence[CorruptZnodeError]) -> Json:
+    """`plan list`."""
+    return PLANS.json(as_of, PlansDocument(plans=stored, unreadable=unreadable))
 
 
 def stored_plan(one: PlanDescription, *, executed: bool) -> Json:
-    """`reassign plan --resume`, `--pause` and `--cancel`."""
+    """`plan resume`, `plan pause` and `plan cancel`."""
     phases = [
         [{**place(move.topic_partition), "to": list(move.replicas)} for move in phase]
         for phase in one.stored.phases
     ]
-    return document("stored_plan", one.as_of, executed=executed, **_kept(one), moves=phases)
-
-
-def _kept(one: PlanDescription) -> Json:
-    return {
-        "plan": one.plan,
-        "state": one.stored.state,
-        "reason": one.stored.reason or None,
-        "next_phase": one.stored.next_phase,
-        "phases": len(one.stored.phases),
-        "done": one.done,
-        "total": one.total,
-        "throttle": one.stored.throttle,
-        "by": one.stored.by,
-        "made_at": iso_time(one.stored.time_ms),
-    }
+    return document("stored_plan", one.as_of, executed=executed, **STORED_PLAN.json(one), moves=phases)
 
 
 def cancellation(
@@ -121,18 +230,14 @@ def cancellation(
 ) -> Json:
     """`reassign cancel`."""
     rows = [
-        {
-            **place(row.topic_partition),
-            "from": list(row.before),
-            "to": list(row.after),
-            "order_known": row.topic_partition not in plan.unordered,
-            "order_from": plan.files.get(row.topic_partition),
-        }
+        CancelledMove(
+            move=row,
+            order_known=row.topic_partition not in plan.unordered,
+            order_from=plan.files.get(row.topic_partition),
+        )
         for row in plan.rows
     ]
-    return document(
-        "reassignment_cancellation",
-        plan.as_of,
+    made = CancellationDocument(
         executed=executed,
         undo=undo,
         rollback_file=rollback_file,
@@ -140,69 +245,50 @@ def cancellation(
         status=status,
         unreadable=None,
     )
+    return CANCELLATION.json(plan.as_of, made)
 
 
 def removal(plan: Removal, *, executed: bool, undo: str | None) -> Json:
     """`reassign cancel` of a request that cannot be read."""
-    return document(
-        "reassignment_cancellation",
-        plan.as_of,
-        executed=executed,
-        undo=undo,
-        rollback_file=None,
-        partitions=[],
-        status=None,
-        unreadable=_unreadable(plan.error),
+    made = CancellationDocument(
+        executed=executed, undo=undo, rollback_file=None, partitions=(), status=None, unreadable=plan.error
     )
+    return CANCELLATION.json(plan.as_of, made)
 
 
 def plan(
     found: PhasedPlan,
     files: Sequence[str],
-    kept: PlanDescription | None = None,
+    stored: PlanDescription | None = None,
     *,
     executed: bool = False,
     rollback_file: Path | None = None,
 ) -> Json:
-    """`reassign plan`."""
-    changes = [
-        {
-            **place(change.topic_partition),
-            "from": list(change.before),
-            "to": list(change.after),
-            "reason": change.reason,
-        }
-        for change in found.plan.changes
-    ]
+    """`plan decommission`, `replace`, `set-rf` and `balance`."""
     before, after = found.plan.before.loads, found.plan.after.loads
     loads = [
-        {
-            "broker": number,
-            "replicas_before": before[number].replicas,
-            "replicas_after": after[number].replicas,
-            "leaders_before": before[number].leaders,
-            "leaders_after": after[number].leaders,
-        }
+        BrokerLoad(
+            broker=number,
+            replicas_before=before[number].replicas,
+            replicas_after=after[number].replicas,
+            leaders_before=before[number].leaders,
+            leaders_after=after[number].leaders,
+        )
         for number in sorted(after)
     ]
-    phases = [
-        {"moves": phase.moves, "bytes": phase.bytes, "partitions": len(phase.changes)}
-        for phase in found.phases
-    ]
-    return document(
-        "reassignment_plan",
-        found.as_of,
+    made = PlanDocument(
         intent=found.plan.intent,
         moves=found.plan.moves,
         least_moves=found.plan.least_moves,
         bytes=found.plan.bytes,
         leader_changes=found.plan.leader_changes,
-        files=list(files),
-        phases=phases,
-        changes=changes,
+        files=files,
+        phases=found.phases,
+        changes=found.plan.changes,
         loads=loads,
-        notes=list(found.notes),
+        notes=found.notes,
         executed=executed,
         rollback_file=None if rollback_file is None else str(rollback_file),
-        kept=None if kept is None else _kept(kept),
+        kept=stored,
     )
+    return PLAN.json(found.as_of, made)

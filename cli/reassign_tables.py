@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from zkgroup.admin.cancelling import CancelPlan
-from zkgroup.admin.moving_plans import PhasedPlan
-from zkgroup.admin.reassigning import ReassignmentPlan
-from zkgroup.admin.reassignments import MoveStatus, Progress
-from zkgroup.admin.stored_plans import PlanDescription
+from zkgroup.admin.reassign.cancellation import CancelPlan
+from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
+from zkgroup.admin.reassign.proposals import PhasedPlan
+from zkgroup.admin.reassign.stored_plans import PlanDescription
+from zkgroup.admin.reassign.submission import ReassignmentPlan
 
-from .output import Output
-from .progress import progress_line
-from .tables import Cell, Column, Row
+from .render import Cell, Column, Output, Row, progress_line
 from .units import counted, iso_time, size
-
-MOVE_KEYS = ("topic", "partition", "from", "to", "status", "detail")
-PLAN_KEYS = ("topic", "partition", "from", "to", "changes")
-CANCEL_KEYS = ("topic", "partition", "from", "to", "order_known", "order_from")
-CHANGE_KEYS = ("topic", "partition", "from", "to", "reason")
 
 _PLAN_STYLES = {"running": "warn", "paused": "dim", "done": "good", "cancelled": "dim", "failed": "bad"}
 _STYLES = {"done": "good", "in_progress": "warn", "failed": "bad", "unknown": "bad"}
 
 
-def moves(out: Output, rows: Sequence[MoveStatus]) -> None:
+def moves(out: Output, rows: Sequence[ReassignmentStatus]) -> None:
     """One row a partition, and how many have come where they shall be."""
     columns = [
         *_place_columns(),
@@ -150,16 +143,16 @@ def plans(out: Output, found: Sequence[PlanDescription]) -> None:
     out.table(columns, rows)
 
 
-def progress_text(progress: Progress) -> str:
+def progress_text(progress: ReassignmentProgress) -> str:
     """`3 of 12 partitions done, 1.5 a minute, 6m left`."""
-    told = [f"{progress.done} of {counted(progress.total, 'partition')} done"]
+    parts = [f"{progress.done} of {counted(progress.total, 'partition')} done"]
     if progress.per_minute is not None and progress.left_ms is not None and progress.done < progress.total:
-        told += [f"{progress.per_minute:.1f} a minute", f"{_left(progress.left_ms)} left"]
-    return ", ".join(told)
+        parts += [f"{progress.per_minute:.1f} a minute", f"{_left(progress.left_ms)} left"]
+    return ", ".join(parts)
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[Progress], None]]:
+def progress() -> Iterator[Callable[[ReassignmentProgress], None]]:
     """Shows progress on stderr: one line that is written over on a terminal, else a line at each change."""
     with progress_line() as show:
         yield lambda found: show(progress_text(found), found.done)
@@ -173,7 +166,7 @@ def _left(left_ms: int) -> str:
 
 
 def _place_columns() -> list[Column]:
-    return [Column(header="TOPIC", shorten="middle"), Column(header="PART", right=True)]
+    return [Column(header="TOPIC", shorten="middle"), Column(header="PARTITION", right=True)]
 
 
 def _brokers(numbers: Sequence[int]) -> str:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .audit.schemas import AUDIT_SCHEMAS
-from .cluster_schemas import BROKERS, CLUSTER_SCHEMAS
-from .demo_schemas import DEMOS
-from .schema_parts import (
+from . import cluster_documents, documents, reassign_documents
+from .schema import (
     BOOLEAN,
+    BROKERS,
     COUNT,
     INTEGER,
-    LEADERLESS,
     LOG_END,
     SESSION,
     STRING,
@@ -31,174 +29,349 @@ from .schema_parts import (
     word,
 )
 
-_STATE = word("empty", "stable", "rebalancing", "inconsistent")
-_PROBLEM = word(
-    "unowned",
-    "wrong_owner",
-    "owner_not_member",
-    "owner_of_unknown_partition",
-    "owner_of_unsubscribed_topic",
-    "member_disagrees",
-    "unreadable_registration",
-    "unreadable_owner",
-    "unreadable_offset",
-    "unreadable_topic",
-    "assignors_differ",
-    "unsupported_subscription",
+
+def _topic_with_logs() -> Schema:
+    """A topic whose partitions say how far each replica is."""
+    logs = list_of(object_of(broker=COUNT, **LOG_END))
+    partition = object_of(**documents.TOPIC_PARTITION.schemas, logs=logs)
+    return object_of(**{**documents.TOPIC.schemas, "partitions": list_of(partition)})
+
+
+_PLACE = object_of(topic=STRING, partition=COUNT)
+_KAFKA_FILE = object_of(
+    version=COUNT, partitions=list_of(object_of(topic=STRING, partition=COUNT, replicas=BROKERS))
 )
 
-_SUMMARY = object_of(
-    group=STRING,
-    state=_STATE,
-    members=COUNT,
-    topics=list_of(STRING),
-    partitions=COUNT,
-    unowned=COUNT,
-    lag=nullable(COUNT),
-)
-
-_MEMBER = object_of(
-    member=STRING,
-    session=SESSION,
-    threads=map_of(COUNT),
-    pattern=nullable(STRING),
-    subscription=map_of(COUNT),
-    registered_at=TIME,
-    kind=word("zkgroup", "jvm", "unknown"),
-    host=nullable(STRING),
-    agrees=nullable(BOOLEAN),
-)
-
-_PARTITION = object_of(
-    topic=STRING,
-    partition=COUNT,
-    owner=nullable(STRING),
-    member=nullable(STRING),
-    expected_owner=nullable(STRING),
-    owned_since=nullable(TIME),
-    token=nullable(COUNT),
-    offset=nullable(COUNT),
-    committed_at=nullable(TIME),
-    log_end_offset=nullable(COUNT),
-    lag=nullable(COUNT),
-    problem=nullable(_PROBLEM),
-)
-
-_GROUP = document(
-    "group",
-    group=STRING,
-    state=_STATE,
-    assignor=nullable(STRING),
-    generation=nullable(COUNT),
-    members=list_of(_MEMBER),
-    partitions=list_of(_PARTITION),
-)
-
-_CHANGES = document(
-    "offset_changes",
-    group=STRING,
-    executed=BOOLEAN,
-    undo=nullable(STRING),
-    changes=list_of(
-        object_of(
-            topic=STRING,
-            partition=COUNT,
-            before=nullable(COUNT),
-            after=nullable(COUNT),
-            changed=BOOLEAN,
-        )
+CLUSTER_SCHEMAS: Mapping[str, Schema] = {
+    "zkgroup.topic_alteration/1": cluster_documents.TOPIC_ALTERATION.schema,
+    "zkgroup.brokers/1": cluster_documents.BROKERS_DOCUMENT.schema,
+    "zkgroup.broker/1": document(
+        "broker",
+        **cluster_documents.BROKER.schemas,
+        session=SESSION,
+        rack=nullable(STRING),
+        jmx_port=INTEGER,
+        endpoints=list_of(STRING),
+        replicas=COUNT,
+        leaders=COUNT,
+        preferred=COUNT,
+        out_of_sync=list_of(_PLACE),
+        logs=nullable(list_of(object_of(topic=STRING, partition=COUNT, **LOG_END))),
+        failed=nullable(list_of(object_of(topic=STRING, partition=COUNT, since=TIME, reason=STRING))),
     ),
-)
-
-
-def _topics(**more: Schema) -> Schema:
-    """`topic describe`; `more` of each partition."""
-    partition = object_of(
-        partition=COUNT,
-        replicas=BROKERS,
-        leader=nullable(INTEGER),
-        leader_epoch=nullable(INTEGER),
-        isr=nullable(BROKERS),
-        controller_epoch=nullable(INTEGER),
-        adding=BROKERS,
-        removing=BROKERS,
-        **more,
-    )
-    deletion = object_of(asked_at=TIME, detail=nullable(STRING), without_brokers=BROKERS)
-    return list_of(
-        object_of(
-            topic=STRING,
-            partitions=list_of(partition),
-            configs=nullable(map_of(STRING)),
-            deletion=nullable(deletion),
-            unhosted=BOOLEAN,
-        )
-    )
-
-
-SCHEMAS: Mapping[str, Schema] = {
-    **DEMOS,
-    "zkgroup.groups/1": document("groups", groups={"type": "array", "items": {"anyOf": [_SUMMARY, _GROUP]}}),
-    "zkgroup.group/1": _GROUP,
-    "zkgroup.verify/1": document(
-        "verify",
-        group=STRING,
-        converged=BOOLEAN,
-        problems=list_of(
-            object_of(
-                kind=_PROBLEM,
-                topic=nullable(STRING),
-                partition=nullable(COUNT),
-                expected=nullable(STRING),
-                found=nullable(STRING),
-                since=nullable(TIME),
-                detail=STRING,
-            )
-        ),
-    ),
-    "zkgroup.preview/1": document(
-        "preview",
-        group=STRING,
-        assignor=STRING,
-        partitions=list_of(
-            object_of(topic=STRING, partition=COUNT, now=nullable(STRING), then=nullable(STRING))
-        ),
-        moves=COUNT,
-    ),
-    "zkgroup.nudge/1": document("nudge", group=STRING, executed=BOOLEAN, members=list_of(STRING)),
-    "zkgroup.group_deletion/1": document(
-        "group_deletion",
-        group=STRING,
+    "zkgroup.controller/1": cluster_documents.CONTROLLER.schema,
+    "zkgroup.controller_history/1": cluster_documents.CONTROLLER_HISTORY.schema,
+    "zkgroup.broker_forgetting/1": cluster_documents.FORGETTING.schema,
+    "zkgroup.controller_resignation/1": cluster_documents.RESIGNATION.schema,
+    "zkgroup.cluster_usage/1": cluster_documents.CLUSTER_USAGE.schema,
+    "zkgroup.configs/1": cluster_documents.CONFIGS.schema,
+    "zkgroup.config_alteration/1": cluster_documents.CONFIG_ALTERATION.schema,
+    "zkgroup.election/1": cluster_documents.ELECTION.schema,
+    "zkgroup.unclean_election/1": document(
+        "unclean_election",
         executed=BOOLEAN,
-        undo=nullable(STRING),
-        members=list_of(STRING),
-        offsets=COUNT,
-        znodes=COUNT,
-    ),
-    "zkgroup.offsets/1": document(
-        "offsets",
-        group=STRING,
-        offsets=list_of(
+        converged=nullable(BOOLEAN),
+        epoch=nullable(COUNT),
+        partitions=list_of(
             object_of(
                 topic=STRING,
                 partition=COUNT,
-                offset=nullable(COUNT),
-                version=COUNT,
-                committed_at=nullable(TIME),
-                owner=nullable(STRING),
-                log_end_offset=nullable(COUNT),
-                lag=nullable(COUNT),
+                replicas=BROKERS,
+                leader=nullable(INTEGER),
+                isr=nullable(BROKERS),
+                live=BROKERS,
+                outcome=word(
+                    "unclean",
+                    "clean",
+                    "led",
+                    "not_live",
+                    "no_state",
+                    "unreadable",
+                    "being_deleted",
+                    "unhosted",
+                ),
+                verdict=nullable(word("unclean", "elected", "not_needed", "refused")),
+                elected=nullable(COUNT),
+                reason=nullable(STRING),
             )
         ),
     ),
-    "zkgroup.offset_export/1": document(
-        "offset_export",
-        offsets=list_of(object_of(group=STRING, topic=STRING, partition=COUNT, offset=COUNT)),
+    "zkgroup.reassignment_proposal/1": document(
+        "reassignment_proposal", current=_KAFKA_FILE, proposed=_KAFKA_FILE, moves=COUNT
     ),
-    "zkgroup.offset_changes/1": _CHANGES,
-    "zkgroup.offset_changes_list/1": document("offset_changes_list", groups=list_of(_CHANGES)),
-    "zkgroup.chroot/1": document("chroot", chroot=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
-    "zkgroup.restoration/1": document("restoration", undone=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
+    "zkgroup.reassignment/1": reassign_documents.REASSIGNMENT.schema,
+    "zkgroup.reassignments/1": reassign_documents.REASSIGNMENTS.schema,
+    "zkgroup.plans/1": reassign_documents.PLANS.schema,
+    "zkgroup.stored_plan/1": document(
+        "stored_plan",
+        executed=BOOLEAN,
+        **reassign_documents.STORED_PLAN.schemas,
+        moves=list_of(list_of(object_of(topic=STRING, partition=COUNT, to=BROKERS))),
+    ),
+    "zkgroup.reassignment_cancellation/1": reassign_documents.CANCELLATION.schema,
+    "zkgroup.reassignment_plan/1": reassign_documents.PLAN.schema,
+}
+
+_CHECKS = list_of(object_of(statement=STRING, holds=BOOLEAN, evidence=STRING))
+
+DEMOS: Mapping[str, Schema] = {
+    "zkgroup.demo/1": document(
+        "demo",
+        group=STRING,
+        zookeeper=STRING,
+        kept=nullable(STRING),
+        passed=BOOLEAN,
+        checks=_CHECKS,
+        history=object_of(
+            records=COUNT,
+            deliveries=COUNT,
+            claims=COUNT,
+            ownership_changes=COUNT,
+            commits=COUNT,
+            refused_commits=COUNT,
+            refused_stale_commits=COUNT,
+            unknown_outcomes=COUNT,
+        ),
+        records=COUNT,
+        twice=COUNT,
+        took_ms=COUNT,
+        takeover_ms=COUNT,
+        airports=list_of(object_of(airport=STRING, flights=COUNT, delay_minutes=INTEGER)),
+    ),
+    "zkgroup.demo_brokers/1": document(
+        "demo_brokers",
+        zookeeper=STRING,
+        kept=nullable(STRING),
+        passed=BOOLEAN,
+        checks=_CHECKS,
+        history=object_of(
+            transactions=COUNT,
+            elections=COUNT,
+            governed_writes=COUNT,
+            isr_writes=COUNT,
+            refused_writes=COUNT,
+            leader_changes=COUNT,
+            moves_begun=COUNT,
+            moves_ended=COUNT,
+        ),
+        acknowledged=COUNT,
+        may_be_repeated=COUNT,
+        consumed=COUNT,
+        controller_epochs=COUNT,
+        replicas_moved=COUNT,
+        failovers_ms=list_of(COUNT),
+        took_ms=COUNT,
+    ),
+    "zkgroup.demo_audit/1": document(
+        "demo_audit",
+        group=STRING,
+        zookeeper=STRING,
+        kept=nullable(STRING),
+        passed=BOOLEAN,
+        checks=_CHECKS,
+        planted=list_of(
+            object_of(
+                findings=list_of(STRING),
+                partition=COUNT,
+                owner=STRING,
+                session=SESSION,
+                zxid=COUNT,
+                before=COUNT,
+                after=COUNT,
+            )
+        ),
+        findings=object_of(error=COUNT, warning=COUNT, info=COUNT),
+        partition=COUNT,
+        owners=list_of(
+            object_of(
+                owner=STRING,
+                session=nullable(SESSION),
+                from_zxid=nullable(COUNT),
+                to_zxid=nullable(COUNT),
+                **{"from": nullable(TIME), "to": nullable(TIME)},
+                ended_by=word("release", "session_end", "deleted_by_other", "open"),
+            )
+        ),
+        report=list_of(STRING),
+        took_ms=COUNT,
+    ),
+}
+
+_MOMENT = object_of(zxid=COUNT, time=nullable(TIME))
+
+
+def _audit_document(name: str, **properties: Schema) -> Schema:
+    """A whole document. `as_of` is the last transaction that was looked at; the time is null without one."""
+    return object_of(schema={"const": f"zkgroup.{name}/1"}, as_of=_MOMENT, **properties)
+
+
+_SPAN: dict[str, Schema] = {
+    "from_zxid": nullable(COUNT),
+    "to_zxid": nullable(COUNT),
+    "from": nullable(TIME),
+    "to": nullable(TIME),
+}
+
+_FINDING: dict[str, Schema] = {
+    "finding": STRING,
+    "severity": word("error", "warning", "info"),
+    "group": nullable(STRING),
+    "topic": nullable(STRING),
+    "partition": nullable(COUNT),
+    "session": nullable(SESSION),
+    **_SPAN,
+    "detail": STRING,
+}
+
+AUDIT_SCHEMAS: Mapping[str, Schema] = {
+    "zkgroup.audit_files/1": _audit_document(
+        "audit_files",
+        files=list_of(
+            object_of(
+                path=STRING,
+                kind=word("snapshot", "log", "export"),
+                first_zxid=nullable(COUNT),
+                last_zxid=nullable(COUNT),
+                records=COUNT,
+                healthy=BOOLEAN,
+                good_until_zxid=nullable(COUNT),
+                exact=BOOLEAN,
+                detail=nullable(STRING),
+            )
+        ),
+    ),
+    "zkgroup.audit_tree/1": _audit_document(
+        "audit_tree", path=STRING, exact=BOOLEAN, znodes=list_of(object_of(**ZNODE))
+    ),
+    "zkgroup.audit_diff/1": _audit_document(
+        "audit_diff",
+        path=STRING,
+        from_zxid=COUNT,
+        to_zxid=COUNT,
+        exact=BOOLEAN,
+        changes=list_of(
+            object_of(
+                path=STRING,
+                change=word("added", "removed", "changed"),
+                before=nullable(object_of(**ZNODE)),
+                after=nullable(object_of(**ZNODE)),
+                fields=list_of(STRING),
+            )
+        ),
+    ),
+    "zkgroup.audit_owners/1": _audit_document(
+        "audit_owners",
+        group=STRING,
+        topic=STRING,
+        partition=COUNT,
+        intervals=list_of(
+            object_of(
+                owner=STRING,
+                session=nullable(SESSION),
+                **_SPAN,
+                ended_by=word("release", "session_end", "deleted_by_other", "open"),
+            )
+        ),
+    ),
+    "zkgroup.audit_offsets/1": _audit_document(
+        "audit_offsets",
+        group=nullable(STRING),
+        offsets=list_of(
+            object_of(
+                group=STRING,
+                topic=STRING,
+                partition=COUNT,
+                zxid=COUNT,
+                time=TIME,
+                session=nullable(SESSION),
+                members=list_of(STRING),
+                kind=word("commit", "claim", "reset", "deletion", "snapshot"),
+                offset=nullable(COUNT),
+                previous=nullable(COUNT),
+                owned=nullable(BOOLEAN),
+                owner=nullable(STRING),
+                rewind=BOOLEAN,
+            )
+        ),
+    ),
+    "zkgroup.audit_sessions/1": _audit_document(
+        "audit_sessions",
+        sessions=list_of(
+            object_of(
+                session=SESSION,
+                server=COUNT,
+                timeout_ms=nullable(COUNT),
+                **_SPAN,
+                ended=word("closed", "expired", "open"),
+                writes=COUNT,
+                silence_ms=nullable(COUNT),
+                ephemerals=COUNT,
+                created=COUNT,
+                members=list_of(object_of(group=STRING, member=STRING)),
+                brokers=list_of(STRING),
+                controller=BOOLEAN,
+            )
+        ),
+    ),
+    "zkgroup.audit_findings/1": _audit_document(
+        "audit_findings",
+        findings=list_of(object_of(**_FINDING)),
+        skipped=list_of(object_of(finding=STRING, reason=STRING)),
+    ),
+    "zkgroup.audit_report/1": _audit_document(
+        "audit_report",
+        files=list_of(object_of(path=STRING, bytes=COUNT)),
+        errors=COUNT,
+        warnings=COUNT,
+        notes=COUNT,
+    ),
+    "zkgroup.audit_run/1": object_of(
+        schema={"const": "zkgroup.audit_run/1"},
+        ensembles=list_of(
+            object_of(
+                ensemble=STRING,
+                as_of=_MOMENT,
+                skipped=list_of(object_of(finding=STRING, reason=STRING)),
+                damages=list_of(STRING),
+            )
+        ),
+        findings=list_of(object_of(ensemble=STRING, **_FINDING)),
+    ),
+    "zkgroup.audit_export/1": _audit_document(
+        "audit_export",
+        file=STRING,
+        znodes=COUNT,
+        bytes=COUNT,
+        zxid_before=COUNT,
+        zxid_after=COUNT,
+        exact=BOOLEAN,
+        changed=list_of(STRING),
+        unreadable=list_of(STRING),
+    ),
+}
+
+SCHEMAS: Mapping[str, Schema] = {
+    **DEMOS,
+    "zkgroup.groups/1": document(
+        "groups",
+        groups={
+            "type": "array",
+            "items": {"anyOf": [documents.GROUP_SUMMARY.schema, documents.GROUP.schema]},
+        },
+    ),
+    "zkgroup.group/1": documents.GROUP.schema,
+    "zkgroup.verify/1": documents.VERIFICATION.schema,
+    "zkgroup.preview/1": documents.PREVIEW.schema,
+    "zkgroup.nudge/1": documents.NUDGE.schema,
+    "zkgroup.group_deletion/1": documents.GROUP_DELETION.schema,
+    "zkgroup.offsets/1": documents.OFFSETS.schema,
+    "zkgroup.offset_export/1": documents.OFFSET_EXPORT.schema,
+    "zkgroup.offset_changes/1": documents.OFFSET_CHANGES.schema,
+    "zkgroup.offset_changes_list/1": document(
+        "offset_changes_list", groups=list_of(documents.OFFSET_CHANGES.schema)
+    ),
+    "zkgroup.chroot/1": documents.CHROOT.schema,
+    "zkgroup.restoration/1": documents.RESTORATION.schema,
     "zkgroup.undo_list/1": object_of(
         schema={"const": "zkgroup.undo_list/1"},
         as_of=object_of(zxid=nullable(COUNT), time=TIME),
@@ -208,22 +381,9 @@ SCHEMAS: Mapping[str, Schema] = {
             )
         ),
     ),
-    "zkgroup.topics/1": document("topics", topics=_topics()),
-    "zkgroup.topic_replicas/1": document(
-        "topic_replicas", topics=_topics(logs=list_of(object_of(broker=COUNT, **LOG_END)))
-    ),
-    "zkgroup.topic_list/1": document(
-        "topic_list",
-        topics=list_of(
-            object_of(
-                topic=STRING,
-                partitions=nullable(COUNT),
-                replication_factor=nullable(COUNT),
-                internal=BOOLEAN,
-                marked_for_deletion=BOOLEAN,
-            )
-        ),
-    ),
+    "zkgroup.topics/1": documents.TOPICS.schema,
+    "zkgroup.topic_replicas/1": document("topic_replicas", topics=list_of(_topic_with_logs())),
+    "zkgroup.topic_list/1": documents.TOPIC_LIST.schema,
     "zkgroup.produce/1": document(
         "produce",
         topic=STRING,
@@ -240,26 +400,8 @@ SCHEMAS: Mapping[str, Schema] = {
             object_of(partition=COUNT, lines=COUNT, first_offset=nullable(COUNT), last_offset=nullable(COUNT))
         ),
     ),
-    "zkgroup.topic_creation/1": document(
-        "topic_creation",
-        topic=STRING,
-        created=BOOLEAN,
-        undo=nullable(STRING),
-        partitions=list_of(object_of(partition=COUNT, replicas=BROKERS)),
-        configs=nullable(map_of(STRING)),
-        **LEADERLESS,
-    ),
-    "zkgroup.topic_deletion/1": document(
-        "topic_deletion",
-        topic=STRING,
-        executed=BOOLEAN,
-        undo=nullable(STRING),
-        controller=nullable(INTEGER),
-        znodes=COUNT,
-        without_brokers=BROKERS,
-        converged=nullable(BOOLEAN),
-        detail=nullable(STRING),
-    ),
+    "zkgroup.topic_creation/1": documents.TOPIC_CREATION.schema,
+    "zkgroup.topic_deletion/1": documents.TOPIC_DELETION.schema,
     **CLUSTER_SCHEMAS,
     **AUDIT_SCHEMAS,
     "zkgroup.znode/1": document("znode", **ZNODE),
@@ -289,19 +431,9 @@ SCHEMAS: Mapping[str, Schema] = {
         reassigning=COUNT,
         plans=list_of(STRING),
         throttle_left=nullable(object_of(brokers=BROKERS, topics=list_of(STRING), next=STRING)),
-        groups=list_of(_SUMMARY),
+        groups=list_of(documents.GROUP_SUMMARY.schema),
     ),
-    "zkgroup.doctor/1": document(
-        "doctor",
-        findings=list_of(
-            object_of(
-                severity=word("error", "warning", "info"),
-                subject=STRING,
-                detail=STRING,
-                next=nullable(STRING),
-            )
-        ),
-    ),
+    "zkgroup.doctor/1": documents.FINDINGS.schema,
 }
 
 _MEMBER_STATE = word(

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkgroup.admin.brokers import Cluster
-from zkgroup.admin.groups import LogEndReader
-from zkgroup.admin.offset_plans import LogPositions
+from zkgroup.admin.cluster.brokers import Cluster
+from zkgroup.admin.offsets.planning import LogPositions
 from zkgroup.errors import ZkGroupError
+from zkgroup.groups.reads import LogEndReader
 from zkgroup.model import TopicPartition
 
-from .output import say
+from .render import echo_err
 
 if TYPE_CHECKING:
-    from zkgroup.admin.ensemble import Ensemble
     from zkgroup.consumer.sources.port import RecordSource
+    from zkgroup.groups.ensemble import Ensemble
 
 OWN_S = 2.0
 """Longest wait for log ends that nobody has asked for."""
@@ -102,7 +102,7 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
             found, trouble = {}, str(error)
         if missing := [tp for tp in ours if tp not in found]:
             more = f" and {len(missing) - 1} more" if missing[1:] else ""
-            say(f"note: the end of {missing[0]}{more} is not known: {trouble}")
+            echo_err(f"note: the end of {missing[0]}{more} is not known: {trouble}")
         return found
 
     try:
@@ -116,7 +116,7 @@ def _has_ours(cluster: Cluster) -> bool:
     try:
         return any(one.is_zkgroup for one in cluster.brokers().values())
     except ZkGroupError as error:
-        say(f"note: the ends of logs are not known: {error}")
+        echo_err(f"note: the ends of logs are not known: {error}")
         return False
 
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zkgroup.admin.configs import ConfigPlan, shown
-from zkgroup.admin.pending_deletions import PendingDeletion
-from zkgroup.admin.topic_growth import AlterationPlan
-from zkgroup.admin.topics import PartitionDescription, TopicDescription, TopicSummary
+from zkgroup.admin.topics.alteration import AlterationPlan
+from zkgroup.admin.topics.listing import (
+    PendingDeletion,
+    TopicDescription,
+    TopicPartitionDescription,
+    TopicSummary,
+)
 from zkgroup.model import TopicPartition
 
-from .output import Output
-from .tables import Cell, Column
+from .render import Cell, Column, Output
 from .units import counted, iso_time
 
 if TYPE_CHECKING:
@@ -25,19 +28,6 @@ END_COLUMNS = (
     Column(header="NOTE", shorten="end", rank=2),
 )
 """How far a replica is."""
-
-LIST_KEYS = ("topic", "partitions", "replication_factor", "internal", "marked_for_deletion")
-PARTITION_KEYS = (
-    "topic",
-    "partition",
-    "replicas",
-    "leader",
-    "leader_epoch",
-    "isr",
-    "controller_epoch",
-    "adding",
-    "removing",
-)
 
 
 def topics(out: Output, rows: Sequence[TopicSummary]) -> None:
@@ -65,7 +55,7 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
             out.line(out.paint("unhosted: made without brokers, for sharing its partitions", "dim"))
         moving = any(row.adding or row.removing for row in topic.partitions)
         columns = [
-            Column(header="PART", right=True),
+            Column(header="PARTITION", right=True),
             Column(header="LEADER", right=True),
             Column(header="REPLICAS", shorten="end"),
             Column(header="ISR", shorten="end"),
@@ -80,10 +70,10 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
 
 
 def _deletion(pending: PendingDeletion) -> str:
-    told = f"being deleted, asked at {iso_time(pending.asked_ms)}"
+    message = f"being deleted, asked at {iso_time(pending.asked_ms)}"
     if pending.without_brokers:
-        told += f", without broker {_brokers(pending.without_brokers)}"
-    return told if pending.detail is None else f"{told}; {pending.detail}"
+        message += f", without broker {_brokers(pending.without_brokers)}"
+    return message if pending.detail is None else f"{message}; {pending.detail}"
 
 
 def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:
@@ -95,7 +85,9 @@ def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:
             synced = row.isr is None or broker in row.isr
             role = "leader" if broker == row.leader else "in sync" if synced else Cell("out of sync", "warn")
             rows.append([row.partition, broker, role, end.log_end_offset, end.high_watermark, end.reason])
-    out.table([Column(header="PART", right=True), Column(header="BROKER", right=True), *END_COLUMNS], rows)
+    out.table(
+        [Column(header="PARTITION", right=True), Column(header="BROKER", right=True), *END_COLUMNS], rows
+    )
 
 
 def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> None:
@@ -112,7 +104,7 @@ def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> 
             out.line(f"topic {name} {verb} from {was} to {counted(then, 'partition')}")
         if plan.gets_brokers:
             out.line(f"topic {name} {'has' if executed else 'would get'} its first brokers")
-        columns = [Column(header="PART", right=True), Column(header="REPLICAS", shorten="end")]
+        columns = [Column(header="PARTITION", right=True), Column(header="REPLICAS", shorten="end")]
         out.table(columns, [[number, _brokers(lists)] for number, lists in sorted(plan.added.items())])
     if plan.config and changes:
         setting_changes(out, plan.config)
@@ -129,7 +121,7 @@ def setting_changes(out: Output, plan: ConfigPlan) -> None:
     out.table(columns, [[name, old.get(name), new.get(name)] for name, _, _ in plan.changes])
 
 
-def _row(row: PartitionDescription, moving: bool) -> list[Cell | str | int | None]:
+def _row(row: TopicPartitionDescription, moving: bool) -> list[Cell | str | int | None]:
     short = row.isr is not None and len(row.isr) < len(row.replicas)
     cells: list[Cell | str | int | None] = [
         row.partition,

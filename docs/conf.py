@@ -10,7 +10,7 @@ copyright = "the zkgroup developers"  # noqa: A001 - Sphinx's name
 release = metadata.version("zkgroup")
 
 extensions = ["myst_parser"]
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "tasklist"]
 myst_heading_anchors = 3
 nitpicky = True
 exclude_patterns = ["_build", "tools"]

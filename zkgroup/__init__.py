@@ -13,44 +13,70 @@ from typing import TYPE_CHECKING
 from zkgroup import version as _version
 
 if TYPE_CHECKING:
+    from zkgroup.admin.change import ChangeResult as ChangeResult
+    from zkgroup.admin.client.aio import AsyncAdmin as AsyncAdmin
+    from zkgroup.admin.client.sync import Admin as Admin
+    from zkgroup.admin.reassign.proposals import PlanRequest as PlanRequest
     from zkgroup.assignment import assign as assign
     from zkgroup.consumer.aio import AsyncConsumer as AsyncConsumer
     from zkgroup.consumer.aio import AsyncGroupMember as AsyncGroupMember
-    from zkgroup.consumer.consumer import Consumer as Consumer
     from zkgroup.consumer.lease import Lease as Lease
     from zkgroup.consumer.listener import AsyncRebalanceListener as AsyncRebalanceListener
     from zkgroup.consumer.listener import RebalanceListener as RebalanceListener
-    from zkgroup.consumer.member import GroupMember as GroupMember
+    from zkgroup.consumer.machine.events import MemberState as MemberState
     from zkgroup.consumer.records import Record as Record
+    from zkgroup.consumer.records import SourceRecord as SourceRecord
     from zkgroup.consumer.sources.brokers import BrokerSource as BrokerSource
     from zkgroup.consumer.sources.files import FileSource as FileSource
     from zkgroup.consumer.sources.kafka import KafkaSource as KafkaSource
     from zkgroup.consumer.sources.memory import MemorySource as MemorySource
+    from zkgroup.consumer.sources.port import Bounds as Bounds
     from zkgroup.consumer.sources.port import RecordSource as RecordSource
+    from zkgroup.consumer.sync import Consumer as Consumer
+    from zkgroup.consumer.sync import GroupMember as GroupMember
+    from zkgroup.errors import CommitResult as CommitResult
+    from zkgroup.groups.preview import GroupChange as GroupChange
+    from zkgroup.history import HistoryFile as HistoryFile
     from zkgroup.model import Blacklist as Blacklist
     from zkgroup.model import TopicPartition as TopicPartition
     from zkgroup.model import Whitelist as Whitelist
     from zkgroup.settings import GroupSettings as GroupSettings
+    from zkgroup.zookeeper import ClientSettings as ClientSettings
+    from zkgroup.zookeeper import Sasl as Sasl
+    from zkgroup.zookeeper import Tls as Tls
     from zkgroup.zookeeper import ZooKeeperClient as ZooKeeperClient
 
 __version__ = _version.VERSION
 
 _HOMES = {
+    "Admin": "zkgroup.admin.client.sync",
+    "AsyncAdmin": "zkgroup.admin.client.aio",
     "AsyncConsumer": "zkgroup.consumer.aio",
     "AsyncGroupMember": "zkgroup.consumer.aio",
     "AsyncRebalanceListener": "zkgroup.consumer.listener",
     "Blacklist": "zkgroup.model",
+    "Bounds": "zkgroup.consumer.sources.port",
     "BrokerSource": "zkgroup.consumer.sources.brokers",
-    "Consumer": "zkgroup.consumer.consumer",
+    "ChangeResult": "zkgroup.admin.change",
+    "ClientSettings": "zkgroup.zookeeper",
+    "CommitResult": "zkgroup.errors",
+    "Consumer": "zkgroup.consumer.sync",
     "FileSource": "zkgroup.consumer.sources.files",
-    "GroupMember": "zkgroup.consumer.member",
+    "GroupChange": "zkgroup.groups.preview",
+    "GroupMember": "zkgroup.consumer.sync",
     "GroupSettings": "zkgroup.settings",
+    "HistoryFile": "zkgroup.history",
     "KafkaSource": "zkgroup.consumer.sources.kafka",
     "Lease": "zkgroup.consumer.lease",
+    "MemberState": "zkgroup.consumer.machine.events",
     "MemorySource": "zkgroup.consumer.sources.memory",
+    "PlanRequest": "zkgroup.admin.reassign.proposals",
     "RebalanceListener": "zkgroup.consumer.listener",
     "Record": "zkgroup.consumer.records",
     "RecordSource": "zkgroup.consumer.sources.port",
+    "Sasl": "zkgroup.zookeeper",
+    "SourceRecord": "zkgroup.consumer.records",
+    "Tls": "zkgroup.zookeeper",
     "TopicPartition": "zkgroup.model",
     "Whitelist": "zkgroup.model",
     "ZooKeeperClient": "zkgroup.zookeeper",
@@ -59,21 +85,34 @@ _HOMES = {
 """Public name -> module that defines it; the imports above say the same to type checkers."""
 
 __all__ = [
+    "Admin",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncGroupMember",
     "AsyncRebalanceListener",
     "Blacklist",
+    "Bounds",
     "BrokerSource",
+    "ChangeResult",
+    "ClientSettings",
+    "CommitResult",
     "Consumer",
     "FileSource",
+    "GroupChange",
     "GroupMember",
     "GroupSettings",
+    "HistoryFile",
     "KafkaSource",
     "Lease",
+    "MemberState",
     "MemorySource",
+    "PlanRequest",
     "RebalanceListener",
     "Record",
     "RecordSource",
+    "Sasl",
+    "SourceRecord",
+    "Tls",
     "TopicPartition",
     "Whitelist",
     "ZooKeeperClient",

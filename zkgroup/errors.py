@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from zkgroup.model.partitions import TopicPartition
+from zkgroup.model.groups import TopicPartition
 
 
 class ZkGroupError(Exception):

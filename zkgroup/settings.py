@@ -12,7 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from zkgroup.assignment import DEFAULT_STRATEGY, STRATEGIES
 from zkgroup.errors import ConfigError
+
+ASSIGNMENT_STRATEGIES = tuple(STRATEGIES)
+"""Values of `partition_assignment_strategy`, and of `--assignor`."""
+_STRATEGY_NAMES = " or ".join(", ".join(f"`{name}`" for name in STRATEGIES).rsplit(", ", 1))
 
 
 def setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
@@ -41,8 +46,8 @@ class GroupSettings:
         kafka="zookeeper.connection.timeout.ms",
     )
     partition_assignment_strategy: str = setting(
-        "range",
-        "Who owns what: `range`, `roundrobin` or `sticky`. Must be equal in the whole group.",
+        DEFAULT_STRATEGY,
+        f"Who owns what: {_STRATEGY_NAMES}. Must be equal in the whole group.",
         kafka="partition.assignment.strategy",
     )
     exclude_internal_topics: bool = setting(
@@ -54,7 +59,7 @@ class GroupSettings:
         True, "Commit processed positions by timer, at revocation and at close.", kafka="auto.commit.enable"
     )
     auto_commit_interval_ms: int = setting(
-        60_000,
+        5_000,
         "Period of the auto-commit; the first comes one period after the start.",
         kafka="auto.commit.interval.ms",
     )
@@ -237,7 +242,7 @@ def _check(settings: GroupSettings) -> None:
 
     check_types(settings)
     choices = {
-        "partition_assignment_strategy": ("range", "roundrobin", "sticky"),
+        "partition_assignment_strategy": ASSIGNMENT_STRATEGIES,
         "auto_offset_reset": ("earliest", "latest", "error", "smallest", "largest", None),
         "ack_mode": ("auto", "explicit"),
         "on_foreign_commit": ("reassert", "adopt", None),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
-from zkgroup_cli.frame import SharedOption
-from zkgroup_cli.main import root
+from zkgroup_cli.app import SharedOption, root
 
 from docs.tools import markdown
 

@@ -128,10 +128,13 @@ def replica_sets(palette: Palette) -> str:
     one = Drawing(720, 236, "Assigned, in-sync and out-of-sync replicas of one partition", palette)
     one.box(12, 34, 696, 190, "none", "soft")
     one.text(
-        24, 24, "AR = [1, 2, 3]: where the partition shall be; the first one is the preferred leader", "soft"
+        24,
+        24,
+        "AR = [1, 2, 3]: the brokers that should have the partition; the first is the preferred leader",
+        "soft",
     )
     one.box(28, 56, 440, 152, "good_box", "good")
-    one.text(44, 80, "ISR = {1, 2}: have all that is committed", "good", bold=True)
+    one.text(44, 80, "ISR = {1, 2}: have every committed line", "good", bold=True)
     one.box(484, 56, 208, 152, "warn_box", "warn")
     one.text(500, 80, "OSR = {3}: behind", "warn", bold=True)
     brokers = ((48, "broker 1", "leader"), (262, "broker 2", "follower"), (498, "broker 3", "follower"))
@@ -164,15 +167,15 @@ def log_ends(palette: Palette) -> str:
     one.text(
         16,
         240,
-        "HW = the least LEO in the ISR. Readers get what is below it; 6 and 7 can still be lost.",
+        "HW = the lowest LEO in the ISR. Readers get the lines below it; 6 and 7 can still be lost.",
         "soft",
     )
     return one.svg()
 
 
 def leader_epochs(palette: Palette) -> str:
-    """What a leader epoch is good for: where a former leader cuts its log off."""
-    one = Drawing(720, 262, "Leader epochs: a former leader cuts off what was never committed", palette)
+    """The use of a leader epoch: where a former leader truncates its log."""
+    one = Drawing(720, 262, "Leader epochs: a former leader truncates what was never committed", palette)
     one.text(16, 26, "broker 1 led in epoch 5 and died; broker 2 leads in epoch 6", "soft")
     one.text(16, 71, "broker 1, returns")
     one.cells(180, 48, "5 5 5 5 5 5", "ggggxx")
@@ -186,13 +189,13 @@ def leader_epochs(palette: Palette) -> str:
     one.line(200, 88, 200, 174, "soft", arrow=True)
     one.text(211, 120, "where does epoch 5 end?", "soft")
     one.line(420, 174, 420, 88, "soft", arrow=True)
-    one.text(430, 150, "at 4: cut there, then fetch", "soft")
+    one.text(430, 150, "at 4: truncate there, then fetch", "soft")
     return one.svg()
 
 
 def controller_epochs(palette: Palette) -> str:
-    """What a controller epoch is good for: brokers refuse the former controller."""
-    one = Drawing(720, 250, "Controller epochs: brokers refuse what a former controller still sends", palette)
+    """The use of a controller epoch: brokers refuse the former controller."""
+    one = Drawing(720, 250, "Controller epochs: brokers refuse the requests of a former controller", palette)
     one.box(16, 44, 190, 64, "bad_box", "bad")
     one.text(111, 70, "former controller", "bad", anchor="middle", bold=True)
     one.text(111, 93, "epoch 7, was paused", "bad", anchor="middle", size=14)
@@ -205,33 +208,38 @@ def controller_epochs(palette: Palette) -> str:
     one.line(208, 76, 514, 112, "bad", dash="6 4", arrow=True)
     one.text(360, 68, "LeaderAndIsr, epoch 7: error 11", "bad", anchor="middle")
     one.line(208, 184, 514, 150, "good", arrow=True)
-    one.text(360, 206, "LeaderAndIsr, epoch 8: obeyed", "good", anchor="middle")
+    one.text(360, 206, "LeaderAndIsr, epoch 8: applied", "good", anchor="middle")
     one.text(16, 26, "/controller_epoch grows by one with every election", "soft")
     return one.svg()
 
 
 def split_brain(palette: Palette) -> str:
-    """Two that both believe to rule: whose write ZooKeeper takes."""
-    one = Drawing(720, 300, "Split brain: two believe to rule, ZooKeeper takes the writes of one", palette)
+    """Two brokers believe they are the controller: ZooKeeper accepts the writes of one."""
+    one = Drawing(
+        720,
+        300,
+        "Split brain: two brokers believe they are the controller, ZooKeeper accepts the writes of one",
+        palette,
+    )
     one.box(260, 20, 200, 128)
     one.text(360, 44, "ZooKeeper", anchor="middle", bold=True)
     one.text(276, 74, "/controller: B, version 1", size=13)
     one.text(276, 98, "/controller_epoch: 8", size=13)
     one.text(276, 122, ".../partitions/0/state", size=13)
     one.box(16, 196, 210, 84, "bad_box", "bad")
-    one.text(121, 224, "A believes to rule", "bad", anchor="middle", bold=True)
-    one.text(121, 246, "its session ended unseen", "bad", anchor="middle", size=13)
+    one.text(121, 224, "A believes it is active", "bad", anchor="middle", bold=True)
+    one.text(121, 246, "its session has ended", "bad", anchor="middle", size=13)
     one.text(121, 266, "fence: epoch 7", "bad", anchor="middle", size=13)
     one.box(494, 196, 210, 84, "good_box", "good")
-    one.text(599, 224, "B rules", "good", anchor="middle", bold=True)
+    one.text(599, 224, "B is the controller", "good", anchor="middle", bold=True)
     one.text(599, 246, "elected after A", "good", anchor="middle", size=13)
     one.text(599, 266, "fence: epoch 8", "good", anchor="middle", size=13)
     one.line(130, 192, 254, 120, "bad", dash="6 4", arrow=True)
     one.text(16, 118, "check(/controller) fails:", "bad", size=14)
-    one.text(16, 138, "nothing of it is written", "bad", size=14)
+    one.text(16, 138, "nothing is written", "bad", size=14)
     one.line(590, 192, 466, 120, "good", arrow=True)
     one.text(560, 118, "both checks hold:", "good", size=14)
-    one.text(560, 138, "all of it is", "good", size=14)
+    one.text(560, 138, "all is written", "good", size=14)
     return one.svg()
 
 

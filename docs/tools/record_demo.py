@@ -1,7 +1,7 @@
 """Records the demos' pictures: `python -m docs.tools.record_demo [group|brokers|audit]`, from the top folder.
 
-Runs the demo and draws what a terminal shows: the live view at its worst moment, and what is printed at
-the end, from one real run.
+Runs the demo and draws what a terminal shows in one run: the live view at one or two moments, and what is
+printed at the end. Of the group's demo the moments are the death of a member and the end of the takeover.
 """
 
 from __future__ import annotations
@@ -10,29 +10,31 @@ import contextlib
 import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
-from zkgroup_cli.demo_audit import print_report as print_audit
-from zkgroup_cli.demo_brokers import print_report as print_brokers
-from zkgroup_cli.demo_command import print_report as print_group
-from zkgroup_cli.output import Output
+from zkgroup_cli.commands.demo import print_audit_report as print_audit
+from zkgroup_cli.commands.demo import print_brokers_report as print_brokers
+from zkgroup_cli.commands.demo import print_report as print_group
+from zkgroup_cli.render import Output
 
 from zkgroup.demo.audit import scenario as audit
 from zkgroup.demo.brokers import scenario as brokers
 from zkgroup.demo.brokers import view as brokers_view
-from zkgroup.demo.brokers.scene import Scene as BrokersScene
-from zkgroup.demo.brokers.stage import DemoOptions as BrokersOptions
+from zkgroup.demo.brokers.demo_cluster import DemoOptions as BrokersOptions
+from zkgroup.demo.brokers.view import ClusterView as BrokersScene
 from zkgroup.demo.group import scenario as group
 from zkgroup.demo.group import view as group_view
-from zkgroup.demo.group.scene import Scene as GroupScene
-from zkgroup.demo.story import Happening
+from zkgroup.demo.group.view import GroupView as GroupScene
+from zkgroup.demo.progress import ProgressEvent
 
 PICTURES = Path(__file__).resolve().parent.parent
 WIDTH = 100
+HEIGHT = 26
+"""Of each moment in the group's picture, so that two of them and the proof fit on a page."""
 WIDTH_BROKERS = 130
 WIDTH_AUDIT = 140
 
@@ -43,7 +45,7 @@ class Album:
     def __init__(self) -> None:
         self.scenes: list[Any] = []
 
-    def happened(self, happening: Happening) -> None:
+    def happened(self, happening: ProgressEvent) -> None:
         """Part of each scene."""
 
     def show(self, scene: Any) -> None:
@@ -54,6 +56,11 @@ class Album:
 def _dead_owner(scene: GroupScene) -> bool:
     """The dead member's session lives on: it owns partitions still."""
     return "is dead" in scene.headline and any(row.gone and row.partitions for row in scene.members)
+
+
+def _taken_over(scene: GroupScene) -> bool:
+    """The survivors have taken over, and the new member has its share."""
+    return any("has its share" in one.text for one in scene.story)
 
 
 def _dead_controller(scene: BrokersScene) -> bool:
@@ -70,10 +77,10 @@ def record_group() -> None:
     """`zkgroup demo`."""
     album = Album()
     report = group.run(group.DemoOptions(), album)
-    scene = [one for one in album.scenes if _dead_owner(one)][-1]
-    _draw(
-        "demo", "zkgroup demo", group_view.render(scene, WIDTH), lambda out: print_group(out, report), WIDTH
-    )
+    dead = [one for one in album.scenes if _dead_owner(one)][-1]
+    taken_over = next(one for one in album.scenes if _taken_over(one))
+    drawn = [group_view.render(scene, WIDTH, HEIGHT) for scene in (dead, taken_over)]
+    _draw("demo", "zkgroup demo", drawn, lambda out: print_group(out, report), WIDTH)
 
 
 def record_brokers() -> None:
@@ -83,7 +90,7 @@ def record_brokers() -> None:
     scene = [one for one in album.scenes if _dead_controller(one)][-1]
     drawn = brokers_view.render(scene, WIDTH_BROKERS)
     command = "zkgroup demo brokers"
-    _draw("demo-brokers", command, drawn, lambda out: print_brokers(out, report), WIDTH_BROKERS)
+    _draw("demo-brokers", command, [drawn], lambda out: print_brokers(out, report), WIDTH_BROKERS)
 
 
 def record_audit() -> None:
@@ -95,11 +102,13 @@ def record_audit() -> None:
     report.report[0].parent.rmdir()
     scene = next(one for one in album.scenes if _noticed(one))
     drawn = group_view.render(scene, WIDTH)
-    _draw("demo-audit", "zkgroup demo audit", drawn, lambda out: print_audit(out, report), WIDTH_AUDIT)
+    _draw("demo-audit", "zkgroup demo audit", [drawn], lambda out: print_audit(out, report), WIDTH_AUDIT)
 
 
-def _draw(name: str, command: str, scene: RenderableType, show: Callable[[Output], None], width: int) -> None:
-    """One picture: the command, the scene, and what is printed at the end."""
+def _draw(
+    name: str, command: str, scenes: Sequence[RenderableType], show: Callable[[Output], None], width: int
+) -> None:
+    """One picture: the command, the scenes, and what is printed at the end."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         show(Output("table", color=True, width=width))
@@ -107,8 +116,9 @@ def _draw(name: str, command: str, scene: RenderableType, show: Callable[[Output
         record=True, width=width, force_terminal=True, color_system="truecolor", file=io.StringIO()
     )
     console.print(Text(f"$ {command}", style="bold"))
-    console.print(scene)
-    console.print(Text("..."))
+    for scene in scenes:
+        console.print(scene)
+        console.print(Text("..."))
     console.print(Text.from_ansi(printed.getvalue()))
     picture = _self_contained(console.export_svg(title=command, unique_id=name))
     (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")

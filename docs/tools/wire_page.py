@@ -9,10 +9,9 @@ from docs.tools import markdown
 from docs.tools.znodes_page import attribute_docs
 from zkgroup.wire import messages
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.fields import Versions
 from zkgroup.wire.messages import Message, Request
 from zkgroup.wire.requests import REQUESTS
-from zkgroup.wire.schema import Array, Field, Node, Nullable, Record, schema_of
+from zkgroup.wire.schema import Array, Field, Node, Nullable, Record, Versions, schema_of
 
 
 def page() -> str:

@@ -48,8 +48,8 @@ def main() -> int:
         (place / "spark-defaults.conf").write_text("".join(defaults))
         url = stack.enter_context(_cluster(place))
         ways = {
-            "local[*]": [sys.executable, "-m", "zkgroup_cli.audit.submit", "--master", "local[*]"],
-            "--master": [sys.executable, "-m", "zkgroup_cli.audit.submit", "--master", url],
+            "local[*]": [sys.executable, "-m", "zkgroup_cli.commands.audit.submit", "--master", "local[*]"],
+            "--master": [sys.executable, "-m", "zkgroup_cli.commands.audit.submit", "--master", url],
             "spark-submit": [str(_home() / "bin" / "spark-submit"), "--master", url, _submit()],
         }
         answers = {}
@@ -164,7 +164,7 @@ def _home() -> Path:
 
 
 def _submit() -> str:
-    found = find_spec("zkgroup_cli.audit.submit")
+    found = find_spec("zkgroup_cli.commands.audit.submit")
     assert found is not None
     return str(found.origin)
 

@@ -8,12 +8,10 @@ from typing import Any, Literal
 from zkgroup.history import Change, ClusterOptions, ClusterReport, Record, Refusal, ServerTransaction
 from zkgroup.history import check_cluster as check
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
 from zkgroup.znodes.reassignment_records import FinishedReassignment, Outcome
-from zkgroup.znodes.topics import TopicDeletion
 
 TOPIC = "t"
 TP = TopicPartition(TOPIC, 0)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.controller.machine.picture import Brokers, LiveBroker, Picture, Standing
+from zkgroup.controller.machine.context import (
+    Brokers,
+    ControllerContext,
+    LeaderIsrAndControllerEpoch,
+    LiveBroker,
+)
+from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
@@ -24,9 +29,11 @@ def broker(id_: int, epoch: int = 1, version: int = 1, role: str | None = None) 
     return LiveBroker(registration, epoch)
 
 
-def standing(leader: int, isr: Brokers, leader_epoch: int = 0, version: int = 0, epoch: int = 1) -> Standing:
+def standing(
+    leader: int, isr: Brokers, leader_epoch: int = 0, version: int = 0, epoch: int = 1
+) -> LeaderIsrAndControllerEpoch:
     """A state."""
-    return Standing(leader, leader_epoch, isr, epoch, version)
+    return LeaderIsrAndControllerEpoch(leader, leader_epoch, isr, epoch, version)
 
 
 def cluster(
@@ -34,9 +41,9 @@ def cluster(
     brokers: Brokers = (1, 2, 3),
     *,
     leaders: Mapping[TopicPartition, int] | None = None,
-) -> Picture:
+) -> ControllerContext:
     """Brokers at epoch 1 and topics at version 0; each partition is in sync and led by its first replica."""
-    picture = Picture()
+    picture = ControllerContext()
     picture.set_brokers({id_: broker(id_) for id_ in brokers})
     for name, partitions in topics.items():
         picture.topic_seen(name, Topic(dict(partitions)), 0)

@@ -10,12 +10,12 @@ from tests.waiting import becomes, eventually, joined
 from tests.worlds.clients import leader_of
 from tests.worlds.faces import Application, Listener, orders, settings
 from tests.worlds.recording import Recorder
-from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.consumer.sync import Consumer
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model.requests import Create
-from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock

@@ -6,11 +6,13 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ import pytest
 from tests.project import ROOT
 from tests.waiting import PATIENCE_S, waiting
 from tests.worlds.prefork import Prefork
-from zkgroup.zookeeper.embedded.ports import HeldPort
+from zkgroup.zookeeper.embedded.server import ReservedPort
 
 LANGUAGES = {"python": "python", "sh": "sh", "shell": "sh", "bash": "sh", "console": "sh"}
 
@@ -27,6 +29,7 @@ _FENCE = re.compile(
 )
 _SKIP = re.compile(r"<!-- not executed: (?P<reason>.+?) -->")
 _SETUP = re.compile(r"<!-- executed after: (?P<command>.+?) -->")
+_OUTPUT = re.compile(r"<!-- output(?P<varies> of one run)? -->")
 
 
 @dataclass(frozen=True)
@@ -41,18 +44,25 @@ class Example:
     """The reason why it is not executed, if any."""
     setup: str | None
     """A shell command that a reader of the page does not need to see."""
+    output: str | None = None
+    """What the page shows as printed by it."""
+    varies: bool = False
+    """The output is that of one run, so another run's is not compared with it."""
 
 
 def examples(page: Path) -> Iterator[Example]:
     """Python and shell blocks of a page.
 
     A comment right before one excuses it (`not executed: reason`) or prepares it (`executed after: command`).
+    The text block behind it, after a comment `output` or `output of one run`, is what it prints.
     """
     text = "\n" + page.read_text(encoding="utf-8")
-    for found in _FENCE.finditer(text):
+    blocks = list(_FENCE.finditer(text))
+    for found, after in zip_longest(blocks, blocks[1:]):
         language = LANGUAGES.get(found["language"])
         if language is None:
             continue
+        output = _OUTPUT.search(after["before"]) if after and after["language"] == "text" else None
         excuse = _SKIP.search(found["before"])
         setup = _SETUP.search(found["before"])
         yield Example(
@@ -62,6 +72,8 @@ def examples(page: Path) -> Iterator[Example]:
             code=found["code"],
             skip=excuse["reason"] if excuse else None,
             setup=setup["command"] if setup else None,
+            output=after["code"] if after and output else None,
+            varies=bool(output and output["varies"]),
         )
 
 
@@ -70,8 +82,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "adr").glob("*.md")),
 ]
-LONG = {"tutorial.md", "library.md", "audit.md"}
-"""Sessions of seconds, with servers of their own or Spark in them."""
+LONG = {"tutorial.md", "library.md", "audit.md", "brokers.md", "lines.md", "reassignments.md"}
+"""Sessions of seconds, with servers or brokers of their own or Spark in them."""
 WITH_EXAMPLES = [page for page in PAGES if any(not example.skip for example in examples(page))]
 
 WRAPPER = """
@@ -85,9 +97,10 @@ END_SESSION = ROOT / "tests" / "real" / "docs" / "end_session.py"
 
 
 def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked: Prefork | None) -> None:
-    """Runs all blocks of a page in order, in one shell; fails where one does.
+    """Runs all blocks of a page in order, in one shell; fails where one does, or prints something else.
 
     The README's commands are a user's own; those of other pages come from a process that has imported them.
+    With `ZKGROUP_DOCS_RECORD` set, what the blocks print is written into the page instead of being compared.
     """
     blocks = [example for example in examples(page) if not example.skip]
     commands = folder / "commands"
@@ -99,7 +112,7 @@ def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked
         (commands / "python").chmod(0o755)
     with ExitStack() as stack:
         if any("zookeeper start" in block.code for block in blocks):
-            port = HeldPort()
+            port = ReservedPort()
             stack.callback(port.release)
             zookeeper = str(port.number)
         else:
@@ -107,6 +120,71 @@ def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked
         done = _run([_as_shell(block, zookeeper, folder) for block in blocks], folder, commands)
 
     assert done.returncode == 0, f"{page.name}: exit code {done.returncode}\n{done.stdout[-6000:]}"
+    printed = _printed(
+        done.stdout, page, {zookeeper: "2181", str(folder): "~", socket.gethostname(): "host1"}
+    )
+    if os.environ.get("ZKGROUP_DOCS_RECORD"):
+        _record(page, blocks, printed)
+    else:
+        for block in blocks:
+            compare(block, printed[block.line])
+
+
+def _printed(output: str, page: Path, names: Mapping[str, str]) -> dict[int, str]:
+    """What each block printed, by its line, with the names of a reader's machine for those of this one."""
+    for name, readers in names.items():
+        output = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", readers, output)
+    parts = re.split(rf"^--- {re.escape(page.name)}:(\d+)\n", output, flags=re.MULTILINE)
+    blocks = zip(parts[1::2], parts[2::2], strict=True)
+    return {int(line): "\n".join(_lines(text)) for line, text in blocks}
+
+
+def _lines(text: str) -> list[str]:
+    """Without what the shell says about its jobs, and without blanks at the ends."""
+    shell = re.compile(r"^(bash|\S+): line \d+: +\d+ (Killed|Terminated)|^\[\d+\][+-]? +\w+ ")
+    lines = [line.rstrip() for line in text.splitlines() if not shell.match(line)]
+    return "\n".join(lines).strip("\n").splitlines()
+
+
+def compare(block: Example, printed: str) -> None:
+    """Each line of a page's output is printed, numbers and widths aside; and what prints has its output."""
+    where = f"{block.page}:{block.line}"
+    record = "`python -m docs.tools.record_outputs` records it"
+    assert block.output is not None or not printed, (
+        f"{where} prints, the page has no output; {record}\n{printed}"
+    )
+    if block.output is None or block.varies:
+        return
+    shapes = _shapes(printed)
+    missing = [line for line in block.output.splitlines() if shape(line) not in shapes]
+    assert missing == [], f"{where} prints something else than the page shows; {record}\n{printed}"
+
+
+def shape(line: str) -> str:
+    """A line without what differs from run to run: numbers with their units, and the widths of columns."""
+    line = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8,}\b", "#", line)
+    line = re.sub(r"\d[\d.,:TZ-]*( ?(ms|s|min|m|h)\b)?", "#", line)
+    return re.sub(r"([\s─━-])[\s─━-]*", r"\1", line).strip()
+
+
+def _shapes(text: str) -> list[str]:
+    return [shape(line) for line in text.splitlines()]
+
+
+def _record(page: Path, blocks: list[Example], printed: Mapping[int, str]) -> None:
+    """Writes the page anew: behind each block what it has printed, in place of what stands there."""
+    lines = ("\n" + page.read_text(encoding="utf-8")).split("\n")
+    for block in reversed(blocks):
+        end = lines.index("```", block.line + 1) + 1
+        after = end
+        if block.output is not None:
+            after = lines.index("```", lines.index("```text", end)) + 1
+        marker = "<!-- output of one run -->" if block.varies else "<!-- output -->"
+        shown = printed[block.line]
+        if block.output is not None and _shapes(block.output) == _shapes(shown):
+            continue  # only numbers differ: the page keeps those it has
+        lines[end:after] = ["", marker, "```text", *shown.split("\n"), "```"] if shown else []
+    page.write_text("\n".join(lines[1:]), encoding="utf-8")
 
 
 def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:
@@ -126,7 +204,13 @@ def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.Complete
     process = subprocess.Popen(
         ["bash", "-c", script],
         cwd=folder,
-        env={**os.environ, "PATH": path},
+        env={
+            **os.environ,
+            "PATH": path,
+            "COLUMNS": "110",
+            "XDG_STATE_HOME": str(folder / ".local" / "state"),
+            "XDG_CONFIG_HOME": str(folder / ".config"),
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -21,15 +21,14 @@ import pytest
 from tests.waiting import happened, joined, next_of, outcome
 from tests.worlds.stores import WrappedStore
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
-from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
-from zkgroup.consumer.member import GroupMember
+from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
 
 FAST: dict[str, Any] = {"settle_ms": 5, "initial_rebalance_delay_ms": 0, "rebalance_backoff_ms": 100}
 """Settings that only make a test shorter."""

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zkgroup.assignment import assign
-from zkgroup.assignment.digest import inputs_digest, result_digest
+from zkgroup.assignment.comparison import inputs_digest, result_digest
 from zkgroup.history import Change, CheckOptions, Record, Refusal, Report, ServerTransaction, check_history
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+from zkgroup.znodes.group_records import Reset
 
 GROUP = "g"
 TOPIC = "t"

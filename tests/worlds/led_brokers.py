@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from tests.waiting import PATIENCE_S
-from zkgroup.broker.server import BrokerServer
-from zkgroup.machinery.loop_thread import LoopThread
+from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model.requests import Create
+from zkgroup.runtime.loop import LoopThread
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,

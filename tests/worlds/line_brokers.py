@@ -15,15 +15,15 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.replica_hosts import Hosts, MemoryHosts
-from zkgroup.broker.host_thread import HostThread
-from zkgroup.broker.metadata_cache import MetadataCache
-from zkgroup.broker.receiver import Receiver
-from zkgroup.broker.replica_host import ReplicaHost
-from zkgroup.broker.server import BrokerServer
-from zkgroup.broker.service import BrokerService
-from zkgroup.machinery.clock_loop import loop_factory
+from tests.worlds.replica_managers import Hosts, MemoryHosts
+from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.apis import BrokerApis
+from zkgroup.broker.server.control_requests import ControlRequestHandler
+from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.clock_loop import loop_factory
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import (
     Broker,
@@ -33,8 +33,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Request, Response
-from zkgroup.znodes.broker_registration import Endpoint
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 
 T = TypeVar("T")
 CONTROLLER = 9
@@ -43,8 +42,8 @@ CONTROLLER = 9
 @dataclass
 class _Running:
     server: BrokerServer
-    service: BrokerService
-    thread: HostThread
+    service: BrokerApis
+    thread: ReplicaExecutor
     address: tuple[str, int]
     requests: list[Request]
 
@@ -137,7 +136,7 @@ class LineBrokers:
     def lines(self, number: int, tp: TopicPartition) -> list[bytes]:
         """What a running broker has, whatever its role."""
 
-        def read(host: ReplicaHost) -> list[bytes]:
+        def read(host: ReplicaManager) -> list[bytes]:
             log = host._replicas[tp]._log  # type: ignore[attr-defined]
             batches = log.read(0, log.end_offset, 1 << 30)
             return b"".join(batch.lines for batch in batches).split(b"\n")[:-1]
@@ -154,9 +153,13 @@ class LineBrokers:
 
     async def _start(self, number: int) -> None:
         cache = MetadataCache()
-        thread = HostThread(self._hosts.open(number), name=f"replicas-{number}")
-        service = BrokerService(
-            broker=number, receiver=Receiver(number, cache), answers=cache, clock=self.clock, host=thread
+        thread = ReplicaExecutor(self._hosts.open(number), name=f"replicas-{number}")
+        service = BrokerApis(
+            broker=number,
+            control_requests=ControlRequestHandler(number, cache),
+            metadata=cache,
+            clock=self.clock,
+            host=thread,
         )
         requests: list[Request] = []
 
@@ -219,7 +222,7 @@ class LineBrokers:
         except RuntimeError:
             return  # one of the two is closed
 
-    async def _fetch(self, tp: TopicPartition, source: HostThread, target: HostThread) -> None:
+    async def _fetch(self, tp: TopicPartition, source: ReplicaExecutor, target: ReplicaExecutor) -> None:
         """Rounds of a follower's fetcher, until it has everything."""
         while request := await target.call(
             lambda host: host.next_fetch(tp, broker_epoch=0, max_bytes=1 << 20, max_wait_ms=0)

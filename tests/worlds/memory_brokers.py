@@ -11,7 +11,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.clock import FakeClock
-from zkgroup.znodes.partitions import PartitionState
+from zkgroup.znodes.brokers import PartitionState
 from zkgroup.zookeeper.blocking import Blocking
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
+from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.topics import TopicConfig
 
 FORMATS = {"0.8.2.2": 1, "0.9.0.1": 2, "0.10.0.0": 3, "1.1.1": 4, "2.8.2": 5}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.expectation import expectation
-from zkgroup.admin.reading import read_picture
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reader import read_snapshot
+from zkgroup.groups.verify import expected_ownership
 from zkgroup.model import StaticSubscription, Subscription, TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
@@ -20,12 +20,12 @@ from zkgroup.znodes.consumers import (
     Offset,
     Owner,
     Registration,
-    View,
     ids_path,
     offsets_topic_path,
     owners_topic_path,
     views_path,
 )
+from zkgroup.znodes.group_records import View
 from zkgroup.zookeeper.blocking import Blocking
 
 OURS = {"zkgroup": "0.1.0", "strategy": "range", "exclude_internal": "true"}
@@ -99,7 +99,7 @@ class MemoryGroups:
 
     def own_as_planned(self, group: str) -> None:
         """Every partition owned by the thread that the group's rules name."""
-        expected = expectation(read_picture(self.ensemble, group))
+        expected = expected_ownership(read_snapshot(self.ensemble, group))
         assert expected.owners is not None
         for tp, thread in sorted(expected.owners.items()):
             self.own(group, tp.topic, tp.partition, thread)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from zkgroup.consumer.effects import Assign, FinishCommit, MoveTo
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.events import CommitRequested
-from zkgroup.consumer.share import Processed
+from zkgroup.consumer.machine.events import Assign, CommitRequested, FinishCommit, SeekTo
+from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import LeaseGrant, TopicPartition
 
 
@@ -54,11 +53,11 @@ class PositionsByHand:
             self._claims[tp].is_stopped = True
 
     def drain(
-        self, partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[Processed], None]
+        self, partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[ProcessedPositions], None]
     ) -> None:
         del until_ms
         positions = {tp: self._claims[tp].position for tp in partitions if tp in self._claims}
-        done(Processed(positions, self._seeks(positions), self.last_move_id))
+        done(ProcessedPositions(positions, self._seeks(positions), self.last_move_id))
 
     def ended(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
@@ -67,7 +66,7 @@ class PositionsByHand:
     def extended(self) -> None:
         pass
 
-    def moved(self, move: MoveTo) -> None:
+    def moved(self, move: SeekTo) -> None:
         self.last_move_id = move.move_id
         claim = self._claims.get(move.topic_partition)
         if claim is not None:
@@ -88,11 +87,12 @@ class PositionsByHand:
     def deliverable(self) -> list[TopicPartition]:
         """What may be delivered now."""
         assert self.engine is not None
-        board = self.engine.board
+        lease_table = self.engine.lease_table
         return [
             tp
             for tp, claim in self._claims.items()
-            if board.current.may_deliver(tp, claim.token, board.now_ms()) and not claim.must_commit
+            if lease_table.current.may_deliver(tp, claim.token, lease_table.now_ms())
+            and not claim.must_commit
         ]
 
     def deliver(self, tp: TopicPartition) -> None:
@@ -104,7 +104,7 @@ class PositionsByHand:
             "partition": tp.partition,
             "offset": claim.position,
             "token": claim.token,
-            "until_ms": self.engine.board.current.until_ms,
+            "until_ms": self.engine.lease_table.current.until_ms,
         }
         self.engine.note_delivery("deliver.start", fields)
         self.engine.note_delivery("deliver.end", fields)

@@ -1,6 +1,6 @@
 """`zkgroup` processes without the time that Python takes to import it: forked off a process that has.
 
-What runs is what `python -c "from zkgroup_cli.main import main; main()"` runs: a process with its own pid,
+What runs is what `python -c "from zkgroup_cli.app import main; main()"` runs: a process with its own pid,
 signals, environment, folder, standard streams, exit code, and Python's own end. Only the imports were done
 before. Tests of what happens while a process starts begin one afresh, and so does one test of each command
 that serves: a module that lacks an import of its own would not be seen here.
@@ -28,21 +28,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
-PROGRAM = "from zkgroup_cli.main import main; main()"
+PROGRAM = "from zkgroup_cli.app import main; main()"
 PRELOADED = (
-    "zkgroup_cli.main",
-    "zkgroup_cli.broker_run",
+    "zkgroup_cli.app",
+    "zkgroup_cli.commands.broker",
     "zkgroup_cli.broker_events",
-    "zkgroup_cli.consume_command",
+    "zkgroup_cli.commands.consume",
     "zkgroup_cli.member_events",
-    "zkgroup_cli.offsets_commands",
-    "zkgroup_cli.produce_command",
+    "zkgroup_cli.commands.offsets",
+    "zkgroup_cli.commands.produce",
     "zkgroup_cli.sources",
-    "zkgroup_cli.topic_commands",
-    "zkgroup.broker.node.broker",
-    "zkgroup.broker.node.controller_only",
-    "zkgroup.consumer.consumer",
-    "zkgroup.consumer.member",
+    "zkgroup_cli.commands.topic",
+    "zkgroup.broker.broker",
+    "zkgroup.broker.controller_only",
+    "zkgroup.consumer.sync",
     "zkgroup.zookeeper.embedded",
 )
 _SIZE = 256 * 1024
@@ -181,7 +180,7 @@ class Prefork:
 _COMMAND = """#!{python} -IS
 import json, os, socket, sys
 args = sys.argv[1:]
-if args[:1] in (["consume"], ["zookeeper"]):
+if args[:1] in (["consume"], ["zookeeper"]) or args[:2] == ["broker", "run"]:
     os.execv({real!r}, [{real!r}, *args])
 channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 channel.connect({to!r})
@@ -311,7 +310,7 @@ def _serve(descriptor: int) -> Callable[[], None] | None:
     become(request)
     if request.told["name"] == "python":
         return lambda: runpy.run_path(sys.argv[0], run_name="__main__") and None
-    return importlib.import_module("zkgroup_cli.main").main
+    return importlib.import_module("zkgroup_cli.app").main
 
 
 if __name__ == "__main__":

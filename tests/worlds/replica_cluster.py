@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.worlds.replica_hosts import TP, Hosts, append
-from zkgroup.broker.replica_host import ReplicaHost, Role
+from tests.worlds.replica_managers import TP, Hosts, append
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 
@@ -62,7 +63,7 @@ class Cluster:
     hosts: Hosts
     seed: int
     state: State = State(1, 0, frozenset(BROKERS), 0)
-    up: dict[int, ReplicaHost] = field(default_factory=dict)
+    up: dict[int, ReplicaManager] = field(default_factory=dict)
     acked: dict[int, bytes] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
     """How often each step could do something."""

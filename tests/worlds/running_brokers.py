@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tests.waiting import PATIENCE_S
-from zkgroup.broker.node.broker import Broker
-from zkgroup.broker.node.life import Seat
-from zkgroup.broker.node.listener import BrokerListener
-from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.broker.broker import Broker
+from zkgroup.broker.lifecycle import HostedControllerConfig
+from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
@@ -31,7 +31,7 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
 from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesResponse
-from zkgroup.znodes.partitions import PartitionState
+from zkgroup.znodes.brokers import PartitionState
 from zkgroup.zookeeper.blocking import Blocking
 
 QUICK = BrokerSettings(
@@ -64,7 +64,7 @@ def ask(port: int, request: Request, kind: type[ResponseT], clock: FakeClock | N
 class Idle:
     """In the controller's place beside a broker: notes what it is given."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: HostedControllerConfig) -> None:
         self.seat = seat
         self.started = self.closed = False
         self.sessions: list[SessionEvent] = []
@@ -151,7 +151,7 @@ class RunningBrokers:
         told = Told()
         made: list[Idle] = []
 
-        def make(seat: Seat) -> Idle:
+        def make(seat: HostedControllerConfig) -> Idle:
             made.append(Idle(seat))
             self.idle[seat.broker] = made[-1]
             return made[-1]

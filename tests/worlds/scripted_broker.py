@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.serving import until
-from zkgroup.controller.channel import Channel, ChannelSettings, Lease
-from zkgroup.controller.machine.requests import ToBroker
+from zkgroup.controller.channels import Channel, ChannelSettings, SendDeadline
+from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.messages import Response
 from zkgroup.wire.requests import decode_request
@@ -136,7 +136,7 @@ class Scene:
     told: Told
     pauses: Pauses
     clock: FakeClock
-    lease: Lease
+    lease: SendDeadline
     task: asyncio.Task[None]
 
     async def line(self) -> Line:
@@ -146,7 +146,7 @@ class Scene:
         await until(lambda: self.told.kinds.count("up") > ups or self.told.kinds[-1:] == ["up"])
         return line
 
-    def send(self, request: ToBroker) -> None:
+    def send(self, request: BrokerRequest) -> None:
         """On the connection that was named last."""
         self.channel.send(max(each[1] for each in self.told.happened if each[0] == "up"), request)  # type: ignore[type-var, arg-type]
 
@@ -164,7 +164,7 @@ async def channel_to_a_broker(
     await broker.listen()
     if not listens:
         await broker.silence()
-    lease = Lease(clock)
+    lease = SendDeadline(clock)
     lease.extend(None if lease_ms is None else clock.now_ms() + lease_ms)
     channel = Channel(
         "127.0.0.1",

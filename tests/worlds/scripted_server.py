@@ -16,6 +16,7 @@ from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Multi, SetData
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.multiread import SUPPORT
 
 PING, CLOSE_SESSION, AUTH = 11, -11, 100
 STAT = struct.pack("!qqqqiiiqiiq", *range(1, 12))
@@ -124,6 +125,9 @@ class ScriptedServer:
         self._script = script
         self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
+        SUPPORT.forget(
+            self._listener.getsockname()
+        )  # an earlier server of this process may have had the port
         self._threads: list[threading.Thread] = []
         self._socks: list[socket.socket] = []
         self._accepter = threading.Thread(target=self._accept, daemon=True)

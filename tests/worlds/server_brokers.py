@@ -9,13 +9,13 @@ from typing import Any
 from tests.waiting import PATIENCE_S, joined
 from tests.worlds.running_brokers import QUICK as QUICKEST
 from tests.worlds.running_brokers import Told, ask
-from zkgroup.broker.node.broker import Broker
+from zkgroup.broker.broker import Broker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.config import TopicConfig
 from zkgroup.zookeeper.blocking import Blocking
 
 QUICK = replace(QUICKEST, replica_lag_time_max_ms=10_000)

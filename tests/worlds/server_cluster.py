@@ -19,9 +19,8 @@ from zkgroup.znodes.brokers import (
     brokers_path,
     topics_path,
 )
-from zkgroup.znodes.config_entity import config_path
+from zkgroup.znodes.config import TopicConfig, config_path, topic_configs_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.topics import TopicConfig, topic_configs_path
 
 WRITES_AT_ONCE = 900
 

@@ -8,14 +8,12 @@ from collections.abc import Callable, Mapping
 from tests.waiting import PATIENCE_S, eventually, happened
 from tests.worlds.stepped_controllers import Host
 from tests.worlds.stores import Before, MeddledStore
-from zkgroup.controller.machine.candidate import Candidate
-from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.context import Brokers
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, OpenChannel, SendToBroker
+from zkgroup.controller.machine.elector_context import ElectorConfig
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, ControllerEvent
-from zkgroup.controller.machine.picture import Brokers
-from zkgroup.controller.machine.rule_books import ControllerSettings
-from zkgroup.machinery.effects import Note
-from zkgroup.machinery.loop import MachineLoop
+from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Create,
@@ -29,6 +27,8 @@ from zkgroup.model.requests import (
     ReadDone,
     SetData,
 )
+from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.loop import MachineLoop
 from zkgroup.testing.conformance import Caller
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
@@ -43,7 +43,7 @@ class CandidateThread:
     """A candidate in its own thread, on a connection of its own."""
 
     def __init__(
-        self, address: str, connection: ClientSettings, candidate: Candidate, before: Before | None
+        self, address: str, connection: ClientSettings, candidate: ControllerMachine, before: Before | None
     ) -> None:
         """before: called before each request is sent."""
         self.machine = candidate
@@ -97,12 +97,14 @@ class RunningCandidate(CandidateThread):
     def __init__(self, cluster: ServerControllers, broker: int, before: Before | None) -> None:
         self._cluster = cluster
         self.broker = broker
-        config = CandidateConfig(broker=broker, takeover_grace_ms=300)
-        super().__init__(cluster.address, cluster.connection, Candidate(config, cluster.settings), before)
+        config = ElectorConfig(broker=broker, takeover_grace_ms=300)
+        super().__init__(
+            cluster.address, cluster.connection, ControllerMachine(config, cluster.settings), before
+        )
         self.start()
 
     def notes(self, kind: str) -> list[Mapping[str, object]]:
-        return [each.fields for each in self.effects if isinstance(each, Note) and each.kind == kind]
+        return [each.fields for each in self.effects if isinstance(each, LogEvent) and each.kind == kind]
 
     def await_loaded(self) -> None:
         eventually(lambda: self.notes("controller.loaded"))
@@ -111,15 +113,17 @@ class RunningCandidate(CandidateThread):
         """Whether nothing is left to look at and no broker has to answer."""
 
         def rests() -> bool:
-            reign, idle = self.machine.reign, self.machine.is_idle
-            return idle and reign is not None and not len(reign.agenda) and not reign.channels.waiting
+            active, idle = self.machine.active, self.machine.is_idle
+            return (
+                idle and active is not None and not len(active.queue) and not active.requests.queues.waiting
+            )
 
         return self.ask(rests)
 
     def waiting(self) -> dict[str, str]:
         """What waits for something, and for what; nothing while it does not rule."""
-        reign = self.machine.reign
-        return {} if reign is None else dict(reign.waiting)
+        active = self.machine.active
+        return {} if active is None else dict(active.waiting)
 
     def perform(self, effect: ControllerEffect) -> None:
         super().perform(effect)

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kazoo_clients import kazoo_on
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import data_of, lines
-from zkgroup.model.stat import ZnodeStat
+from zkgroup.model.requests import ZnodeStat
 from zkgroup.zkfiles.records import Acl, Operation, StoredZnode, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.tree import Tree
 

@@ -12,14 +12,14 @@ from functools import wraps
 from typing import TypeVar
 
 from tests.waiting import PATIENCE_S
-from zkgroup.broker.connection import Limits
-from zkgroup.broker.host_thread import HostThread
-from zkgroup.broker.metadata_cache import MetadataCache
-from zkgroup.broker.min_insync import MinInsync
-from zkgroup.broker.receiver import Action, Receiver
-from zkgroup.broker.replica_host import ReplicaView, Role
-from zkgroup.broker.server import BrokerServer
-from zkgroup.broker.service import BrokerService
+from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.min_insync import MinInsync
+from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.server.apis import BrokerApis
+from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
+from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.server import BrokerServer, Limits
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
@@ -58,8 +58,8 @@ async def until(predicate: Callable[[], object]) -> None:
 
 
 @dataclass
-class ScriptedHost:
-    """A `ReplicaHost` with views that the test sets. What is asked of it is noted, and on which thread."""
+class ScriptedHost(ReplicaManager):
+    """A `ReplicaManager` with views that the test sets. What is asked of it is noted, and on which thread."""
 
     broken: set[TopicPartition] = field(default_factory=set)
     """Raises for these, as no host may."""
@@ -78,7 +78,6 @@ class ScriptedHost:
     """Replicas that the high watermark waits for."""
     closed: int = 0
     at_gate: bool = False
-    incarnation: str = "scripted"
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -135,7 +134,7 @@ class ScriptedHost:
         self.show(tp, log_end_offset=view.log_end_offset + len(request.lines))
         return AppendLinesResponse(ErrorCode.NONE, view.log_end_offset, view.high_watermark)
 
-    def counted(self, topic_partition: TopicPartition) -> int | None:
+    def maximal_isr_size(self, topic_partition: TopicPartition) -> int | None:
         view = self.views.get(topic_partition)
         return self.in_sync if view is not None and view.role is Role.LEADER else None
 
@@ -173,16 +172,16 @@ class Noted:
         self.orders: list[LeaderAndIsrRequest] = []
         self.strays: list[tuple[TopicPartition, ...]] = []
 
-    def acted(self, action: Action, error: int) -> None:
+    def on_action(self, action: Action, error: int) -> None:
         self.actions.append((action, error))
 
-    def fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+    def on_fetch(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
         self.fetches.append((request, response))
 
-    def told(self, request: LeaderAndIsrRequest) -> None:
+    def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
         self.orders.append(request)
 
-    def left_over(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
         self.strays.append(tuple(partitions))
 
 
@@ -192,12 +191,12 @@ class Served:
 
     address: tuple[str, int]
     server: BrokerServer
-    service: BrokerService
-    receiver: Receiver
+    service: BrokerApis
+    receiver: ControlRequestHandler
     cache: MetadataCache
     clock: FakeClock
     noted: Noted
-    thread: HostThread | None
+    thread: ReplicaExecutor | None
 
     async def client(self) -> Client:
         reader, writer = await asyncio.open_connection(*self.address)
@@ -209,22 +208,22 @@ async def served(
     host: ScriptedHost | None = None,
     limits: Limits | None = None,
     controlled_shutdown: Callable[[int], asyncio.Future[ControlledShutdownResponse]] | None = None,
-    knows: Callable[[int], bool] = lambda broker: True,
+    is_live: Callable[[int], bool] = lambda broker: True,
     min_insync: MinInsync | None = None,
 ) -> AsyncIterator[Served]:
     """Closes everything at the end, and checks that nothing of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
-    receiver = Receiver(1, cache)
-    thread = None if host is None else HostThread(host)  # type: ignore[arg-type]
-    service = BrokerService(
+    receiver = ControlRequestHandler(1, cache)
+    thread = None if host is None else ReplicaExecutor(host)  # type: ignore[arg-type]
+    service = BrokerApis(
         broker=1,
-        receiver=receiver,
-        answers=cache,
+        control_requests=receiver,
+        metadata=cache,
         clock=clock,
         host=thread,
         controlled_shutdown=controlled_shutdown,
         observer=noted,
-        knows=knows,
+        is_live=is_live,
         min_insync=min_insync,
     )
     server = BrokerServer(service.respond, limits)

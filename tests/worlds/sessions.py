@@ -6,8 +6,8 @@ So the timeout can be long: no slow machine ends a session that shall live, and 
 from __future__ import annotations
 
 from tests.waiting import PATIENCE_S
+from zkgroup.zookeeper import raw_connection
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.embedded import probe
 
 _SECRET = 0xB3415C00
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
@@ -20,7 +20,7 @@ def end_session_of(zk: Blocking, path: str, port: int) -> None:
 
 def end_session(session_id: int, port: int) -> None:
     """Closes it by a second connection with its password. Raises ConnectionError when it is not alive."""
-    probe.end_session(port, session_id, password_of(session_id), PATIENCE_S)
+    raw_connection.end_session(port, session_id, password_of(session_id), PATIENCE_S)
 
 
 def password_of(session_id: int) -> bytes:

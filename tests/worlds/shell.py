@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from zkgroup_cli.main import root
+from zkgroup_cli.app import root
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.json_schema import violations

@@ -7,34 +7,33 @@ from typing import TypeVar
 
 from tests.worlds.stepped_machines import SteppedMachines
 from tests.worlds.stores import MeddledStore
-from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.machine.context import BrokerConfig
 from zkgroup.broker.machine.effects import (
     BrokerEffect,
-    CountIsrs,
-    FollowOn,
-    HoldFetches,
-    LookAtFollowers,
+    PauseFetches,
     Prepared,
+    ReadFollowers,
+    ResumeFetches,
+    SetMaximalIsrs,
 )
 from zkgroup.broker.machine.events import (
+    BecameLeader,
     BrokerEvent,
-    FetchesHeld,
-    FollowersSeen,
-    IsrsCounted,
-    Led,
+    FetchesPaused,
+    FollowersRead,
+    MaximalIsrsSet,
     Serving,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
-from zkgroup.broker.replica_host import Follower
-from zkgroup.machinery.effects import Note
-from zkgroup.machinery.loop import MachineLoop
+from zkgroup.broker.replicas.replica_view import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi
+from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.loop import MachineLoop
 from zkgroup.testing.memory_zookeeper import Fault, Step
-from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.wire.control import PartitionStateInfo
-from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.partitions import PartitionState
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 
 EffectT = TypeVar("EffectT", bound=BrokerEffect)
 T0 = TopicPartition("t", 0)
@@ -69,22 +68,22 @@ class BrokerNode:
     def answer(self, effect: BrokerEffect) -> None:
         """As the host would."""
         match effect:
-            case LookAtFollowers(partitions):
+            case ReadFollowers(partitions):
                 seen = {tp: self.followers[tp] for tp in partitions if tp in self.followers}
-                self.loop.post(FollowersSeen(partitions, seen))
-            case HoldFetches():
-                self.loop.post(FetchesHeld(frozenset(self.followed)))
+                self.loop.post(FollowersRead(partitions, seen))
+            case PauseFetches():
+                self.loop.post(FetchesPaused(frozenset(self.followed)))
                 self.followed.clear()
-            case FollowOn(partitions):
+            case ResumeFetches(partitions):
                 self.followed.update(partitions)
-            case CountIsrs(batch) if batch is not None:
-                self.loop.post(IsrsCounted(batch))
+            case SetMaximalIsrs(batch) if batch is not None:
+                self.loop.post(MaximalIsrsSet(batch))
 
     def told(self, kind: type[EffectT]) -> list[EffectT]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
-    def notes(self, kind: str) -> list[Note]:
-        return [note for note in self.told(Note) if note.kind == kind]
+    def notes(self, kind: str) -> list[LogEvent]:
+        return [note for note in self.told(LogEvent) if note.kind == kind]
 
 
 class SteppedBrokers(SteppedMachines[BrokerNode]):
@@ -123,7 +122,7 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
         state = PartitionState(1, epoch, isr, 1)
         self.server.put(path, state.encode())
         version = self.find(path).stat.version
-        node.loop.post(Led(PartitionStateInfo("t", 0, 1, 1, epoch, isr, version, replicas)))
+        node.loop.post(BecameLeader(PartitionStateInfo("t", 0, 1, 1, epoch, isr, version, replicas)))
         self.run()
 
     def state(self) -> PartitionState:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.worlds.stepped_machines import SteppedMachines
-from zkgroup.controller.machine.candidate import Candidate, Duties
-from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
+from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Resigned
-from zkgroup.controller.machine.reign import Reign
-from zkgroup.machinery.effects import Note
-from zkgroup.machinery.loop import MachineLoop
-from zkgroup.machinery.procedures import Procedure
+from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.machine import ControllerMachine, NextWork
 from zkgroup.model.requests import Create, Delete, Multi, SetData
+from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.loop import MachineLoop
+from zkgroup.runtime.procedures import Procedure
 from zkgroup.testing.memory_zookeeper import Step
-from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
 
 CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
 GRACE_MS = 2000
@@ -28,7 +27,7 @@ GRACE_AND_SPREAD_MS = 2250
 class CandidateNode:
     """One candidate in its loop, without a thread."""
 
-    def __init__(self, world: SteppedCandidates, name: str, candidate: Candidate) -> None:
+    def __init__(self, world: SteppedCandidates, name: str, candidate: ControllerMachine) -> None:
         self.broker, self.name = candidate.core.config.broker, name
         self.machine = candidate
         self.effects: list[ControllerEffect] = []
@@ -45,18 +44,18 @@ class CandidateNode:
         return self.machine.election.is_ruling
 
     @property
-    def reign(self) -> Reign:
-        assert self.machine.reign is not None
-        return self.machine.reign
+    def active(self) -> ActiveController:
+        assert self.machine.active is not None
+        return self.machine.active
 
     @property
     def waiting(self) -> dict[str, str]:
         """What its status says of waiting."""
-        return dict(self.reign.waiting)
+        return dict(self.active.waiting)
 
     @property
     def unreadable(self) -> set[str]:
-        return set(self.reign.picture.unreadable)
+        return set(self.active.context.unreadable)
 
     @property
     def session_id(self) -> int:
@@ -69,7 +68,7 @@ class CandidateNode:
     @property
     def story(self) -> list[ControllerEffect]:
         """Elections and resignations."""
-        return [each for each in self.effects if not isinstance(each, (ExtendLease, Note))]
+        return [each for each in self.effects if not isinstance(each, (ExtendLease, LogEvent))]
 
 
 class SteppedCandidates(SteppedMachines[CandidateNode]):
@@ -80,13 +79,13 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
         broker: int,
         *,
         controller_only: bool = False,
-        duties: Duties = lambda election: None,
+        duties: NextWork = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
         name: str | None = None,
     ) -> CandidateNode:
         alone = ControllerOnly("h", 9000 + broker) if controller_only else None
-        config = CandidateConfig(broker=broker, controller_only=alone)
-        node = CandidateNode(self, name or f"n{broker}", Candidate(config, duties, prepare))
+        config = ElectorConfig(broker=broker, controller_only=alone)
+        node = CandidateNode(self, name or f"n{broker}", ControllerMachine(config, duties, prepare))
         self.nodes.append(node)
         return node
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.worlds.stepped_candidates import GRACE_AND_SPREAD_MS, CandidateNode, SteppedCandidates
-from zkgroup.controller.machine.candidate import Candidate
-from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.context import Brokers
 from zkgroup.controller.machine.effects import (
     CloseChannel,
     ControllerEffect,
@@ -17,13 +16,14 @@ from zkgroup.controller.machine.effects import (
     SendToBroker,
     ShutdownAnswered,
 )
+from zkgroup.controller.machine.elector_context import ElectorConfig
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelDown, ChannelUp, ShutdownAsked
-from zkgroup.controller.machine.picture import Brokers
-from zkgroup.controller.machine.requests import ControlRequest, ToBroker
-from zkgroup.controller.machine.rule_books import ControllerSettings
-from zkgroup.machinery.effects import Note
+from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.controller.machine.requests.batch import BrokerRequest, ControlRequest
+from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, SetData
+from zkgroup.runtime.events import LogEvent
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
@@ -37,9 +37,10 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.messages import Response
+from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
-from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path, topic_configs_path
+from zkgroup.znodes.config import TopicConfig, topic_configs_path
+from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 
 PARENTS = (
     broker_ids_path(),
@@ -109,14 +110,14 @@ class Host:
 class ControllerNode(CandidateNode):
     """A controller whose channels lead to the hosts."""
 
-    def __init__(self, realm: SteppedControllers, name: str, candidate: Candidate) -> None:
+    def __init__(self, realm: SteppedControllers, name: str, candidate: ControllerMachine) -> None:
         self._realm = realm
-        self.flying: list[ToBroker] = []
+        self.flying: list[BrokerRequest] = []
         """Requests that silent hosts have not answered."""
         super().__init__(realm, name, candidate)
 
     def notes(self, kind: str) -> list[Mapping[str, object]]:
-        return [each.fields for each in self.effects if isinstance(each, Note) and each.kind == kind]
+        return [each.fields for each in self.effects if isinstance(each, LogEvent) and each.kind == kind]
 
     def ask_shutdown(self, request_id: int, broker: int) -> None:
         self.loop.post(ShutdownAsked(request_id, broker))
@@ -153,7 +154,7 @@ class ControllerNode(CandidateNode):
                 else:
                     self.answer(message)
 
-    def answer(self, message: ToBroker) -> None:
+    def answer(self, message: BrokerRequest) -> None:
         """The host takes a request, and its answer arrives."""
         response = self._realm.hosts[message.broker].take(message.request)
         self.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
@@ -185,8 +186,8 @@ class SteppedControllers(SteppedCandidates):
     def stand(self) -> ControllerNode:
         """A new candidate, that nothing has happened to yet."""
         self._rulers += 1
-        config = CandidateConfig(broker=CONTROLLER_ID + self._rulers)
-        ruler = ControllerNode(self, f"ruler-{self._rulers}", Candidate(config, self.settings))
+        config = ElectorConfig(broker=CONTROLLER_ID + self._rulers)
+        ruler = ControllerNode(self, f"ruler-{self._rulers}", ControllerMachine(config, self.settings))
         self.nodes.append(ruler)
         return ruler
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from tests.worlds.positions_by_hand import PositionsByHand
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import Effect, MemberState
 from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberConfig
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import Effect, MemberState
 from zkgroup.history import Record
 from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znode
 from zkgroup.model.requests import Create, CreateMissing, Multi, Operation, ReadMany, Request
 from zkgroup.settings import GroupSettings
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import Fault, Step
-from zkgroup.testing.memory_zookeeper_client import MemoryClient
-from zkgroup.testing.simulation.actor import Actor
-from zkgroup.testing.simulation.recording import Recording
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
+from zkgroup.testing.simulation.group.members import Actor
+from zkgroup.testing.simulation.schedule import Recording
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
@@ -191,9 +191,9 @@ class SteppedGroup:
         """Partition number to thread id without the group, as the tree has it."""
         found = {}
         for path, znode in self.server.tree().items():
-            parts = path.split("/")
+            components = path.split("/")
             if path.startswith(f"/consumers/{GROUP}/owners/{topic}/"):
-                found[int(parts[5])] = (znode.data or b"").decode().removeprefix(f"{GROUP}_")
+                found[int(components[5])] = (znode.data or b"").decode().removeprefix(f"{GROUP}_")
         return found
 
     def owner(self, number: int) -> Znode | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import MultiDone, Operation
+from zkgroup.runtime.loop import MachineLoop
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import Fault, Step
 

@@ -1,34 +1,45 @@
-"""Configurations of topics, brokers, clients, users and addresses: read, changed, brokers told.
+"""Configurations of topics, brokers, clients, users and addresses: read, changed, announced to brokers.
 
 The change and its notification are one transaction, conditional on the version that was read. Which of the
-three notification formats is written follows from the brokers that are registered (controller.md 1.5): a
-wrong one is ignored at best, and stops all later changes at some releases.
+three notification formats is written follows from the registered brokers (controller.md 1.5): a wrong one is
+ignored at best, and stops all later changes at some releases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
-from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.cluster.controller_info import (
+    ControllerInfo,
+    note_on_entity,
+    notes_on_settings,
+    read_controller_info,
+    refuse_kraft,
+)
 from zkgroup.admin.guards import read_back
-from zkgroup.admin.picture import held
-from zkgroup.admin.ruling import Ruling, note_on_entity, notes_on_settings, read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
+    CorruptZnodeError,
     NotFoundError,
     OperationRefusedError,
     OutcomeUnknownError,
 )
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
-from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.model.requests import Code, Create, Delete, Operation, SetData
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.config_changes import ConfigChange, NotifyFormat, config_changes_path, notify_format
-from zkgroup.znodes.config_entity import ConfigEntity, EntityKind, config_path, entities_path
-from zkgroup.znodes.configs import EntityConfig
-from zkgroup.znodes.entity_settings import check_broker_settings, check_entity_settings, unknown_to_brokers
-from zkgroup.znodes.topic_settings import check_topic_settings
+from zkgroup.znodes.config import ConfigEntity, EntityConfig, EntityKind, config_path, entities_path
+from zkgroup.znodes.config_settings import (
+    check_broker_settings,
+    check_entity_settings,
+    check_topic_settings,
+    unknown_to_brokers,
+)
+from zkgroup.znodes.notifications import ConfigChange, NotifyFormat, config_changes_path, notify_format
 
 HIDDEN = "[hidden]"
 """Shown in place of what nobody should read over a shoulder."""
@@ -88,7 +99,7 @@ def describe_configs(
     rows, unreadable = [], []
     for entity in wanted:
         znode = znodes[entity.config_path]
-        entry = held(znode, EntityConfig.decode) if znode else None
+        entry = decode_or_error(znode, EntityConfig.decode) if znode else None
         if entry is not None and entry.error:
             unreadable.append(str(entry.error))
             continue
@@ -115,7 +126,7 @@ def plan_config(
     removed: Collection[str] = (),
     *,
     format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
-    ruling: Ruling | None = None,
+    info: ControllerInfo | None = None,
     allow_unknown: bool = False,
     delete_empty: bool = False,
 ) -> ConfigPlan:
@@ -142,9 +153,9 @@ def plan_config(
     if entity.kind == "topics":
         _check_topic(ensemble, entity.name)
     changes = {entity: (set_to, removed)}
-    ruling = ruling or read_ruling(ensemble)
-    (plan,) = plan_configs(ensemble, changes, format=format, ruling=ruling)
-    notes = (*note_on_entity(ruling, entity), *notes_on_settings(ruling, entity.kind, set_to))
+    info = info or read_controller_info(ensemble)
+    (plan,) = plan_configs(ensemble, changes, format=format, info=info)
+    notes = (*note_on_entity(info, entity), *notes_on_settings(info, entity.kind, set_to))
     is_deleted = delete_empty and plan.znode is not None and plan.after == EntityConfig()
     return replace(plan, notes=(*plan.notes, *notes), is_deleted=is_deleted)
 
@@ -163,16 +174,16 @@ def plan_configs(
     ensemble: Ensemble,
     changes: Mapping[ConfigEntity, tuple[Mapping[str, str], Collection[str]]],
     *,
-    ruling: Ruling,
+    info: ControllerInfo,
     format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
 ) -> tuple[ConfigPlan, ...]:
     """The same of many entities, read together: each to (settings to set, settings to remove)."""
-    refuse_kraft(ruling)
+    refuse_kraft(info)
     paths = {entity: entity.config_path for entity in changes}
     znodes = ensemble.zk.read_many([*paths.values(), entities_path("users")])
     if format is None:
         users_known = znodes[entities_path("users")] is not None
-        format = notify_format(ruling.brokers.values(), users_known)  # noqa: A001
+        format = notify_format(info.brokers.values(), users_known)  # noqa: A001
     as_of, plans = ensemble.as_of(), []
     for entity, (set_to, removed) in changes.items():
         znode = znodes[paths[entity]]
@@ -186,7 +197,7 @@ def plan_configs(
             before=before,
             after=before.changed(set_to, removed),
             format=format,
-            notes=tuple(f"{text}: its version is not known" for text in ruling.unreadable),
+            notes=tuple(f"{text}: its version is not known" for text in info.unreadable),
         )
         operations_of(plan)  # what cannot be written is refused now
         plans.append(plan)
@@ -220,7 +231,7 @@ def prepare(ensemble: Ensemble, plans: Sequence[ConfigPlan]) -> None:
 
 
 def alter_config(ensemble: Ensemble, plan: ConfigPlan) -> None:
-    """Carries the plan out. Raises ConflictError where the configuration has changed since."""
+    """Applies the plan. Raises ConflictError where the configuration has changed since."""
     prepare(ensemble, [plan])
     data = None if plan.is_deleted else plan.after.encode()
     write(ensemble, operations_of(plan), plan.entity.config_path, data)
@@ -292,3 +303,54 @@ def _all_of(ensemble: Ensemble, kind: EntityKind) -> list[ConfigEntity]:
         for client in sorted(clients[folder] or ())
     ]
     return sorted([*found, *of_users], key=lambda one: one.entity_path)
+
+
+_KINDS: tuple[EntityKind, ...] = get_args(EntityKind)
+
+
+def unreadable_configs(ensemble: Ensemble) -> dict[str, str]:
+    """Path to what is wrong with it, of every znode below `/config` that brokers have to pass over.
+
+    What an access list hides from us is not looked at: the brokers may be allowed to read it. Bulk reads.
+    """
+    parents = {entities_path(kind): kind for kind in _KINDS}
+    listed = ensemble.zk.list_each([*parents, config_changes_path()])
+    entities = {
+        f"{parent}/{name}": f"{kind}/{name}"
+        for parent, kind in parents.items()
+        for name in _names(listed[parent])
+    }
+    folders = [f"{path}/clients" for path, text in entities.items() if text.startswith("users/")]
+    clients = ensemble.zk.list_each(folders) if folders else {}
+    for folder, names in clients.items():
+        user = folder.removesuffix("/clients")
+        entities |= {f"{folder}/{name}": f"{entities[user]}/clients/{name}" for name in _names(names)}
+    changes = [
+        f"{config_changes_path()}/{name}"
+        for name in _names(listed[config_changes_path()])
+        if ConfigChange.sequence_of(name) is not None
+    ]
+    paths = [*entities, *changes]
+    found = ensemble.zk.read_each(paths) if paths else {}
+    unreadable = {}
+    for path in paths:
+        if isinstance(znode := found[path], Znode) and (error := _error(znode, entities.get(path))):
+            unreadable[path] = f"expected {error.expected}, found {error.found}"
+    return unreadable
+
+
+def _names(listed: tuple[str, ...] | Code | None) -> Iterable[str]:
+    return sorted(listed) if isinstance(listed, tuple) else ()
+
+
+def _error(znode: Znode, entity: str | None) -> CorruptZnodeError | None:
+    """`entity` as notifications name it; None for a notification."""
+    try:
+        if entity is None:
+            ConfigChange.decode(znode.path, znode.data)
+        else:
+            ConfigEntity.parse(znode.path, entity)
+            EntityConfig.decode(znode.path, znode.data)
+    except CorruptZnodeError as error:
+        return error
+    return None

@@ -1,26 +1,60 @@
-"""Preferred elections: partitions go back to their first replica, by a request to the controller."""
+"""Elections, by a request to the controller: preferred ones and unclean ones.
+
+A preferred election gives a partition back to its first replica. In an unclean one a live replica leads
+although it may lack records; only a controller of zkgroup has such a request (recipes 15). Kafka has a
+setting before 2.4 and a call of its brokers' own API from then on, so there the request is refused, with
+what to do instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.brokers import held_states, held_topics, notes_on_unreadable, partitions_of
+from zkgroup.admin.cluster.brokers import (
+    held_states,
+    held_topics,
+    hosted_states,
+    is_controller_only,
+    notes_on_unreadable,
+    partitions_of,
+    unhosted_topics,
+)
+from zkgroup.admin.cluster.controller_info import (
+    ZKGROUP_VERSION,
+    ControllerInfo,
+    notes_on_requests,
+    read_controller_info,
+    refuse_kraft,
+)
 from zkgroup.admin.configs import write
-from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.admin.guards import no_partitions_error
-from zkgroup.admin.picture import Held
-from zkgroup.admin.ruling import Ruling, notes_on_requests, read_ruling, refuse_kraft
-from zkgroup.admin.unhosted import unhosted_topics
-from zkgroup.errors import ConflictError, CorruptZnodeError, PartlyDoneError, RefusedError
+from zkgroup.admin.guards import no_partitions_error, read_back
+from zkgroup.errors import (
+    ConflictError,
+    CorruptZnodeError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+    RefusedError,
+)
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create
-from zkgroup.znodes.admin_requests import PreferredElection, admin_path
+from zkgroup.model.requests import Check, Create
+from zkgroup.znodes.admin_requests import (
+    PartitionVerdict,
+    PreferredElection,
+    UncleanElection,
+    UncleanElectionDone,
+    admin_path,
+    delete_topics_path,
+)
 from zkgroup.znodes.brokers import PartitionState
-from zkgroup.znodes.topics import delete_topics_path
+from zkgroup.znodes.controller import Controller, controller_state_path
+from zkgroup.znodes.paths import zkgroup_path
 
 POLL_S = 0.5
-"""Seconds between two looks at a request."""
+"""Seconds between two reads at a request."""
 
 NAMED = 5
 
@@ -70,8 +104,8 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
     one request holds.
     """
     ensemble.zk.sync("/")
-    ruling = read_ruling(ensemble)
-    refuse_kraft(ruling)
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
     _refuse_second(ensemble)
     topics, broken = held_topics(ensemble)
     entries = held_states(ensemble, partitions_of(topics))
@@ -84,11 +118,11 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
         raise no_partitions_error(missing)
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     rows = tuple(
-        _candidate(tp, topics[tp.topic].partitions[tp.partition], entries[tp], ruling, marked, unhosted)
+        _candidate(tp, topics[tp.topic].partitions[tp.partition], entries[tp], info, marked, unhosted)
         for tp in chosen
     )
     asked = any(row.outcome == ELECTS for row in rows)
-    notes = [*notes_on_requests(ruling, asked=asked), *notes_on_unreadable(entries[tp] for tp in chosen)]
+    notes = [*notes_on_requests(info, asked=asked), *notes_on_unreadable(entries[tp] for tp in chosen)]
     unreadable = tuple(broken.values()) if partitions is None else ()
     plan = ElectionPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes), unreadable=unreadable)
     if plan.wanted:
@@ -177,8 +211,8 @@ def _refuse_second(ensemble: Ensemble) -> None:
 def _candidate(
     tp: TopicPartition,
     replicas: tuple[int, ...],
-    entry: Held[PartitionState] | None,
-    ruling: Ruling,
+    entry: DecodedZnode[PartitionState] | None,
+    info: ControllerInfo,
     marked: Collection[str],
     unhosted: Collection[str],
 ) -> Candidate:
@@ -194,9 +228,201 @@ def _candidate(
         outcome = UNREADABLE
     elif state.leader == preferred:
         outcome = LEADS
-    elif preferred not in ruling.brokers:
+    elif preferred not in info.brokers:
         outcome = "not_live"
     else:
         outcome = ELECTS if preferred in state.isr else "not_in_isr"
     leader = state.leader if state else None
     return Candidate(topic_partition=tp, leader=leader, preferred=preferred, outcome=outcome)
+
+
+"""Seconds between two reads for the outcome."""
+
+
+UNCLEAN, CLEAN, LED = "unclean", "clean", "led"
+"""What the request would come to; the other outcomes, as `not_live`, say why nothing can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderless:
+    """One partition, and what an unclean election makes of it."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[int, ...]
+    leader: int | None
+    """-1: none; None: no controller has written a state yet, or it cannot be read."""
+    isr: tuple[int, ...] | None
+    live: tuple[int, ...]
+    """Replicas whose broker is registered, in the order in which one is chosen."""
+    outcome: str
+    """`unclean`; `clean` where a replica in sync lives; `led` where the leader does; `not_live`, `no_state`,
+    `unreadable`, `being_deleted`, `unhosted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncleanPlan:
+    """What would be asked for. Nothing has been."""
+
+    as_of: AsOf
+    rows: tuple[Leaderless, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def wanted(self) -> tuple[TopicPartition, ...]:
+        """The partitions to ask for: those that can get a leader."""
+        return tuple(row.topic_partition for row in self.rows if row.outcome in (UNCLEAN, CLEAN))
+
+    @property
+    def losing(self) -> tuple[TopicPartition, ...]:
+        """Those of them that may lose acknowledged records."""
+        return tuple(row.topic_partition for row in self.rows if row.outcome == UNCLEAN)
+
+
+def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> UncleanPlan:
+    """Reads leaders, ISRs and who lives.
+
+    Raises NotFoundError for a partition that does not exist, ConflictError while such a request waits,
+    RefusedError where a controller of Kafka rules or none, ConfigError for more than one request holds.
+    """
+    ensemble.zk.sync("/")
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    _refuse_other_controllers(info)
+    _refuse_second_unclean(ensemble)
+    topics, entries = hosted_states(ensemble)
+    chosen = sorted(set(partitions))
+    if missing := [tp for tp in chosen if tp not in entries]:
+        raise no_partitions_error(missing)
+    marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
+    able = {number for number, one in info.brokers.items() if not is_controller_only(one)}
+    named = {tp.topic: topics[tp.topic] for tp in chosen}
+    bars = dict.fromkeys(unhosted_topics(ensemble, named, entries), UNHOSTED)
+    bars |= dict.fromkeys(marked, BEING_DELETED)
+    rows = tuple(
+        _leaderless(tp, topics[tp.topic].partitions[tp.partition], entries[tp], able, bars.get(tp.topic))
+        for tp in chosen
+    )
+    notes = [*notes_on_requests(info), *notes_on_unreadable(entries[tp] for tp in chosen)]
+    plan = UncleanPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes))
+    if plan.wanted:
+        UncleanElection(plan.wanted, 0, "").encode()  # too many are refused now
+    return plan
+
+
+def elect_unclean(ensemble: Ensemble, plan: UncleanPlan, by: str) -> int:
+    """Creates the request; the result is its `czxid`, by which the outcome is found.
+
+    Raises ConflictError where another request has come up since the plan, RefusedError where a controller
+    of ours rules no more.
+    """
+    ensemble.zk.create_missing(zkgroup_path(), controller_state_path())
+    path = UncleanElection.path()
+    data = UncleanElection(plan.wanted, ensemble.clock.wall_ms(), by).encode()
+    try:
+        done = ensemble.zk.multi(Check(Controller.path(), ZKGROUP_VERSION), Create(path, data))
+    except OutcomeUnknownError as error:
+        read_back(error, lambda: _czxid(ensemble, data) is not None)
+        czxid = _czxid(ensemble, data)
+    except OperationRefusedError as error:
+        _refuse_other_controllers(read_controller_info(ensemble))
+        _refuse_second_unclean(ensemble)
+        raise ConflictError(f"{error.path}: changed since it was read ({error.code}); run again") from error
+    else:
+        czxid = _czxid(ensemble, data) if done.zxid is None else done.zxid
+    if czxid is None:
+        raise ConflictError(
+            f"{path}: was removed as soon as it was made; `zkgroup topic describe` shows who leads"
+        )
+    return czxid
+
+
+def wait_for_verdicts(
+    ensemble: Ensemble, czxid: int, timeout_s: float
+) -> tuple[AsOf, UncleanElectionDone | None]:
+    """Waits for what the controller says of the request; None where it has said nothing in time.
+
+    Raises CorruptZnodeError.
+    """
+    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
+    while True:
+        ensemble.zk.sync("/")
+        znode = ensemble.zk.find(UncleanElectionDone.path(czxid))
+        left_ms = end_ms - ensemble.clock.now_ms()
+        if znode is not None or left_ms <= 0:
+            done = UncleanElectionDone.decode(znode.path, znode.data) if znode else None
+            return ensemble.as_of(), done
+        ensemble.pause(min(POLL_S, left_ms / 1000))
+
+
+def all_led(verdicts: Sequence[PartitionVerdict], wanted: Sequence[TopicPartition]) -> bool:
+    """Whether every partition that was asked for has a leader now."""
+    led = {each.topic_partition for each in verdicts if each.verdict != "refused" and each.leader is not None}
+    return set(wanted) <= led
+
+
+def _czxid(ensemble: Ensemble, data: bytes) -> int | None:
+    ensemble.zk.sync("/")
+    found = ensemble.zk.find(UncleanElection.path())
+    return found.stat.czxid if found is not None and found.data == data else None
+
+
+def _refuse_other_controllers(info: ControllerInfo) -> None:
+    """Raises RefusedError where no controller of ours rules."""
+    if info.is_ours:
+        return
+    path = UncleanElection.path()
+    if info.controller_znode is None:
+        raise RefusedError(
+            f"{path}: no controller lives, and the next one may be a real one, which never looks; "
+            "`zkgroup broker run` starts one that does"
+        )
+    ruler = info.controller.broker if info.controller else "?"
+    raise RefusedError(
+        f"{path}: broker {ruler} is a real Kafka controller, which has no such request in ZooKeeper; from "
+        "Kafka 2.4 on ask its brokers (`kafka-leader-election --election-type unclean`); before, set "
+        "unclean.leader.election.enable=true (`zkgroup config alter --topic T --add-config ...`), which the "
+        "next election obeys: when a replica's broker starts, or another controller is elected"
+    )
+
+
+def _refuse_second_unclean(ensemble: Ensemble) -> None:
+    znode = ensemble.zk.find(UncleanElection.path())
+    if znode is None:
+        return
+    request = decode_or_error(znode, UncleanElection.decode)
+    found = ", ".join(map(str, request.value.partitions[:NAMED])) if request.value else str(request.error)
+    raise ConflictError(
+        f"{znode.path}: an unclean election is asked for already ({found}); wait until the controller has "
+        f"taken it away (`zkgroup znode get {znode.path}` shows it)"
+    )
+
+
+def _leaderless(
+    tp: TopicPartition,
+    replicas: tuple[int, ...],
+    entry: DecodedZnode[PartitionState] | None,
+    able: set[int],
+    bar: str | None,
+) -> Leaderless:
+    live = tuple(broker for broker in replicas if broker in able)
+    state = entry.value if entry else None
+    if bar is not None:
+        outcome = bar
+    elif entry is None:
+        outcome = "no_state"
+    elif state is None:
+        outcome = UNREADABLE
+    elif state.leader in able:
+        outcome = LED
+    elif not live:
+        outcome = "not_live"
+    else:
+        outcome = CLEAN if set(live) & set(state.isr) else UNCLEAN
+    return Leaderless(
+        topic_partition=tp,
+        replicas=replicas,
+        leader=state.leader if state else None,
+        isr=state.isr if state else None,
+        live=live,
+        outcome=outcome,
+    )

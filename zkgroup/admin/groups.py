@@ -1,99 +1,241 @@
-"""Reads of groups: list, describe, verify, preview. Nothing here writes."""
+"""Deletes a group, and nudges one: every member then reads its group again.
+
+A deletion is many transactions, each refused while the group has a member; it can be repeated (recipes 8).
+
+A nudge is for a JVM member that has given up claiming and waits for an event that may never come
+(KAFKA-4228): it is registered and idle. A child of `ids` is created and deleted in one transaction, so every
+watch on `ids` fires and no client can read the child. The generation grows; the assignment stays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from zkgroup.admin.describe import LogEnds, describe_group, summarise_group
-from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.admin.expectation import Expectation, expectation
-from zkgroup.admin.picture import GroupPicture
-from zkgroup.admin.preview import Change, preview_group
-from zkgroup.admin.reading import group_names, picture_to_change, read_picture, read_pictures
-from zkgroup.admin.values import GroupDescription, GroupState, GroupSummary, Preview, Verification
-from zkgroup.admin.verify import find_problems, group_state, needs_second_look
-from zkgroup.errors import NotFoundError
-from zkgroup.model import TopicPartition
+from zkgroup.admin.guards import idle_guard, living_group_error, read_back
+from zkgroup.admin.offsets.planning import NONE
+from zkgroup.errors import (
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+    RefusedError,
+)
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.verify import hex_session
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.znodes.consumers import (
+    Offset,
+    Registration,
+    group_path,
+    ids_path,
+    offsets_path,
+    owners_path,
+    views_path,
+)
+from zkgroup.znodes.ids import number_of, validate_group
 
-SECOND_LOOK_S = 2.0
-"""Pause before the look that tells `rebalancing` from `inconsistent`."""
-
-POLL_S = 0.25
-"""Pause between two looks of `--wait`."""
-
-LogEndReader = Callable[[Sequence[TopicPartition]], LogEnds]
-"""Asks a record source for the next offset of each partition; those it does not know are absent."""
-
-
-def list_groups(
-    ensemble: Ensemble, log_ends: LogEndReader | None = None
-) -> tuple[AsOf, tuple[GroupSummary, ...]]:
-    """Every group with its state. Waits 2 s, once for all, when one is wrong and looks still."""
-    pictures = read_pictures(ensemble, group_names(ensemble))
-    present = {name: picture for name, picture in pictures.items() if picture}
-    states = _states(ensemble, present)
-    rows = []
-    for name, picture in present.items():
-        ends = log_ends(sorted(picture.offsets)) if log_ends else None
-        rows.append(summarise_group(picture, expectation(picture), states[name], ends))
-    return ensemble.as_of(), tuple(rows)
+DELETES_AT_ONCE = 1000
 
 
-def describe(ensemble: Ensemble, group: str, log_ends: LogEndReader | None = None) -> GroupDescription:
-    """One group in full. Raises NotFoundError. Waits 2 s when it is wrong and looks still."""
-    picture = read_picture(ensemble, group)
-    state = _states(ensemble, {group: picture})[group]
-    ends = log_ends(sorted(picture.offsets)) if log_ends else None
-    return describe_group(picture, expectation(picture), state, ends)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionPlan:
+    """What the deletion of a group would remove. Nothing has been."""
+
+    group: str
+    as_of: AsOf
+    members: tuple[str, ...]
+    offsets: tuple[tuple[TopicPartition, int], ...]
+    """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
+    originals: Mapping[TopicPartition, bytes]
+    """What those offset znodes hold that hold no offset in plain digits, nor -1: for the undo file."""
+    znodes: tuple[Znode, ...]
+    """Persistent znodes below the group, parents first; `ids` and what is below `owners/<topic>` excluded."""
 
 
-def verify(ensemble: Ensemble, group: str, *, wait_s: float | None = None) -> Verification:
-    """What is wrong with the group now; with `wait_s`, looks again until nothing is or the time is over.
-
-    A wait is also for a group that does not exist yet, and then for its first member: before that there is
-    nothing that could be wrong. Raises NotFoundError where there is no group, also at the end of the time.
-    """
-    deadline_ms = ensemble.clock.now_ms() + int((wait_s or 0) * 1000)
-    begins = False
-    while True:
-        is_last = ensemble.clock.now_ms() >= deadline_ms
-        try:
-            picture = read_picture(ensemble, group)
-        except NotFoundError:
-            if is_last:
-                raise
-            begins = True
-        else:
-            problems = find_problems(picture, expectation(picture))
-            found = Verification(as_of=picture.as_of, group=group, problems=problems)
-            has_begun = bool(picture.registrations) or not begins
-            if is_last or (found.converged and has_begun):
-                return found
-        ensemble.pause(POLL_S)
-
-
-def preview(ensemble: Ensemble, group: str, change: Change) -> Preview:
-    """Who would own what after a change that nobody makes here. Raises NotFoundError, ConfigError.
-
-    The group need not exist where the change gives it members.
-    """
-    topics = sorted(
-        {topic for _, threads in change.add for topic in threads or ()} | set(change.add_partitions)
+def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
+    """Reads what would go. Raises NotFoundError."""
+    validate_group(group)
+    ensemble.zk.sync("/")
+    if ensemble.zk.exists(group_path(group)) is None:
+        raise NotFoundError(f"{group_path(group)}: there is no group {group!r}")
+    members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
+    znodes = tuple(_below(ensemble, group))
+    offsets = dict(_offsets(group, znodes))
+    return DeletionPlan(
+        group=group,
+        as_of=ensemble.as_of(),
+        members=tuple(sorted(members)),
+        offsets=tuple((tp, offset) for tp, (offset, _) in offsets.items() if offset >= 0),
+        originals={tp: data for tp, (offset, data) in offsets.items() if data != Offset(offset).encode()},
+        znodes=znodes,
     )
-    if not change.add and not change.members:
-        return preview_group(read_picture(ensemble, group, topics), change)
-    return preview_group(picture_to_change(ensemble, group, topics), change)
 
 
-def _states(ensemble: Ensemble, pictures: dict[str, GroupPicture]) -> dict[str, GroupState]:
+def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
+    """Applies the plan; the result is the number of znodes removed.
+
+    Raises RefusedError where it has a member or still owns a partition, ConflictError where the
+    group changed meanwhile before anything was removed, and PartlyDoneError when it did after;
+    repeating the command goes on from there.
+    """
+    if plan.members:
+        raise living_group_error(plan.group, plan.members)
+    leaves_first = list(reversed(plan.znodes))
+    done = 0
+    try:
+        while leaves_first[done:]:
+            batch = leaves_first[done : done + DELETES_AT_ONCE]
+            _remove(ensemble, plan.group, batch, last=False)
+            done += len(batch)
+        _remove(ensemble, plan.group, [], last=True)
+    except Exception as error:
+        if not done:
+            raise
+        raise PartlyDoneError(
+            f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
+            f"run `zkgroup group delete {plan.group} --execute` again for the rest"
+        ) from error
+    return done + 2
+
+
+def _remove(ensemble: Ensemble, group: str, batch: Sequence[Znode], *, last: bool) -> None:
+    guard = idle_guard(ensemble, group)
+    deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
+    if last:
+        group_stat = ensemble.zk.read(group_path(group)).stat
+        ids = ensemble.zk.find(ids_path(group))
+        deletes = [Delete(ids_path(group), ids.stat.version)] if ids else []
+        deletes.append(Delete(group_path(group), group_stat.version))
+        operations = deletes
+    else:
+        operations = [*guard.operations, *deletes]
+    try:
+        ensemble.zk.multi(*operations)
+    except OutcomeUnknownError as error:
+        gone = batch[-1].path if batch else group_path(group)
+        read_back(error, lambda: not ensemble.exists_now(gone))
+    except OperationRefusedError as error:
+        raise _refusal(ensemble, group, error) from error
+
+
+def _refusal(ensemble: Ensemble, group: str, error: OperationRefusedError) -> Exception:
+    if error.path == ids_path(group):
+        members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
+        return living_group_error(group, members)
+    if error.path.startswith(owners_path(group)) and error.code == "NotEmpty":
+        return _owned_error(ensemble, error.path)
+    return ConflictError(f"{error.path}: changed since it was read ({error.code}); run the command again")
+
+
+def _owned_error(ensemble: Ensemble, path: str) -> RefusedError:
+    """A partition is owned although no member is registered: says by whom."""
+    holders = []
+    for name in ensemble.zk.list_many([path])[path] or ():
+        znode = ensemble.zk.find(f"{path}/{name}")
+        if znode is not None:
+            session = znode.stat.ephemeral_owner
+            where = f"session {hex_session(session)}" if session else "no session: delete it by hand"
+            holders.append(f"{name} by {(znode.data or b'').decode('utf-8', 'replace')} ({where})")
+    return RefusedError(f"{path}: expected no owner, found {'; '.join(holders) or 'one that has just gone'}")
+
+
+def _below(ensemble: Ensemble, group: str) -> Iterator[Znode]:
+    """Everything persistent below the group, level by level; owner leaves are neither listed nor read."""
+    level = [
+        path
+        for name in ensemble.zk.list_many([group_path(group)])[group_path(group)] or ()
+        if (path := f"{group_path(group)}/{name}") != ids_path(group)
+    ]
+    while level:
+        znodes = [znode for znode in ensemble.zk.read_many(level).values() if znode is not None]
+        persistent = [znode for znode in znodes if not znode.stat.ephemeral_owner]
+        yield from sorted(persistent)
+        parents = [znode.path for znode in persistent if not _holds_owners(group, znode.path)]
+        listed = ensemble.zk.list_many(parents)
+        level = [f"{path}/{name}" for path in parents for name in sorted(listed[path] or ())]
+
+
+def _holds_owners(group: str, path: str) -> bool:
+    return path.rpartition("/")[0] == owners_path(group)
+
+
+def _offsets(group: str, znodes: Sequence[Znode]) -> Iterator[tuple[TopicPartition, tuple[int, bytes]]]:
+    """The committed offset, or `NONE`, and the bytes of each offset znode."""
+    prefix = f"{offsets_path(group)}/"
+    for znode in znodes:
+        topic, slash, number = znode.path.removeprefix(prefix).partition("/")
+        partition = number_of(number)
+        if znode.path.startswith(prefix) and slash and partition is not None:
+            offset = decode_or_error(znode, Offset.decode).value
+            position = offset.position if offset else None
+            value = NONE if position is None else position
+            yield TopicPartition(topic, partition), (value, znode.data or b"")
+
+
+NUDGE_EVERY_MS = 10_000
+"""A group is not nudged again before: each nudge costs a JVM member all its partitions for a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NudgePlan:
+    """Whom a nudge would reach. Nothing has been done."""
+
+    group: str
+    as_of: AsOf
+    members: tuple[str, ...]
+    views_version: int
+    """Data version of `views`, which counts the nudges; -1 where it is not there yet."""
+    last_ms: int | None
+    """Wall time of the last nudge; None: never."""
+
+
+def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
+    """Reads who would look again. Raises NotFoundError where the group has no members."""
+    validate_group(group)
+    ensemble.zk.sync("/")
+    members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)]
+    if not members:
+        found = "no group of this name" if members is None else "no member"
+        raise NotFoundError(f"{group_path(group)}: expected members to nudge, found {found}")
+    views = ensemble.zk.find(views_path(group))
+    version = -1 if views is None else views.stat.version
+    return NudgePlan(
+        group=group,
+        as_of=ensemble.as_of(),
+        members=tuple(sorted(members)),
+        views_version=version,
+        last_ms=views.stat.mtime if views is not None and version > 0 else None,
+    )
+
+
+def nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
+    """Makes every member look again.
+
+    Raises RefusedError within `NUDGE_EVERY_MS` of the last nudge, ConflictError where another one, or the
+    end of the group, came between.
+    """
     now_ms = ensemble.clock.wall_ms()
-    expected: dict[str, Expectation] = {name: expectation(picture) for name, picture in pictures.items()}
-    doubtful = [name for name in pictures if needs_second_look(pictures[name], expected[name], now_ms)]
-    later: dict[str, GroupPicture | None] = {}
-    if doubtful:
-        ensemble.pause(SECOND_LOOK_S)
-        later = read_pictures(ensemble, doubtful)
-    return {
-        name: group_state(picture, expected[name], now_ms=now_ms, later=later.get(name))
-        for name, picture in pictures.items()
-    }
+    if plan.last_ms is not None and abs(now_ms - plan.last_ms) < NUDGE_EVERY_MS:
+        raise RefusedError(
+            f"{views_path(plan.group)}: group {plan.group} was nudged less than {NUDGE_EVERY_MS // 1000} s "
+            "ago; its members need that time to settle"
+        )
+    if plan.views_version < 0:
+        ensemble.zk.create_missing(views_path(plan.group))
+    try:
+        ensemble.zk.multi(*nudge_operations(plan.group, max(plan.views_version, 0)))
+    except OperationRefusedError as error:
+        raise ConflictError(
+            f"{error.path}: changed since it was read ({error.code}); somebody else nudged the group, or it "
+            f"was deleted: see `zkgroup group describe {plan.group}`"
+        ) from error
+
+
+def nudge_operations(group: str, views_version: int) -> tuple[Operation, ...]:
+    """The transaction of a nudge; `views` must exist, in this data version."""
+    child = Registration.path(group, f"{group}_nudge")
+    return SetData(views_path(group), b"", views_version), Create(child, b""), Delete(child, 0)

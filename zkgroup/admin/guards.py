@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.ensemble import Ensemble
 from zkgroup.errors import (
     NotFoundError,
     OperationRefusedError,
@@ -13,6 +12,7 @@ from zkgroup.errors import (
     RefusedError,
     StoreUnavailableError,
 )
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation
 from zkgroup.znodes.brokers import Topic

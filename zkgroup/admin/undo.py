@@ -1,4 +1,4 @@
-"""Undo files: what was there before an operator's act, saved before anything is changed.
+"""Undo records: what a change overwrites or deletes, saved before the change, and how it is restored.
 
 A record goes back in one of three ways: offsets are written again (`group`), a command is run
 (`command_back`), or znodes that are gone are created again. Or in none (`way_back` says why).
@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,14 +20,26 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, plan_values
 from zkgroup.errors import (
     AccessDeniedError,
     ConfigError,
     ConflictError,
     NotFoundError,
+    OperationRefusedError,
+    PartlyDoneError,
     RefusedError,
+    ZkGroupError,
 )
-from zkgroup.model import TopicPartition
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.reader import snapshot_or_empty
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Create
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import Topic, topics_path
+from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.controller import Controller
 
 SCHEMA = "zkgroup.undo/1"
 
@@ -71,9 +83,9 @@ class UndoRecord:
     when: str | None = None
     """From when on it can go back, as the end of a phrase."""
     left: tuple[tuple[str, bytes | None], ...] = ()
-    """Path and data of what the act left: where one is otherwise by now, somebody has gone on from there."""
+    """Path and data of what the change left: where one differs by now, something else has changed it."""
     made_at: int | None = None
-    """The zxid at which the act made what it left: what has another `czxid` by now is not the same znode."""
+    """The zxid at which the change made what it left: a znode with another `czxid` is not the same one."""
     rollback_file: str | None = None
     """Of a reassignment: the file with the replica lists as they were."""
     targets: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
@@ -194,7 +206,7 @@ def new_undo_id(wall_ms: int, random_hex4: str) -> str:
 
 
 class UndoFolder:
-    """The folder with one file for each act."""
+    """The folder with one file for each change."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -229,7 +241,7 @@ class UndoFolder:
 
     @contextmanager
     def keeping(self, record: UndoRecord) -> Iterator[None]:
-        """Around the act that a saved record goes back from: removed again where it was refused.
+        """Around the change that a saved record goes back from: removed again where it was refused.
 
         Whatever else ends the block may have changed something: the record stays.
         """
@@ -298,3 +310,228 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+ZNODES_AT_ONCE = 500
+
+NO_COMMAND_BACK = "no command takes away only what comes back here"
+
+NAMED = 5
+"""Partitions that one message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """Znodes that would be created again. Nothing has been."""
+
+    as_of: AsOf
+    missing: tuple[tuple[str, bytes | None], ...]
+    """Path and data, parents first."""
+
+    @property
+    def command_back(self) -> tuple[str, ...]:
+        """The command that takes away again what comes back: a topic, or a request for moves. Or none."""
+        for path, _ in self.missing:
+            parent, _, name = path.rpartition("/")
+            if parent == topics_path():
+                return "topic", "delete", name
+            if path == Reassignment.path():
+                return "reassign", "cancel"
+        return ()
+
+    @property
+    def way_back(self) -> str | None:
+        """Why there is none, in words."""
+        return None if self.command_back else NO_COMMAND_BACK
+
+
+def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:
+    """The plan that puts the offsets of a record back.
+
+    Offset znodes get the very bytes that they held; those that the change made are deleted, and what it made
+    above them where nothing else has come. Raises ConflictError where one is neither as the act
+    left it nor as it was before, unless forced: something else has changed it since. Raises RefusedError for
+    bytes that are no offset where the group has members, whose owners could not obey them.
+    """
+    assert record.group is not None
+    snapshot = snapshot_or_empty(ensemble, record.group, sorted({tp.topic for tp in record.offsets}))
+    values = {tp: before for tp, (before, _) in record.offsets.items()}
+    plan = plan_values(snapshot, values, record.originals, allow_missing=True)
+    if record.created:
+        plan = _without_created(plan, record)
+    moved = []
+    for change in plan.changes:
+        tp = change.topic_partition
+        before, after = record.offsets[tp]
+        now = _held_now(change)
+        is_left = now == after or (after == NONE and change.before is None)
+        if change.changes and now != before and not is_left:
+            moved.append(f"{tp} is at {now}, was left at {after}")
+        elif change.removes and change.version:
+            moved.append(f"{tp} is at {now} as it was left, but was written since")
+    if moved and not force:
+        more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+        raise ConflictError(
+            f"offsets of {record.group} have moved since {record.undo_id}: {'; '.join(moved[:3])}{more}; "
+            "--force puts them back all the same"
+        )
+    if plan.members:
+        _refuse_offsets_of_members(plan)
+    return plan
+
+
+def _without_created(plan: OffsetPlan, record: UndoRecord) -> OffsetPlan:
+    """The plan, with offsets that the change made deleted instead of written; a made one has version 0.
+
+    In a group with members they are only taken back to -1: the version of an owner's offset is its fence.
+    """
+    made = [
+        change
+        for change in plan.changes
+        if change.topic_partition in record.created and change.version is not None
+    ]
+    others = [change for change in plan.changes if change.topic_partition not in record.created]
+    if plan.members:
+        told = (f"{plan.group} has members, so what was made stays, as -1: {_named(made)}",) if made else ()
+        return replace(plan, changes=_in_order([*others, *made]), notes=(*plan.notes, *told))
+    made = [replace(change, removes=True, exactly=None) for change in made]
+    return replace(plan, changes=_in_order([*others, *made]), sweep=record.parents)
+
+
+def _in_order(changes: Sequence[OffsetChange]) -> tuple[OffsetChange, ...]:
+    return tuple(sorted(changes, key=lambda change: change.topic_partition))
+
+
+def _named(changes: Sequence[OffsetChange]) -> str:
+    named = ", ".join(str(change.topic_partition) for change in changes[:NAMED])
+    return named if len(changes) <= NAMED else f"{named} and {len(changes) - NAMED} more"
+
+
+def _held_now(change: OffsetChange) -> int | str:
+    if change.before is not None:
+        return change.before
+    return NONE if change.original is None else repr(change.original)
+
+
+def _refuse_offsets_of_members(plan: OffsetPlan) -> None:
+    for change in plan.effective:
+        if change.exactly is not None and change.after == NONE:
+            raise RefusedError(
+                f"{Offset.path(plan.group, change.topic_partition)}: held {change.exactly!r} before, which "
+                f"no owner could go on from, and {plan.group} has members: stop them first"
+            )
+
+
+def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
+    """Raises ConflictError where what the change left has been changed since.
+
+    What it left is compared byte by byte. Partitions that it moved have to be where it asked them to be;
+    while a reassignment runs, that cannot be said yet.
+    """
+    ensemble.zk.sync("/")
+    found = ensemble.zk.read_many([path for path, _ in record.left])
+    for path, data in record.left:
+        if not _is_as_left(found[path], data, record.made_at):
+            raise ConflictError(
+                f"{path}: has changed since {record.undo_id}; --force takes back what that did all the same"
+            )
+    if not record.targets or ensemble.zk.exists(Reassignment.path()) is not None:
+        return
+    names = sorted({tp.topic for tp in record.targets})
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    for name in names:
+        znode = znodes[Topic.path(name)]
+        topic = Topic.decode(znode.path, znode.data) if znode else Topic({})
+        for tp, replicas in record.targets.items():
+            now = topic.partitions.get(tp.partition)
+            if tp.topic == name and now != replicas:
+                raise ConflictError(
+                    f"{Topic.path(name)}: {tp} is on {list(now or ())}, {record.undo_id} asked for "
+                    f"{list(replicas)}; --force moves it back all the same"
+                )
+
+
+def _is_as_left(znode: Znode | None, data: bytes | None, made_at: int | None) -> bool:
+    """Whether it is that znode, with the data that the change left; to a topic a controller may add an id."""
+    if znode is None or (made_at is not None and znode.stat.czxid != made_at):
+        return False
+    if (znode.data or b"") == (data or b""):
+        return True
+    if znode.path.rpartition("/")[0] != topics_path():
+        return False
+    now = decode_or_error(znode, Topic.decode).value
+    return now is not None and replace(now, topic_id=None, version=1) == Topic.decode(znode.path, data)
+
+
+def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
+    """Which of the record's znodes are gone and would be created again.
+
+    Raises ConflictError where one exists with other data: it is somebody's by now. Raises RefusedError
+    beside a living controller for a topic whose partitions had leaders: Kafka's controller (0.8.2.2,
+    `PartitionStateMachine.initializeLeaderAndIsrForPartition`) fails at partition states that it has not
+    made, and the topic would never be led.
+    """
+    found = ensemble.zk.read_many([path for path, _ in record.znodes])
+    missing = []
+    for path, data in record.znodes:
+        present = found[path]
+        if present is None:
+            missing.append((path, data))
+        elif (present.data or b"") != (data or b""):
+            raise ConflictError(
+                f"{path}: expected it gone or as it was, found other data; nothing was changed"
+            )
+    _refuse_beside_a_controller(ensemble, missing)
+    return Restoration(ensemble.as_of(), tuple(missing))
+
+
+def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str, bytes | None]]) -> None:
+    led = {path.split("/")[3] for path, _ in missing if path.endswith("/state")}
+    if not led or ensemble.zk.exists(Controller.path()) is None:
+        return
+    told = []
+    for path, data in missing:
+        topic = path.rpartition("/")[2]
+        if topic in led and path == Topic.path(topic):
+            lists = _texts_of_lists(Topic.decode(path, data))
+            told.append(f"; `zkgroup topic create {topic} --replica-assignment {lists}` makes it anew, empty")
+    raise RefusedError(
+        f"{Controller.path()}: expected no controller, found one, which would fail at partitions of "
+        f"{', '.join(sorted(led))} that it has not made itself{''.join(told)}"
+    )
+
+
+def replica_lists(znodes: Iterable[Znode]) -> str | None:
+    """Where the partitions of the topic among these znodes were, as `--replica-assignment` takes it."""
+    for znode in znodes:
+        if znode.path.rpartition("/")[0] == topics_path():
+            topic = decode_or_error(znode, Topic.decode).value
+            return _texts_of_lists(topic) if topic else None
+    return None
+
+
+def _texts_of_lists(topic: Topic) -> str:
+    return ",".join(":".join(map(str, topic.partitions[number])) for number in sorted(topic.partitions))
+
+
+def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
+    """Creates the znodes of the plan.
+
+    Raises ConflictError where one has come up since, PartlyDoneError when that happens after the first
+    of several transactions.
+    """
+    for start in range(0, len(plan.missing), ZNODES_AT_ONCE):
+        batch = plan.missing[start : start + ZNODES_AT_ONCE]
+        try:
+            ensemble.zk.multi(*(Create(path, data) for path, data in batch))
+        except ZkGroupError as error:
+            told = str(error)
+            if isinstance(error, OperationRefusedError):
+                told = f"{error.path}: changed since it was read ({error.code}); run again"
+            if start:
+                raise PartlyDoneError(
+                    f"{start} of {len(plan.missing)} znodes are created, then: {told}"
+                ) from error
+            if isinstance(error, OperationRefusedError):
+                raise ConflictError(told) from error
+            raise

@@ -1,11 +1,14 @@
-"""Looks at znodes as they are: one, its children, a tree. Read-only."""
+"""Reads znodes (one, its children, a tree), and creates the root of an address `HOST:PORT/CHROOT`.
+
+Neither Kafka's clients nor zkgroup's create a chroot by themselves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.admin.ensemble import Ensemble
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import Znode
 
 PATHS_AT_ONCE = 5000
@@ -83,3 +86,16 @@ def _nearest(ensemble: Ensemble, path: str) -> str:
             shown = ", ".join(sorted(names)[:8]) or "nothing"
             return f"{parent} exists and holds {shown}" + (", ..." if len(names) > 8 else "")
     return "not even / can be read"
+
+
+def missing_levels(ensemble: Ensemble, chroot: str) -> tuple[str, ...]:
+    """Paths, parents first, that do not exist yet. `ensemble` is connected above the chroot."""
+    parts = chroot.strip("/").split("/")
+    levels = ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
+    found = ensemble.zk.read_many(levels)
+    return tuple(path for path in levels if found[path] is None)
+
+
+def create_chroot(ensemble: Ensemble, levels: tuple[str, ...]) -> None:
+    """Creates these persistent znodes with null data; what somebody else creates meanwhile is as good."""
+    ensemble.zk.create_missing(*levels)

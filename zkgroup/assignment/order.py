@@ -50,7 +50,7 @@ def _utf16_units(text: str) -> Iterable[int]:
 
 
 def threads_by_topic(members: Sequence[EvaluatedMember]) -> dict[str, list[str]]:
-    """For each topic that anybody wants, the thread ids of all who do, in Java's string order.
+    """For each topic that a member subscribes to, the thread ids of its members, in Java's string order.
 
     Whole ids are compared, so `g_a-10` comes before `g_a-2`, and members whose names extend one another
     by `-<digits>` interleave. Topics are in order too.

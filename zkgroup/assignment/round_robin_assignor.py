@@ -4,7 +4,7 @@ Precondition: every subscribed topic has the same threads, that is every member 
 the same number of threads each. (RoundRobinAssignor in kafka/consumer/PartitionAssignor.scala@0.8.2.2.)
 
 The hash is that of the text `[topic,partition]`. Where two texts have the same hash, the JVM deals them in
-the order of a Scala hash map, which cannot be reproduced: among members of ours ties are broken by topic and
+the order of a Scala hash map, which cannot be reproduced: among zkgroup members ties are broken by topic and
 partition, and the assignment carries a note.
 """
 
@@ -24,7 +24,7 @@ def assign_round_robin(
     """The whole group's assignment.
 
     Raises AssignmentError where topics have different threads; a JVM member fails its rebalance then, too.
-    A group in which nobody wants anything is no error (Kafka 0.9; 0.8.2.2 fails).
+    A group without any subscription is no error (Kafka 0.9; 0.8.2.2 fails).
     """
     by_topic = threads_by_topic(members)
     if not by_topic:

@@ -1,42 +1,113 @@
-"""Which strategy a group uses, by what its members say and own."""
+"""The assignment strategies, and which of them a group uses.
+
+A new strategy is a module with its function and a row in `STRATEGIES`: settings, command line, members and
+`zkgroup group verify` take it from there (docs/contributing.md).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from zkgroup.assignment.range_assignor import assign_range
 from zkgroup.assignment.round_robin_assignor import assign_round_robin
-from zkgroup.errors import AssignmentError
-from zkgroup.model import EvaluatedMember, TopicPartition
+from zkgroup.assignment.sticky_assignor import assign_sticky
+from zkgroup.errors import AssignmentError, ConfigError
+from zkgroup.model import Assignment, EvaluatedMember, TopicPartition
+
+Members = Sequence[EvaluatedMember]
+Partitions = Mapping[str, Sequence[int]]
+Owners = Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One row of `STRATEGIES`."""
+
+    assign: Callable[[Members, Partitions], Assignment] | Callable[[Members, Partitions, Owners], Assignment]
+    """Computes the whole group's assignment; with the previous owners where `needs_previous`."""
+    needs_previous: bool
+    """It starts from the group's previous assignment, which members agree on in the assignment znode
+    (`/consumers/<group>/plan`). So it is in force only when every registration publishes it."""
+    known_to_jvm: bool
+    """Members of Kafka 0.8 have it under the same name. They publish none: where the owners are explained by
+    such a strategy alone, it is taken for theirs."""
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "range": Strategy(assign_range, needs_previous=False, known_to_jvm=True),
+    "roundrobin": Strategy(assign_round_robin, needs_previous=False, known_to_jvm=True),
+    "sticky": Strategy(assign_sticky, needs_previous=True, known_to_jvm=False),
+}
 
 DEFAULT_STRATEGY = "range"
 """What Kafka 0.8.2.2 uses for every text other than `roundrobin`."""
 
 
-def agreed_strategy(published: Collection[str | None]) -> str | None:
-    """What the members of ours use, by what each registration says; None where nobody publishes one.
+def needs_previous(strategy: str) -> bool:
+    """As in the row of this strategy; False for a name that is not in the table."""
+    return strategy in STRATEGIES and STRATEGIES[strategy].needs_previous
 
-    Those that publish different ones never agree. `sticky` is in force only when every registration
-    publishes it; otherwise members of ours use range (recipes 4).
+
+def assign(
+    strategy: str, members: Members, partitions: Partitions, previous: Owners | None = None
+) -> Assignment:
+    """Computes the whole group's assignment.
+
+    Args:
+        strategy: a key of `STRATEGIES`. Kafka 0.8 takes every other word for range; here it raises
+        ConfigError. members: every member of the group, itself included, each with its evaluated
+        subscription. partitions: the partition numbers of every topic that exists; a topic that is missing
+        has none. previous: the assignment before (partition to thread id), from which `sticky` starts;
+        strategies
+            without `needs_previous` ignore it.
+
+    Raises:
+        AssignmentError: `roundrobin` with unequal subscriptions.
     """
-    named = {strategy for strategy in published if strategy}
+    row = STRATEGIES.get(strategy)
+    if row is None:
+        raise ConfigError(f"strategy {strategy!r}: expected one of {', '.join(STRATEGIES)}")
+    compute: Callable[..., Assignment] = row.assign
+    return (
+        compute(members, partitions, previous or {}) if row.needs_previous else compute(members, partitions)
+    )
+
+
+def agreed_strategy(published: Collection[str | None], own: str | None = None) -> str | None:
+    """The strategy of a group, or of one of its members, by what each registration publishes.
+
+    Args:
+        published: of every registration; None of one that publishes none (a JVM member).
+        own: the setting of one member, where its strategy is asked for. As in Kafka it uses its own whatever
+            the others publish, unless that needs the previous assignment.
+
+    Returns:
+        None where no strategy is published and none is given. Members that publish different ones never
+        agree; a strategy that needs the previous assignment is in force only when every registration
+        publishes it. Otherwise `DEFAULT_STRATEGY` (recipes 4).
+    """
+    if own is not None and not needs_previous(own):
+        return own
+    named = {strategy for strategy in [*published, own] if strategy}
     if not named:
         return None
-    if len(named) > 1 or (named == {"sticky"} and not all(published)):
+    if len(named) > 1 or (any(map(needs_previous, named)) and not all(published)):
         return DEFAULT_STRATEGY
     return named.pop()
 
 
-def inferred_strategy(
-    members: Sequence[EvaluatedMember],
-    partitions: Mapping[str, Sequence[int]],
-    owners: Mapping[TopicPartition, str],
-) -> str:
-    """JVM members publish none: round-robin only where it, and not range, explains all owners."""
-    if not owners or dict(assign_range(members, partitions).owners) == owners:
+def inferred_strategy(members: Members, partitions: Partitions, owners: Owners) -> str:
+    """JVM members publish none: another strategy than range only where it, and not range, explains all
+    owners.
+    """
+    candidates = [name for name, row in STRATEGIES.items() if row.known_to_jvm and name != DEFAULT_STRATEGY]
+    if not owners:
         return DEFAULT_STRATEGY
-    try:
-        is_round_robin = dict(assign_round_robin(members, partitions).owners) == owners
-    except AssignmentError:
-        is_round_robin = False
-    return "roundrobin" if is_round_robin else DEFAULT_STRATEGY
+    for strategy in (DEFAULT_STRATEGY, *candidates):
+        try:
+            if dict(assign(strategy, members, partitions).owners) == owners:
+                return strategy
+        except AssignmentError:
+            continue
+    return DEFAULT_STRATEGY

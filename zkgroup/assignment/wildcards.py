@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
+from zkgroup.java_regex import compile_java, normalise
 from zkgroup.model import Blacklist, StaticSubscription, Subscription, Whitelist
-from zkgroup.model.java_regex import compile_java, normalise
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets"})
 

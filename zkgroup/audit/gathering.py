@@ -13,7 +13,7 @@ from zkgroup.audit.words import server_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.places import Place, place_of
+from zkgroup.znodes.paths import PathKind, path_kind
 
 _FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
 """Of the first record ever: of a server alone, and of an ensemble's first leader."""
@@ -34,9 +34,9 @@ def is_fact(event: Event) -> bool:
     return event.applied and (_kept(event.path) is not None or _acted_on(event.path) is not None)
 
 
-def _kept(path: str) -> Place | None:
+def _kept(path: str) -> PathKind | None:
     """What a path is of, where its lives or contents are facts."""
-    place = place_of(path)
+    place = path_kind(path)
     match place.kind:
         case "member" | "controller" | "controller_epoch":
             return place
@@ -130,7 +130,7 @@ class Gathering:
                 to_zxid=event.zxid, to_ms=event.time_ms, expired=event.cxid == 0
             )
 
-    def _znode(self, event: Event, place: Place) -> None:
+    def _znode(self, event: Event, place: PathKind) -> None:
         match place.kind:
             case "member":
                 self._life(event, self._members.setdefault(place.name, []))

@@ -10,8 +10,9 @@ from zkgroup.audit.membership import partitions_at, registration_of
 from zkgroup.audit.planned import Planned, planned
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumers import Plan, Registration
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import Plan
+from zkgroup.znodes.paths import path_kind
 
 
 class Registered(NamedTuple):
@@ -52,7 +53,7 @@ class GroupPicture:
         self._plan: Plan | None = None
 
     def apply(self, event: Event) -> None:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if place.kind == "member":
             self._member(event, place.member)
         elif place.kind == "owner":

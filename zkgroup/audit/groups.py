@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.errors import NotFoundError
-from zkgroup.znodes.consumer_paths import group_path
-from zkgroup.znodes.places import Place, place_of
+from zkgroup.znodes.consumers import group_path
+from zkgroup.znodes.paths import PathKind, path_kind
 
 _NAMED = 8
 
 
-def is_of_groups(place: Place) -> bool:
+def is_of_groups(place: PathKind) -> bool:
     """Whether a znode belongs to some group, whose name is then that of the place."""
     return place.kind in ("member", "owner", "offset", "group")
 
@@ -20,7 +20,7 @@ def is_of_groups(place: Place) -> bool:
 def of_group(events: Iterable[Event], group: str, groups: set[str] | None = None) -> Iterator[Event]:
     """The rows, without those of other groups. The names of all groups that come by are put into `groups`."""
     for event in events:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if groups is not None and is_of_groups(place):
             groups.add(place.name)
         if not is_of_groups(place) or place.name == group:
@@ -29,7 +29,7 @@ def of_group(events: Iterable[Event], group: str, groups: set[str] | None = None
 
 def groups_of(events: Iterable[Event]) -> set[str]:
     """The names of all groups that were."""
-    return {place.name for event in events if is_of_groups(place := place_of(event.path))}
+    return {place.name for event in events if is_of_groups(place := path_kind(event.path))}
 
 
 def require_group(group: str | None, groups: Iterable[str]) -> None:

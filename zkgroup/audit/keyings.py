@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.rules import Key, Keying
-from zkgroup.znodes.places import place_of
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.paths import path_kind
 
 
 def _group(event: Event) -> Key | None:
-    place = place_of(event.path)
+    place = path_kind(event.path)
     return (place.name,) if event.applied and place.kind in ("member", "owner", "offset", "group") else None
 
 
 def _group_partition(event: Event) -> Key | None:
-    place = place_of(event.path)
+    place = path_kind(event.path)
     if not event.applied or place.kind not in ("owner", "offset"):
         return None
     return place.name, place.topic, str(place.partition)
 
 
 def _membership(event: Event) -> Key | None:
-    place = place_of(event.path)
+    place = path_kind(event.path)
     return (place.name,) if event.applied and place.kind in ("member", "owner", "group") else None
 
 
 def _owned_partition(event: Event) -> Key | None:
-    place = place_of(event.path)
+    place = path_kind(event.path)
     if not event.applied or place.kind != "owner":
         return None
     return place.name, place.topic, str(place.partition)
 
 
 def _topic(event: Event) -> Key | None:
-    place = place_of(event.path)
+    place = path_kind(event.path)
     if not event.applied:
         return None
     if place.kind == "admin":
@@ -42,12 +42,12 @@ def _topic(event: Event) -> Key | None:
 
 
 def _replication(event: Event) -> Key | None:
-    is_broker = event.applied and place_of(event.path).kind == "broker" and event.path.count("/") == 3
+    is_broker = event.applied and path_kind(event.path).kind == "broker" and event.path.count("/") == 3
     return ("replication",) if is_broker or _topic(event) is not None else None
 
 
 def _decision(event: Event) -> Key | None:
-    place = place_of(event.path)
+    place = path_kind(event.path)
     match place.kind if event.applied else None:
         case "topic" | "partition_state":
             return "topic", place.name
@@ -66,12 +66,12 @@ def _subtree(event: Event) -> Key | None:
 
 
 def _controller(event: Event) -> Key | None:
-    kind = place_of(event.path).kind
+    kind = path_kind(event.path).kind
     return ("controller",) if event.applied and kind in ("controller", "controller_epoch") else None
 
 
 def _admin(event: Event) -> Key | None:
-    return ("admin",) if event.applied and place_of(event.path).kind == "admin" else None
+    return ("admin",) if event.applied and path_kind(event.path).kind == "admin" else None
 
 
 BY_GROUP = Keying("group", _group)

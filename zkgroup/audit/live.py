@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from zkgroup.errors import AccessDeniedError
-from zkgroup.model.requests import Code
-from zkgroup.model.stat import AclEntry, Znode, ZnodeAcl, ZnodeStat
+from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl, ZnodeStat
 from zkgroup.zkfiles.exports import ExportedZnode
 from zkgroup.zookeeper.blocking import Blocking
 

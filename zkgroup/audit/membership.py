@@ -14,7 +14,7 @@ from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import EvaluatedMember
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Registration
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 
 class Span(NamedTuple):
@@ -52,7 +52,7 @@ def numbers_of(data: bytes | None) -> tuple[int, ...]:
 
 def member_of(life: Life) -> str:
     """The consumer id of a registration."""
-    return place_of(life.path).member
+    return path_kind(life.path).member
 
 
 def lives_by_session(facts: Facts, group: str) -> dict[int, list[Life]]:

@@ -14,9 +14,9 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Key, Severity
 from zkgroup.errors import CorruptZnodeError
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.places import place_of
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.paths import path_kind
 
 _CHANGES: Final = frozenset(("create", "set", "delete"))
 _Value = TypeVar("_Value")
@@ -125,7 +125,7 @@ class TopicFold:
             self._is_deleting = not gone
             self._touch(event, moment, (*self.views, *self._states, *self._touched))
         else:
-            place = place_of(event.path)
+            place = path_kind(event.path)
             if place.kind == "partition_state":
                 self._take_state(event, place.partition)
                 self._touch(event, moment, (place.partition,))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zkgroup.assignment import assign, moves
-from zkgroup.assignment.digest import inputs_digest
-from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy
+from zkgroup.assignment import assign, assignment_diff
+from zkgroup.assignment.comparison import inputs_digest
+from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, needs_previous
 from zkgroup.audit.membership import evaluated
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, TopicPartition
-from zkgroup.znodes.consumers import Plan, Registration
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import Plan
 
 Owners = Mapping[TopicPartition, str]
 """Partition to thread id."""
@@ -42,8 +43,8 @@ def planned(
     published = [registration.strategy for registration in registrations.values()]
     strategy = agreed_strategy(published) or inferred_strategy(members, partitions, actual)
     try:
-        if strategy == "sticky":
-            owners = _stored(members, partitions, plan)
+        if needs_previous(strategy):
+            owners = _stored(strategy, members, partitions, plan)
         else:
             owners = assign(strategy, members, partitions).owners
     except (AssignmentError, ConfigError):
@@ -63,7 +64,7 @@ def least_moves(
     if members is None or _is_big(members, partitions):
         return None
     after = assign("sticky", members, partitions, before).owners
-    return len(moves(before, after).moved)
+    return len(assignment_diff(before, after).moved)
 
 
 def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
@@ -75,10 +76,12 @@ def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
     return threads * sum(len(partitions.get(topic, ())) for topic in topics) > _SEARCHED_MAX
 
 
-def _stored(members: Sequence[EvaluatedMember], partitions: Partitions, plan: Plan | None) -> Owners | None:
+def _stored(
+    strategy: str, members: Sequence[EvaluatedMember], partitions: Partitions, plan: Plan | None
+) -> Owners | None:
     """The stored plan, where it is of this membership."""
     topics = sorted({topic for member in members for topic in member.threads})
     wanted = {topic: partitions.get(topic, ()) for topic in topics}
-    if plan is None or plan.inputs != inputs_digest("sticky", members, wanted):
+    if plan is None or plan.inputs != inputs_digest(strategy, members, wanted):
         return None
     return plan.owners

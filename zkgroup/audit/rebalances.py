@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zkgroup.assignment import moves
+from zkgroup.assignment import assignment_diff
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Change, Facts, Life
 from zkgroup.audit.group_picture import Claimed, GroupPicture, Registered
@@ -22,7 +22,7 @@ from zkgroup.audit.views.owners import is_session_end
 from zkgroup.audit.words import session_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 QUIET_MS = 5_000
 
@@ -140,7 +140,7 @@ class Rebalances:
         """Topics that changed up to here have had their rebalance."""
 
     def see(self, event: Event) -> Iterator[Rebalance]:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         counts = not event.seed and event.op in ("create", "delete") and place.kind in ("member", "owner")
         if counts:
             if self._open is not None and self._is_over(self._open, event):
@@ -164,7 +164,7 @@ class Rebalances:
 
         Of a session's end the claims may be told before the registration.
         """
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if place.kind == "member":
             return True
         claim = self._picture.owners.get(TopicPartition(place.topic, place.partition))
@@ -194,7 +194,7 @@ class Rebalances:
 
     def _note(self, current: _Open, event: Event) -> None:
         """Takes a row into the rebalance, on the picture just before it."""
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if place.kind == "member":
             cause = self._cause(event, place.member)
             if cause is not None:
@@ -311,7 +311,7 @@ class Rebalances:
         first = triggers[0] if triggers and triggers[0].zxid < current.from_zxid else None
         self._since_zxid = current.to_zxid
         registrations = self._picture.registrations()
-        moved = len(moves(current.before, after).moved)
+        moved = len(assignment_diff(current.before, after).moved)
         least = None
         if self._with_least:
             least = least_moves(registrations, partitions_at(self._facts, current.to_zxid), current.before)
@@ -343,7 +343,7 @@ def rebalances_of(
     """The rebalances of one group out of the rows of a history."""
     fold = Rebalances(group, facts, quiet_ms)
     for event in events:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if event.applied and place.name == group and place.kind in ("member", "owner", "group"):
             yield from fold.see(event)
     yield from fold.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkgroup.audit.facts import Facts
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 _UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
 _NAMED_MAX = 3
@@ -45,7 +45,7 @@ def members_of(facts: Facts, session: int, group: str | None = None) -> tuple[tu
     groups = facts.members if group is None else (group,)
     return tuple(
         dict.fromkeys(
-            (name, place_of(life.path).member)
+            (name, path_kind(life.path).member)
             for name in groups
             for life in facts.members.get(name, ())
             if life.session == session

@@ -1,9 +1,9 @@
-"""A broker's life.
+"""A broker, and a controller that hosts nothing.
 
-* `server` listens, a `connection` takes frames in and sends answers, `service` finds the answer: from
-  the metadata cache, from the receiver's rules, from the host on its `host_thread`, or `elsewhere`
-* `receiver`: how it obeys its controller; `metadata_cache`: what it tells clients
-* `isr`: which replicas of a partition it leads are in sync; `isr_notices`: when the controller is told
-* `replica_host`: the port behind which the lines of partitions live; `replication` decides what is done with
-  them; `memory_host` and `directory` keep them
+* `broker`: `Broker`, as a program has it; `lifecycle`: its parts, from start to close; `settings`, `listener`
+* `machine`: what the broker does in ZooKeeper, as a pure machine
+* `network`: the event loop with the port (`server`), the replicas (`replicas`, kept in a `log`) and the
+  fetches
+  from leaders (`fetcher`, slowed down by `quota`)
+* `hosted_controller`: the controller in a broker's process; `controller_only`: a process with nothing else
 """

@@ -1,36 +1,275 @@
-"""The asyncio twins: the same names, the same member, awaited."""
+"""`AsyncGroupMember` and `AsyncConsumer`: the asyncio twins of the blocking classes, with the same names."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import logging
+import threading
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Self
+from types import TracebackType
+from typing import Self, TypeVar, overload
 
-from zkgroup.consumer.aio_facing import AsyncFace
-from zkgroup.consumer.aio_runner import AsyncRunner
-from zkgroup.consumer.aio_waiting import wait_for_event
-from zkgroup.consumer.arguments import check_count, check_offset, checked_timeout
-from zkgroup.consumer.consumer_face import ConsumerFace
-from zkgroup.consumer.consuming import grouped
+from zkgroup.consumer._base import ConsumerBase, MemberBase
+from zkgroup.consumer.callbacks import AsyncCallbackRunner
+from zkgroup.consumer.consumer_engine import grouped, known_bounds
 from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.group_reads import (
+    READ_AGAIN_S,
+    group_reads,
+    not_stable,
+    offsets_of,
+    offsets_request,
+    pauses,
+)
 from zkgroup.consumer.listener import AsyncRebalanceListener
-from zkgroup.consumer.opening import MemberOptions, Topics, open_engine, subscription_of
+from zkgroup.consumer.machine import MemberDescription
+from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.options import (
+    MemberOptions,
+    Topics,
+    check_count,
+    check_offset,
+    checked_offsets,
+    checked_partitions,
+    checked_timeout,
+    checked_times,
+    open_engine,
+    subscription_of,
+)
 from zkgroup.consumer.records import Record
 from zkgroup.consumer.sources.port import RecordSource
-from zkgroup.errors import CommitResult, MemberClosedError
+from zkgroup.consumer.sync import (
+    CLOSE_GRACE_MS,
+    CLOSE_TIMEOUT_S,
+    DESCRIBE_TIMEOUT_S,
+    HAND_BACK_TIMEOUT_S,
+    SOURCE_GRACE_S,
+    SOURCE_TIMEOUT_S,
+    not_assigned,
+    not_connected,
+    reply_timeout_s,
+    state_text,
+)
+from zkgroup.errors import (
+    CommitResult,
+    MemberClosedError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    ZkGroupError,
+)
+from zkgroup.groups.descriptions import GroupDescription, Verification
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
-from zkgroup.model.waiting import after
+from zkgroup.model.ports import (
+    Clock,
+    DrivenClock,
+    HistorySink,
+    MetricsSink,
+    Sleeper,
+    Store,
+    after,
+    seconds_until,
+)
 from zkgroup.settings import GroupSettings
 from zkgroup.zookeeper import ClientSettings
 
+log = logging.getLogger("zkgroup.consumer")
+
+CANCELLED_KEPT = 100
+"""Outcomes of cancelled commits that are kept for `cancelled_commits`."""
 TAKEN_AT_ONCE_MAX = 100
 """Records that come without waiting after which other tasks get a turn."""
 
+T = TypeVar("T")
 
-class AsyncGroupMember(AsyncFace):
+
+class AsyncBase(MemberBase):
+    """Life, waiting, leases and reads of a member on an event loop.
+
+    The member works on a thread of its own; awaiting costs none. Plain methods (`leases`, `lease`,
+    `stop`, `state`) may be called from any thread, coroutines on the event loop of the start.
+    """
+
+    _listener_kind = AsyncRebalanceListener
+    _how_to_start = "use `async with`, or await start()"
+
+    def __init__(self, options: MemberOptions) -> None:
+        super().__init__(options)
+        self._runner: AsyncCallbackRunner | None = None
+        self._cancelled: deque[CommitResult] = deque(maxlen=CANCELLED_KEPT)
+
+    @abstractmethod
+    def _build(self, runner: AsyncCallbackRunner) -> MemberEngine:
+        """Puts the engine together; nothing of it runs yet."""
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Joins the group; idempotent. See `GroupMember.start`."""
+        if self._closed.is_set():
+            raise MemberClosedError("a closed member does not start again; make a new one")
+        if self._engine_made is not None:
+            return self
+        self._runner = AsyncCallbackRunner(asyncio.get_running_loop(), self._options.clock_used)
+        # known before its first thread runs, as in the blocking class
+        engine = self._engine_made = self._build(self._runner)
+        self._launch(engine)
+        if self._closed.is_set():
+            self._begin_close(engine, 1.0)
+        timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
+        try:
+            connected = engine.when(lambda: engine.incarnation > 0 or self._stopped)
+            await _result(engine, connected, timeout_ms / 1000)
+        except ZkGroupError:
+            if engine.incarnation == 0:
+                await self.close(timeout_s=1.0)
+                raise  # else it is for the next call
+        except asyncio.CancelledError:
+            self._begin_close(engine, 1.0)
+            raise
+        except TimeoutError:
+            await self.close(timeout_s=1.0)
+            raise not_connected(engine, timeout_ms) from None
+        return self
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Leaves, as `GroupMember.close` does. Inside a callback it schedules the end and returns."""
+        timeout_s = checked_timeout(timeout_s)
+        self._closed.set()
+        engine, runner = self._engine_made, self._runner
+        if engine is None or runner is None or engine.forked:
+            return
+        self._begin_close(engine, timeout_s)
+        if runner.is_inside():
+            return
+        deadline_ms = after(engine.clock, timeout_s) + CLOSE_GRACE_MS
+        for over in self._ends(engine):
+            left_s = max(0.5, seconds_until(engine.clock, deadline_ms))
+            with contextlib.suppress(TimeoutError):
+                await kept_result_within(engine.clock, over, left_s)
+        runner.cancel_late()
+        engine.raise_failure()
+
+    def _ends(self, engine: MemberEngine) -> list[Future[None]]:
+        """What `close` waits for."""
+        return [engine.loop.over]
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
+                await self.close()
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    async def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
+        """See `GroupMember.wait_until_assigned`."""
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
+        try:
+            assigned = engine.when(lambda: engine.state is MemberState.STABLE or self._stopped)
+            await _result(engine, assigned, timeout_s)
+        except TimeoutError:
+            engine.check_usable()
+            raise not_assigned(engine, await _description(engine)) from None
+        self._check_stopped(engine)
+
+    async def wait_until_stable(self, timeout_s: float = 30.0) -> None:
+        """See `GroupMember.wait_until_stable`. The reads run on the event loop's executor, one at a time."""
+        engine = self._engine
+        deadline_ms = after(engine.clock, checked_timeout(timeout_s))
+        await self.wait_until_assigned(timeout_s)
+        for pause_s in pauses():
+            found = await in_thread(engine.clock, "reads of the group", lambda: _verify(engine))
+            engine.check_usable()
+            if found is not None and found.converged:
+                break
+            if self._stopped:
+                raise MemberClosedError(f"{engine.member} was asked to stop")
+            left_s = seconds_until(engine.clock, deadline_ms)
+            if left_s <= 0:
+                raise not_stable(engine.group, found, state_text(engine, await _description(engine)))
+            await pause(engine.clock, min(pause_s, left_s))
+        # the reads may have shown a claim of this very member whose answer had yet to come
+        await self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
+
+    # --- what is owned ----------------------------------------------------------------------------
+
+    async def hand_back(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S
+    ) -> None:
+        """See `GroupMember.hand_back`."""
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
+        try:
+            await _result(engine, engine.hand_back(checked_partitions(partitions)), timeout_s)
+        except TimeoutError:
+            raise not_assigned(engine, await _description(engine)) from None
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    @overload
+    async def committed(self, partitions: TopicPartition) -> int | None: ...
+
+    @overload
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]: ...
+
+    async def committed(
+        self, partitions: TopicPartition | Iterable[TopicPartition]
+    ) -> int | dict[TopicPartition, int | None] | None:
+        """See `GroupMember.committed`."""
+        if isinstance(partitions, TopicPartition):
+            return (await self.committed([partitions]))[partitions]
+        engine = self._engine
+        wanted = checked_partitions(partitions)
+        try:
+            answer = engine.ask(offsets_request(engine.group, wanted))
+            outcome = await _result(engine, answer, reply_timeout_s(self._settings))
+        except TimeoutError:
+            raise StoreUnavailableError("the committed offsets could not be read in time") from None
+        return offsets_of(wanted, outcome)
+
+    async def describe(self) -> GroupDescription:
+        """See `GroupMember.describe`. The reads run on the event loop's executor."""
+        engine = self._engine
+        return await in_thread(engine.clock, "reads of the group", lambda: _describe(engine))
+
+    @property
+    def cancelled_commits(self) -> tuple[CommitResult, ...]:
+        """What became of commits whose awaiting was cancelled (they went on); oldest first, bounded."""
+        return tuple(self._cancelled)
+
+    async def _await_commit(self, future: Future[CommitResult]) -> CommitResult:
+        """Waits for a commit. Cancelling ends the wait, not the commit: its outcome is kept."""
+        clock = self._options.clock_used
+        try:
+            result = await kept_result_within(clock, future, reply_timeout_s(self._settings))
+        except TimeoutError:
+            future.add_done_callback(self._keep)
+            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+        except asyncio.CancelledError:
+            future.add_done_callback(self._keep)
+            raise
+        result.raise_if_refused()
+        return result
+
+    def _keep(self, future: Future[CommitResult]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return
+        result = future.result()
+        self._cancelled.append(result)
+        if result.refused:
+            log.warning("a commit that nobody awaits any more was refused: %s", dict(result.refused))
+
+
+class AsyncGroupMember(AsyncBase):
     """`GroupMember` for asyncio.
 
     ```python
@@ -71,15 +310,15 @@ class AsyncGroupMember(AsyncFace):
             )
         )
 
-    def _build(self, runner: AsyncRunner) -> MemberEngine:
+    def _build(self, runner: AsyncCallbackRunner) -> MemberEngine:
         return open_engine(self._options, runner)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
         """See `GroupMember.commit`. Cancelling ends the wait, not the commit (`cancelled_commits`)."""
-        return await self._await_commit(self._engine.commit_now(offsets))
+        return await self._await_commit(self._engine.commit_now(checked_offsets(offsets)))
 
 
-class AsyncConsumer(ConsumerFace, AsyncFace):
+class AsyncConsumer(ConsumerBase, AsyncBase):
     """`Consumer` for asyncio.
 
     ```python
@@ -125,7 +364,7 @@ class AsyncConsumer(ConsumerFace, AsyncFace):
         self._events: asyncio.AbstractEventLoop | None = None
         self._taken_at_once = 0
 
-    def _build(self, runner: AsyncRunner) -> MemberEngine:
+    def _build(self, runner: AsyncCallbackRunner) -> MemberEngine:
         self._events = asyncio.get_running_loop()
         return self._put_together(runner)
 
@@ -136,7 +375,7 @@ class AsyncConsumer(ConsumerFace, AsyncFace):
     def _wake(self) -> None:
         self._news += 1
         if self._events is not None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and no task waits
                 self._events.call_soon_threadsafe(self._ready.set)
 
     # --- records ----------------------------------------------------------------------------------
@@ -199,3 +438,144 @@ class AsyncConsumer(ConsumerFace, AsyncFace):
         member = self._member
         check_offset(topic_partition, offset)
         member.delivery.seek(topic_partition, offset)
+
+    async def seek_to_beginning(
+        self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> None:
+        """See `Consumer.seek_to_beginning`."""
+        found = await self.beginning_offsets(self._member.owned(partitions), timeout_s)
+        for topic_partition, offset in found.items():
+            self._member.delivery.seek(topic_partition, offset)
+
+    async def seek_to_end(self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S) -> None:
+        """See `Consumer.seek_to_end`."""
+        found = await self.end_offsets(self._member.owned(partitions), timeout_s)
+        for topic_partition, offset in found.items():
+            self._member.delivery.seek(topic_partition, offset)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        """See `Consumer.beginning_offsets`."""
+        wanted, timeout_s = checked_partitions(partitions), checked_timeout(timeout_s)
+        found = await self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
+        return {tp: bounds.earliest for tp, bounds in known_bounds(found, wanted).items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        """See `Consumer.end_offsets`."""
+        wanted, timeout_s = checked_partitions(partitions), checked_timeout(timeout_s)
+        found = await self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
+        return {tp: bounds.end for tp, bounds in known_bounds(found, wanted).items()}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int | None]:
+        """See `Consumer.offsets_for_times`."""
+        wanted, timeout_s = checked_times(times), checked_timeout(timeout_s)
+        return await self._reply(self._member.offsets_for_times(wanted, timeout_s), timeout_s)
+
+    async def lag(
+        self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int | None]:
+        """See `Consumer.lag`."""
+        wanted, timeout_s = self._member.owned(partitions), checked_timeout(timeout_s)
+        found = await self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
+        return self._member.lag(wanted, found)
+
+    async def _reply(self, future: Future[T], timeout_s: float) -> T:
+        """See `Consumer._reply`."""
+        try:
+            return await _result(self._engine, future, timeout_s + SOURCE_GRACE_S)
+        except TimeoutError:
+            raise self._no_reply(timeout_s) from None
+
+
+# --- waiting on the event loop --------------------------------------------------
+
+
+async def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
+    try:
+        return await result_within(engine.clock, future, timeout_s)
+    except (TimeoutError, asyncio.CancelledError):
+        engine.forget(future)
+        raise
+
+
+async def _description(engine: MemberEngine) -> MemberDescription | None:
+    try:
+        return await result_within(engine.clock, engine.describe(), DESCRIBE_TIMEOUT_S)
+    except TimeoutError:
+        return None
+
+
+def _verify(engine: MemberEngine) -> Verification | None:
+    with group_reads(engine.store, engine.clock, engine.group, engine.finished) as reads:
+        return reads.look()
+
+
+def _describe(engine: MemberEngine) -> GroupDescription:
+    with group_reads(engine.store, engine.clock, engine.group, engine.finished) as reads:
+        return reads.describe()
+
+
+async def result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
+    """The future's result. Raises TimeoutError; then, and when it is cancelled, so is the future."""
+    if not isinstance(clock, DrivenClock):
+        return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
+    try:
+        await clock.await_for(future.done, after(clock, timeout_s))
+    finally:
+        in_time = not future.cancel()
+    if not in_time:
+        raise TimeoutError
+    return future.result()
+
+
+async def kept_result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
+    """As `result_within`, and the future goes on whatever becomes of the wait."""
+    if not isinstance(clock, DrivenClock):
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), timeout_s)
+    await clock.await_for(future.done, after(clock, timeout_s))
+    if not future.done():
+        raise TimeoutError
+    return future.result()
+
+
+async def wait_for_event(
+    clock: Clock, event: asyncio.Event, is_over: Callable[[], object], until_ms: int | None
+) -> None:
+    """Returns when the event is set, which follows `is_over()`, or the clock has come to `until_ms`."""
+    if isinstance(clock, DrivenClock):
+        await clock.await_for(is_over, until_ms)
+        return
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds_until(clock, until_ms))
+
+
+async def pause(clock: Clock, seconds: float) -> None:
+    """Waits so long on the clock."""
+    if isinstance(clock, DrivenClock):
+        await clock.await_for(lambda: False, after(clock, seconds))
+    else:
+        await asyncio.sleep(seconds)
+
+
+async def in_thread(clock: Clock, name: str, work: Callable[[], T]) -> T:
+    """Blocking work on the event loop's executor. On a clock that is driven no time passes while it runs."""
+    if not isinstance(clock, DrivenClock):
+        return await asyncio.to_thread(work)
+    worker = Sleeper(clock, name, lambda: True)  # it never sleeps: what it calls waits on the clock itself
+    worker.join()
+
+    def run() -> T:
+        worker.worker = threading.get_ident()
+        try:
+            return work()
+        finally:
+            worker.leave()
+
+    done = asyncio.get_running_loop().run_in_executor(None, run)
+    await clock.await_for(done.done)
+    return await done

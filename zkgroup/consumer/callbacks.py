@@ -1,12 +1,27 @@
-"""Which of the application's callbacks exist, and on what they run."""
+"""Runs the listener's callbacks: in order, one at a time, with deadlines, on a thread or as asyncio tasks.
+
+`CallbackDispatcher` orders them on the member's thread; a `CallbackRunner` runs them. Python cannot stop a
+thread. A callback that takes longer than its deadline is therefore *left behind*: its thread goes on by
+itself and later callbacks run on a fresh one. Neither a rebalance nor `close()` ever waits for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
-from zkgroup.consumer.worker import CallbackRunner
+from zkgroup.consumer.machine.events import EndOverdue, Event, OwnEffect, Revoke, Revoked
+from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
+from zkgroup.consumer.telemetry import Telemetry
+from zkgroup.model.ports import Clock, DrivenClock, after, wait_for
+from zkgroup.runtime.loop import MachineLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +40,440 @@ class Callbacks:
             return None
         bound: Callable[..., object] = getattr(self.listener, name)
         return lambda: bound(*arguments)
+
+
+Done = Callable[[BaseException | None], None]
+
+
+@dataclass(eq=False, slots=True)
+class CallbackCall:
+    """One callback to run."""
+
+    name: str
+    run: Callable[[], object]
+    done: Done
+    """Called once when `run` has ended, with its error, however late; only enqueues."""
+
+
+class CallbackRunner(Protocol):
+    """Runs the callbacks of one member. `CallbackWorker` and its asyncio twin implement it."""
+
+    def submit(self, call: CallbackCall) -> None:
+        """Queue a callback; returns at once."""
+        ...
+
+    def stop_waiting_for(self, call: CallbackCall) -> bool:
+        """Do not wait for this callback. True if it had begun (it runs on), False if it never will."""
+        ...
+
+    @property
+    def running(self) -> CallbackCall | None:
+        """The callback that runs now."""
+        ...
+
+    def is_inside(self) -> bool:
+        """True when the caller is inside one of this runner's callbacks."""
+        ...
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the worker once its queue is empty; False when a callback still runs after the timeout."""
+        ...
+
+
+class CallbackWorker:
+    """`CallbackRunner` on a thread that is started by the first callback. All methods are thread-safe.
+
+    On a `DrivenClock` it is a `Party`: no time passes while a callback runs, unless it waits on that clock.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._open = 0
+        """Callbacks that are queued, run, or have yet to be reported."""
+        self.turns = 0
+        self._leave = clock.join(self) if isinstance(clock, DrivenClock) else lambda: None
+        self._lock = threading.Lock()
+        self._filled = threading.Condition(self._lock)
+        self._queue: deque[CallbackCall] = deque()
+        self._running: CallbackCall | None = None
+        self._thread: threading.Thread | None = None
+        self._inside = threading.local()
+        self._started = 0
+        self._stopped = False
+
+    def submit(self, call: CallbackCall) -> None:
+        with self._lock:
+            self._queue.append(call)
+            self._open += 1
+            if self._thread is None:
+                self._start_thread()
+            self._filled.notify()
+
+    def stop_waiting_for(self, call: CallbackCall) -> bool:
+        with self._lock:
+            if call in self._queue:
+                self._queue.remove(call)
+                self._has_ended()
+                return False
+            if self._running is not call:
+                return True
+            self._has_ended()
+            self._running = None
+            self._thread = None
+            if self._queue:
+                self._start_thread()
+            return True
+
+    @property
+    def running(self) -> CallbackCall | None:
+        return self._running
+
+    def is_inside(self) -> bool:
+        return getattr(self._inside, "active", False)
+
+    def stop(self, timeout_s: float) -> bool:
+        with self._lock:
+            self._stopped = True
+            self._filled.notify_all()
+            thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            self._leave()
+            return True
+        ended = wait_for(
+            self._clock, lambda: not thread.is_alive(), after(self._clock, timeout_s), thread.join
+        )
+        self._leave()
+        return ended
+
+    # --- Party ------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        running = self._running
+        return f"{self._name}-callbacks" + (f" ({running.name})" if running is not None else "")
+
+    @property
+    def worker(self) -> object:
+        thread = self._thread
+        return thread.ident if thread is not None else None
+
+    def is_quiet(self) -> bool:
+        with self._lock:
+            return self._open == 0
+
+    def _has_ended(self) -> None:
+        self._open -= 1
+        self.turns += 1
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _start_thread(self) -> None:
+        self._started += 1
+        name = f"{self._name}-callbacks-{self._started}"
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def _take(self) -> CallbackCall | None:
+        """Waits for the next call; None when this thread is no longer the worker or all is done."""
+        me = threading.current_thread()
+        with self._lock:
+            while self._thread is me:
+                if self._queue:
+                    self._running = self._queue.popleft()
+                    return self._running
+                if self._stopped:
+                    self._thread = None
+                    return None
+                self._filled.wait()
+            return None
+
+    def _work(self) -> None:
+        self._inside.active = True
+        while (call := self._take()) is not None:
+            error: BaseException | None = None
+            try:
+                call.run()
+            except BaseException as raised:  # noqa: BLE001 - the application's; reported, never swallowed
+                error = raised
+            with self._lock:
+                left_behind = self._running is not call
+                if not left_behind:
+                    self._running = None
+            call.done(error)
+            if left_behind:
+                return
+            with self._lock:
+                self._has_ended()
+
+
+log = logging.getLogger("zkgroup.consumer")
+
+
+class AsyncCallbackRunner:
+    """Runs one callback at a time as a task; a late one is left behind and cancelled at the end.
+
+    On a `DrivenClock` it is a `Party`: no time passes while a callback runs, unless it waits on that clock.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self.event_loop = loop
+        self._open = 0
+        """Callbacks that are queued, run, or have yet to be reported."""
+        self.turns = 0
+        self._task: asyncio.Task[None] | None = None
+        """Of the callback that runs."""
+        self._leave = clock.join(self) if isinstance(clock, DrivenClock) else lambda: None
+        self._lock = threading.Lock()
+        self._queue: deque[CallbackCall] = deque()
+        self._running: CallbackCall | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- CallbackRunner: any thread ---------------------------------------------------------------
+
+    def submit(self, call: CallbackCall) -> None:
+        with self._lock:
+            self._queue.append(call)
+            self._open += 1
+        self._wake(call)
+
+    def stop_waiting_for(self, call: CallbackCall) -> bool:
+        with self._lock:
+            if call in self._queue:
+                self._queue.remove(call)
+                self._has_ended()
+                return False
+            if self._running is call:
+                self._running = self._task = None
+                self._has_ended()
+        self._wake(None)
+        return True
+
+    @property
+    def running(self) -> CallbackCall | None:
+        return self._running
+
+    def is_inside(self) -> bool:
+        try:
+            return asyncio.current_task() in self._tasks
+        except RuntimeError:  # no event loop runs on this thread
+            return False
+
+    def stop(self, timeout_s: float) -> bool:
+        """Nothing to end: tasks end by themselves; see `cancel_late`."""
+        return True
+
+    def _wake(self, call: CallbackCall | None) -> None:
+        try:
+            self.event_loop.call_soon_threadsafe(self._pump)
+        except RuntimeError as error:  # the loop was closed under a living member
+            if call is not None:
+                call.done(error)
+            self._leave()
+
+    # --- Party ------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        running = self._running
+        return "the event loop's callbacks" + (f" ({running.name})" if running is not None else "")
+
+    @property
+    def worker(self) -> object:
+        return self._task
+
+    def is_quiet(self) -> bool:
+        with self._lock:
+            return self._open == 0
+
+    def _has_ended(self) -> None:
+        self._open -= 1
+        self.turns += 1
+
+    # --- the event loop ---------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        with self._lock:
+            if self._running is not None or not self._queue:
+                return
+            call = self._running = self._queue.popleft()
+        task = self._task = self.event_loop.create_task(self._run(call), name=f"zkgroup-{call.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, call: CallbackCall) -> None:
+        error: BaseException | None = None
+        try:
+            result = call.run()
+            if inspect.isawaitable(result):
+                await result
+        except BaseException as raised:  # noqa: BLE001 - the application's; reported, never swallowed
+            error = raised
+        with self._lock:
+            left_behind = self._running is not call
+            if not left_behind:
+                self._running = self._task = None
+        call.done(error)
+        if not left_behind:
+            with self._lock:
+                self._has_ended()
+        self._pump()
+
+    def cancel_late(self) -> None:
+        """Cancels the callbacks that were left behind; called on the event loop when the member has ended."""
+        self._leave()
+        with self._lock:
+            self._queue.clear()
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+
+
+DRAIN_MARGIN = 0.1
+"""Part of the revoke deadline kept for the way of the answer, so that what is processed is committed."""
+
+
+class CallbackDispatcher:
+    """The callbacks of one member that were ordered and have not returned."""
+
+    def __init__(
+        self,
+        callbacks: Callbacks,
+        loop: MachineLoop[Event, OwnEffect],
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        timeout_ms: int,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._callbacks = callbacks
+        self._loop = loop
+        self._clock = clock
+        self._telemetry = telemetry
+        self._timeout_ms = timeout_ms
+        self._on_error = on_error
+        self._waiting: deque[CallbackCall] = deque()
+        self._ended = False
+
+    def call(
+        self, name: str, *arguments: object, then: Callable[[], None] | None = None
+    ) -> CallbackCall | None:
+        """Orders a callback; `then` follows on this thread. None where the application has none.
+
+        A late callback is left behind but not forgotten: `then` comes when it returns after all, so a
+        slow `on_assigned` delays the first delivery of its partitions and nothing else.
+        """
+        run = self._callbacks.bind(name, arguments)
+        if run is None:
+            if then is not None:
+                then()
+            return None
+
+        def done(error: BaseException | None) -> None:
+            self._loop.post(lambda: self._returned(call, error, then))
+
+        call = CallbackCall(name, run, done)
+        self._waiting.append(call)
+        if len(self._waiting) == 1:
+            self._watch_head()
+        self._callbacks.runner.submit(call)
+        return call
+
+    def stop_waiting_for(self, call: CallbackCall) -> bool:
+        """The callback overstays: later ones run on a fresh worker. False if it never began."""
+        if call not in self._waiting:
+            return True
+        begun = self._callbacks.runner.stop_waiting_for(call)
+        self._waiting.remove(call)
+        self._watch_head()
+        if begun:
+            self._telemetry.overdue(call.name, self._timeout_ms)
+        return begun
+
+    def end(self) -> None:
+        """The member has ended: what returns now changes nothing."""
+        self._ended = True
+
+    def _returned(
+        self, call: CallbackCall, error: BaseException | None, then: Callable[[], None] | None
+    ) -> None:
+        if call in self._waiting:
+            self._waiting.remove(call)
+            self._watch_head()
+        if error is not None:
+            self._on_error(error)
+        if then is not None and not self._ended:
+            then()
+
+    def _watch_head(self) -> None:
+        """The oldest callback has `timeout_ms` from now on."""
+        if not self._waiting or self._ended:
+            self._loop.unschedule("callback")
+            return
+        head = self._waiting[0]
+        self._loop.schedule("callback", self._clock.now_ms() + self._timeout_ms, lambda: self._overdue(head))
+
+    def _overdue(self, call: CallbackCall) -> None:
+        if call.name == "on_revoked":  # the machine keeps that deadline itself: `EndOverdue`
+            return
+        if self._callbacks.runner.running is not call:  # the process stood still before the worker began it
+            self._watch_head()
+            return
+        self.stop_waiting_for(call)
+
+
+@dataclass(eq=False)
+class _Revocation:
+    effect: Revoke
+    begun_ms: int
+    call: CallbackCall | None = None
+
+
+class Revocations:
+    """Each `Revoke` through its callback and the draining of the records in hand, to its `Revoked`.
+
+    The answer is an event like any other: it waits until all effects of the present one are performed.
+    """
+
+    def __init__(
+        self,
+        calls: CallbackDispatcher,
+        clock: Clock,
+        share: DeliveryPort | None,
+        post: Callable[[Revoked], None],
+    ) -> None:
+        self._calls = calls
+        self._clock = clock
+        self._share = share
+        self._post = post
+        self._open: dict[int, _Revocation] = {}
+
+    def begin(self, effect: Revoke) -> None:
+        revocation = _Revocation(effect, self._clock.now_ms())
+        self._open[effect.call_id] = revocation
+        revocation.call = self._calls.call(
+            "on_revoked", effect.partitions, then=lambda: self._drain(revocation)
+        )
+
+    def end_overdue(self, effect: EndOverdue) -> bool:
+        """Too late; False where the callback never began, so the application does not know yet."""
+        revocation = self._open.pop(effect.call_id, None)
+        if revocation is None or revocation.call is None:
+            return True
+        return self._calls.stop_waiting_for(revocation.call)
+
+    def _drain(self, revocation: _Revocation) -> None:
+        """The callback has returned: wait for the records in hand, then report."""
+        effect = revocation.effect
+        if effect.call_id not in self._open:
+            return
+        if self._share is None:
+            self._report(revocation, ProcessedPositions({}))
+            return
+        length_ms = effect.deadline_ms - revocation.begun_ms
+        until_ms = effect.deadline_ms - int(length_ms * DRAIN_MARGIN)
+        self._share.drain(effect.partitions, until_ms, lambda done: self._report(revocation, done))
+
+    def _report(self, revocation: _Revocation, processed: ProcessedPositions) -> None:
+        call_id = revocation.effect.call_id
+        if self._open.pop(call_id, None) is not None:
+            self._post(Revoked(call_id, processed.positions, processed.last_move_id, processed.seeks))

@@ -2,21 +2,29 @@
 
 Three threads meet here, each briefly under one lock that is never held while ZooKeeper, the source or
 the application's code is called: the member's own (assigns, stops, commits), the fetcher (fills
-buffers) and the application's (takes, acknowledges). No record starts its delivery outside the lease.
+buffers through `FetchBuffer`) and the application's (takes, acknowledges). No record starts its delivery
+outside the lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
 
-from zkgroup.consumer.draining import Drains
-from zkgroup.consumer.effects import Assign, FinishCommit, MoveTo
-from zkgroup.consumer.feeding import DeliveryHost, Feeding, Positions
-from zkgroup.consumer.flow import Flow
-from zkgroup.consumer.flows import Flows
-from zkgroup.consumer.outbox import Outbox
-from zkgroup.consumer.records import Record
-from zkgroup.consumer.share import Processed
+from zkgroup.consumer.lease import LeaseTable
+from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
+from zkgroup.consumer.records import Record, SourceRecord
+from zkgroup.consumer.subscription_state import (
+    PendingRevocations,
+    PositionEpoch,
+    ProcessedPositions,
+    SubscriptionState,
+    TopicPartitionState,
+)
+from zkgroup.consumer.telemetry import HistoryQueue
+from zkgroup.errors import CommitResult
 from zkgroup.model import LeaseGrant, TopicPartition
 
 FETCH_RECORDS = 500
@@ -24,7 +32,7 @@ FETCH_RECORDS = 500
 
 
 class Delivery:
-    """All flows of one consumer. Implements `Share`."""
+    """All flows of one consumer. Implements `DeliveryPort`."""
 
     def __init__(
         self,
@@ -44,18 +52,18 @@ class Delivery:
         self._records_noted = records_noted
         self._wake_fetcher = wake_fetcher
         self._wake_application = wake_application
-        self._flows = Flows()
-        self._outbox = Outbox(lambda kind, fields: self.host.note_delivery(kind, fields))
-        self.feeding = Feeding(
-            self._flows,
+        self._subscriptions = SubscriptionState()
+        self._outbox = HistoryQueue(lambda kind, fields: self.host.note_delivery(kind, fields))
+        self.fetch_buffer = FetchBuffer(
+            self._subscriptions,
             lambda: self.host,
             buffered_max=self._buffered_max,
             outbox=self._outbox if records_noted else None,
             wake_application=wake_application,
         )
         self._paused: set[TopicPartition] = set()
-        self._in_hand: list[Record] = []
-        self._drains = Drains()
+        self._unacked_batch: list[Record] = []
+        self._drains = PendingRevocations()
         self._host: DeliveryHost | None = None
         self.acks_ignored = 0
         """Acknowledgements that came after the partition was gone."""
@@ -72,80 +80,80 @@ class Delivery:
     # --- Share: the member's thread ---------------------------------------------------------------
 
     def assigned(self, effect: Assign) -> None:
-        with self._flows.lock:
-            self._flows.last_move_id = max(self._flows.last_move_id, effect.move_id)
+        with self._subscriptions.lock:
+            self._subscriptions.last_move_id = max(self._subscriptions.last_move_id, effect.move_id)
             for grant in effect.grants:
-                flow = Flow(grant, self._unacked_max)
+                flow = TopicPartitionState(grant, self._unacked_max)
                 flow.paused = grant.topic_partition in self._paused
-                self._flows.by_partition[grant.topic_partition] = flow
+                self._subscriptions.by_partition[grant.topic_partition] = flow
         self._wake_fetcher()
 
     def started(self, grants: Iterable[LeaseGrant]) -> None:
-        with self._flows.lock:
+        with self._subscriptions.lock:
             for grant in grants:
-                flow = self._flows.find(grant.topic_partition)
+                flow = self._subscriptions.find(grant.topic_partition)
                 if flow is not None and flow.grant.token == grant.token:
                     flow.started = True
         self._wake_application()
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        with self._flows.lock:
-            for flow in self._flows.of(partitions):
+        with self._subscriptions.lock:
+            for flow in self._subscriptions.of(partitions):
                 flow.stopped = True
                 flow.buffer.clear()
         self._outbox.send()  # before the member records that the ownership ends
 
     def drain(
-        self, partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[Processed], None]
+        self, partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[ProcessedPositions], None]
     ) -> None:
         wanted = frozenset(partitions)
 
         def finish() -> None:
-            with self._flows.lock:
+            with self._subscriptions.lock:
                 if not self._drains.take(number):
                     return
-                processed = self._flows.news(wanted if self._auto_commit else ())
+                processed = self._subscriptions.news(wanted if self._auto_commit else ())
             self._outbox.send()  # before a commit covers it
             done(processed)
 
-        with self._flows.lock:
+        with self._subscriptions.lock:
             number = self._drains.add(wanted, lambda: self.host.call_soon(finish))
-            ready = self._drains.is_closed or self._flows.are_drained(wanted)
+            ready = self._drains.is_closed or self._subscriptions.are_drained(wanted)
         if ready:
             finish()
         else:
             self.host.call_at(f"drain-{number}", until_ms, finish)
 
     def ended(self, partitions: Iterable[TopicPartition]) -> None:
-        with self._flows.lock:
+        with self._subscriptions.lock:
             for topic_partition in partitions:
-                self._flows.by_partition.pop(topic_partition, None)
+                self._subscriptions.by_partition.pop(topic_partition, None)
         self._outbox.send()
         self._wake_application()
 
     def extended(self) -> None:
-        with self._flows.lock:
-            waiting = any(flow.buffer for flow in self._flows.by_partition.values())
+        with self._subscriptions.lock:
+            waiting = any(flow.buffer for flow in self._subscriptions.by_partition.values())
         if waiting:
             self._wake_application()
 
-    def moved(self, move: MoveTo) -> None:
-        with self._flows.lock:
-            self._flows.last_move_id = move.move_id
-            flow = self._flows.find(move.topic_partition)
+    def moved(self, move: SeekTo) -> None:
+        with self._subscriptions.lock:
+            self._subscriptions.last_move_id = move.move_id
+            flow = self._subscriptions.find(move.topic_partition)
             if flow is not None:
                 flow.move(move.offset if move.offset >= 0 else None)
         self._wake_fetcher()
 
     def committed(self, outcome: FinishCommit) -> None:
-        with self._flows.lock:
+        with self._subscriptions.lock:
             for topic_partition, offset in outcome.committed.items():
-                if (flow := self._flows.find(topic_partition)) is not None:
+                if (flow := self._subscriptions.find(topic_partition)) is not None:
                     flow.was_committed(outcome.stands.get(topic_partition, offset))
 
     def finished(self) -> None:
-        with self._flows.lock:
-            self._flows.by_partition.clear()
+        with self._subscriptions.lock:
+            self._subscriptions.by_partition.clear()
         self._wake_application()
         self._wake_fetcher()
 
@@ -153,12 +161,12 @@ class Delivery:
 
     def begin_poll(self) -> None:
         """In automatic mode, coming back for more says that what was handed out is processed."""
-        with self._flows.lock:
+        with self._subscriptions.lock:
             if self._auto_ack:
-                for record in self._in_hand:
+                for record in self._unacked_batch:
                     self._ack(record)
-            self._in_hand.clear()
-            drained = self._drains.ready(self._flows.are_drained)
+            self._unacked_batch.clear()
+            drained = self._drains.ready(self._subscriptions.are_drained)
         self._outbox.send()
         for finish in drained:
             finish()
@@ -166,8 +174,8 @@ class Delivery:
     def take(self, max_records: int) -> list[Record]:
         """Up to so many records, partition by partition in turn, each started within the lease."""
         records: list[Record] = []
-        with self._flows.lock:
-            flows = list(self._flows.by_partition.values())
+        with self._subscriptions.lock:
+            flows = list(self._subscriptions.by_partition.values())
         for flow in flows:
             while taken := self._take_from(flow, max_records - len(records)):
                 records += taken
@@ -176,43 +184,43 @@ class Delivery:
                 break
         return records
 
-    def _take_from(self, flow: Flow, max_records: int) -> list[Record]:
+    def _take_from(self, flow: TopicPartitionState, max_records: int) -> list[Record]:
         """The next records of one partition: a single one where each start is recorded, at its time."""
         records: list[Record] = []
-        token, board = flow.grant.token, self.host.board
-        with self._flows.lock:
-            if self._flows.find(flow.topic_partition) is not flow or not flow.is_open:
+        token, lease_table = flow.grant.token, self.host.lease_table
+        with self._subscriptions.lock:
+            if self._subscriptions.find(flow.topic_partition) is not flow or not flow.is_open:
                 return records
-            holdings = board.current
+            holdings = lease_table.current
             for _ in range(min(1, max_records) if self._records_noted else max_records):
                 if not flow.buffer or flow.tracker.is_full:
                     break
-                if not holdings.may_deliver(flow.topic_partition, token, board.now_ms()):
+                if not holdings.may_deliver(flow.topic_partition, token, lease_table.now_ms()):
                     break
                 records.append(flow.hand_out())
                 if self._records_noted:
                     self._note("deliver.start", records[-1], until_ms=holdings.until_ms)
             if records:
-                self._flows.put_last(flow)
-            hungry = flow.got_hungry(self._buffered_max)
+                self._subscriptions.put_last(flow)
+            is_low = flow.reached_low_watermark(self._buffered_max)
             if self._auto_ack:
-                self._in_hand.extend(records)
-        if hungry:
+                self._unacked_batch.extend(records)
+        if is_low:
             self._wake_fetcher()
         return records
 
     def ack(self, record: Record) -> bool:
         """Marks a record as processed; False (and counted) when its partition is gone."""
-        with self._flows.lock:
+        with self._subscriptions.lock:
             acked = self._ack(record)
-            drained = self._drains.ready(self._flows.are_drained)
+            drained = self._drains.ready(self._subscriptions.are_drained)
         self._outbox.send()
         for finish in drained:
             finish()
         return acked
 
     def _ack(self, record: Record) -> bool:
-        flow = self._flows.find(record.topic_partition)
+        flow = self._subscriptions.find(record.topic_partition)
         if flow is None or flow.grant.token != record.token:
             self.acks_ignored += 1
             return False
@@ -228,68 +236,222 @@ class Delivery:
         fields = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
         self._outbox.add(kind, {**fields, "token": record.token, **more})
 
-    def to_commit(self) -> Processed:
+    def to_commit(self) -> ProcessedPositions:
         """What is processed and not committed yet."""
-        with self._flows.lock:
-            news = self._flows.news(self._flows.by_partition)
+        with self._subscriptions.lock:
+            news = self._subscriptions.news(self._subscriptions.by_partition)
         self._outbox.send()
         return news
 
-    def as_given(self, offsets: Positions) -> Processed:
+    def as_given(self, offsets: Positions) -> ProcessedPositions:
         """Offsets that the application itself names; they may go back where it has sought back."""
-        with self._flows.lock:
-            given = Processed(dict(offsets), self._flows.seeks(offsets), self._flows.last_move_id)
+        with self._subscriptions.lock:
+            given = ProcessedPositions(
+                dict(offsets), self._subscriptions.seeks(offsets), self._subscriptions.last_move_id
+            )
         self._outbox.send()
         return given
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
-        with self._flows.lock:
+        with self._subscriptions.lock:
             self._paused.update(partitions)
-            for flow in self._flows.of(partitions):
+            for flow in self._subscriptions.of(partitions):
                 flow.paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        with self._flows.lock:
+        with self._subscriptions.lock:
             self._paused.difference_update(partitions)
-            for flow in self._flows.of(partitions):
+            for flow in self._subscriptions.of(partitions):
                 flow.paused = False
         self._wake_application()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        with self._flows.lock:
+        with self._subscriptions.lock:
             return frozenset(self._paused)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Goes on from this offset; raises `NotOwnerError` where the partition is not owned."""
-        with self._flows.lock:
-            flow = self._flows.owned(topic_partition)
+        with self._subscriptions.lock:
+            flow = self._subscriptions.owned(topic_partition)
             flow.seek(offset)
             if self._records_noted:
                 self._outbox.add("seek", flow.place(offset))
-            self._in_hand = [r for r in self._in_hand if r.topic_partition != topic_partition]
+            self._unacked_batch = [r for r in self._unacked_batch if r.topic_partition != topic_partition]
         self._outbox.send()
         self._wake_fetcher()
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """Offset of the next record to be delivered; None until the reset policy has given one."""
-        with self._flows.lock:
-            flow = self._flows.owned(topic_partition)
+        with self._subscriptions.lock:
+            flow = self._subscriptions.owned(topic_partition)
             return flow.tracker.next_offset if flow.fetch_offset is not None else None
 
     def owned(self) -> tuple[TopicPartition, ...]:
-        with self._flows.lock:
-            return tuple(sorted(self._flows.by_partition))
+        with self._subscriptions.lock:
+            return tuple(sorted(self._subscriptions.by_partition))
 
     def stop_draining(self) -> None:
-        """The application is leaving: nobody acknowledges any more, so no release waits for it."""
-        with self._flows.lock:
+        """The application is leaving: no acknowledgement comes any more, so no release waits for it."""
+        with self._subscriptions.lock:
             finishes = self._drains.close()
         for finish in finishes:
             finish()
 
     def resume_draining(self) -> None:
         """The application is back."""
-        with self._flows.lock:
+        with self._subscriptions.lock:
             self._drains.reopen()
+
+
+START_RETRY_MS = 200
+"""Pause before a start position that could not be committed is committed again."""
+
+Positions = Mapping[TopicPartition, int]
+
+
+class DeliveryHost(Protocol):
+    """What the delivery needs of the member's engine; `MemberEngine` has it all."""
+
+    lease_table: LeaseTable
+
+    def call_soon(self, task: Callable[[], None]) -> None:
+        """Run a task on the member's thread; from any thread."""
+        ...
+
+    def call_at(self, name: str, at_ms: int, task: Callable[[], None]) -> None:
+        """Run a task on the member's thread at this time, instead of an earlier one of this name."""
+        ...
+
+    def begin_commit(self, processed: ProcessedPositions, future: Future[CommitResult]) -> None:
+        """Order a commit; only on the member's thread."""
+        ...
+
+    def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Record `start` (the reset policy's), `deliver.start`, `deliver.end` or `seek`; only called when
+        there is a history."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOrder:
+    """What the fetcher should do next."""
+
+    unresolved: Mapping[TopicPartition, PositionEpoch]
+    """Partitions whose start the reset policy gives."""
+    positions: Positions
+    identities: Mapping[TopicPartition, PositionEpoch]
+    """Of the partitions in `positions`: an answer for another claim, or from before a jump, is dropped."""
+
+
+class FetchBuffer:
+    """Used by the fetcher's thread; start positions are committed on the member's."""
+
+    def __init__(
+        self,
+        flows: SubscriptionState,
+        host: Callable[[], DeliveryHost],
+        *,
+        buffered_max: int,
+        outbox: HistoryQueue | None,
+        wake_application: Callable[[], None],
+    ) -> None:
+        self._subscriptions = flows
+        self._host = host
+        self._buffered_max = buffered_max
+        self._outbox = outbox
+        self._wake_application = wake_application
+        self._retries = 0
+
+    def order(self) -> FetchOrder:
+        """What to fetch now; empty where there is nothing to do until `wake_fetcher`."""
+        with self._subscriptions.lock:
+            flows = self._subscriptions.by_partition
+            unresolved = {tp: flow.identity for tp, flow in flows.items() if flow.unresolved}
+            wanted = {tp: flow for tp, flow in flows.items() if flow.wants}
+            positions = {
+                tp: flow.fetch_offset for tp, flow in wanted.items() if flow.fetch_offset is not None
+            }
+            identities = {tp: flow.identity for tp, flow in wanted.items()}
+        return FetchOrder(unresolved, positions, identities)
+
+    def accept(self, order: FetchOrder, records: Sequence[SourceRecord]) -> None:
+        """Buffers what was fetched, except for partitions that have gone or jumped meanwhile."""
+        by_partition: dict[TopicPartition, list[SourceRecord]] = {}
+        for record in records:
+            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        with self._subscriptions.lock:
+            for topic_partition, fetched in by_partition.items():
+                flow = self._subscriptions.find(topic_partition)
+                if flow is None or flow.stopped:
+                    continue
+                if order.identities.get(topic_partition) == flow.identity:
+                    flow.accept(fetched, self._buffered_max)
+        if records:
+            self._wake_application()
+
+    def out_of_range(self, topic_partition: TopicPartition, order: FetchOrder) -> None:
+        """The source does not have the position: the reset policy gives another one."""
+        with self._subscriptions.lock:
+            flow = self._subscriptions.find(topic_partition)
+            if flow is None or order.identities.get(topic_partition) != flow.identity:
+                return
+            flow.restart()
+
+    def resolved(self, order: FetchOrder, starts: Positions) -> None:
+        """The reset policy has spoken; each start is committed before its first record is delivered."""
+        with self._subscriptions.lock:
+            fresh: dict[TopicPartition, PositionEpoch] = {}
+            for topic_partition, offset in starts.items():
+                flow = self._subscriptions.find(topic_partition)
+                if flow is None or flow.identity != order.unresolved.get(topic_partition):
+                    continue
+                flow.begin_at(offset)
+                if self._outbox is not None:
+                    self._outbox.add("seek" if flow.sought else "start", flow.place(offset))
+                fresh[topic_partition] = flow.identity
+        if self._outbox is not None:
+            self._outbox.send()
+        if fresh:
+            self._host().call_soon(lambda: self._commit_starts(fresh))
+
+    def _commit_starts(self, wanted: Mapping[TopicPartition, PositionEpoch]) -> None:
+        with self._subscriptions.lock:
+            flows = [flow for _, flow in self._settling(wanted)]
+            positions = {flow.topic_partition: flow.tracker.position for flow in flows}
+            processed = ProcessedPositions(
+                positions, self._subscriptions.seeks(positions), self._subscriptions.last_move_id
+            )
+        if positions:
+            future: Future[CommitResult] = Future()
+            future.add_done_callback(lambda done: self._starts_committed(done, wanted))
+            self._host().begin_commit(processed, future)
+
+    def _starts_committed(
+        self, done: Future[CommitResult], wanted: Mapping[TopicPartition, PositionEpoch]
+    ) -> None:
+        """On the member's thread, inside the effect that ended the commit."""
+        if done.exception() is not None:
+            return  # the member has ended
+        result = done.result()
+        with self._subscriptions.lock:
+            for topic_partition, flow in self._settling(wanted):
+                if topic_partition in result.committed:
+                    flow.settling = False
+            left = {tp: flow.identity for tp, flow in self._settling(wanted)}
+        self._wake_application()
+        if left:
+            self._retries += 1  # each batch has a timer of its own: batches may share partitions
+            name = f"start-{self._retries}"
+            at_ms = self._host().lease_table.now_ms() + START_RETRY_MS
+            self._host().call_at(name, at_ms, lambda: self._commit_starts(left))
+
+    def _settling(
+        self, wanted: Mapping[TopicPartition, PositionEpoch]
+    ) -> list[tuple[TopicPartition, TopicPartitionState]]:
+        return [
+            (tp, flow)
+            for tp, flow in self._subscriptions.by_partition.items()
+            if flow.settling and not flow.stopped and flow.identity == wanted.get(tp)
+        ]

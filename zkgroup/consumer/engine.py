@@ -1,7 +1,8 @@
-"""One member at work: the machine in its loop, and what its effects mean to the application.
+"""`MemberEngine` runs the machine of one member in its loop and performs its effects.
 
-Both faces (blocking and asyncio) stand on this class. Everything below "the loop's thread" runs there
-alone; the methods above it may be called from any thread, return at once, and answer by a `Future`.
+The blocking and the asyncio classes stand on it. Everything below "the loop's thread" runs there alone; the
+methods above it may be called from any thread, return at once, and answer by a `Future` (`PendingFutures`).
+`PartitionEffectHandler` performs the effects about partitions: for the leases, the delivery, the callbacks.
 """
 
 from __future__ import annotations
@@ -10,35 +11,44 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
+from typing import TypeVar, assert_never
 
-from zkgroup.consumer.arguments import checked_offsets, checked_partitions
-from zkgroup.consumer.callbacks import Callbacks
-from zkgroup.consumer.calls import Calls, Revocations
-from zkgroup.consumer.clearing import clear_away
-from zkgroup.consumer.effects import Abandon, ChangeState, Finish, FinishCommit, MemberState, OwnEffect
-from zkgroup.consumer.events import (
+from zkgroup.consumer.callbacks import CallbackDispatcher, CallbackRunner, Callbacks, Revocations
+from zkgroup.consumer.lease import Lease, LeaseTable
+from zkgroup.consumer.machine import MemberDescription, MemberMachine
+from zkgroup.consumer.machine.events import (
+    Abandon,
     ApplicationFailed,
+    Assign,
+    ChangeState,
     CloseRequested,
     CommitRequested,
+    EndLease,
+    EndOverdue,
     Event,
+    ExtendLease,
+    Finish,
+    FinishCommit,
     HandBackRequested,
+    Lose,
+    MemberState,
     Opened,
+    OwnEffect,
+    Revoke,
+    SeekTo,
+    SubscriptionChanged,
 )
-from zkgroup.consumer.holding import Holding
-from zkgroup.consumer.lease import LeaseBoard
-from zkgroup.consumer.machine import MemberDescription, MemberMachine
-from zkgroup.consumer.promises import Promises, ending_error, refuse, resolve
-from zkgroup.consumer.share import Processed, Share
+from zkgroup.consumer.orphan_cleanup import remove_orphans
+from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.telemetry import Telemetry
-from zkgroup.consumer.worker import CallbackRunner
-from zkgroup.errors import CommitResult, ForkedClientError
-from zkgroup.machinery.effects import Note
-from zkgroup.machinery.loop import MachineLoop
-from zkgroup.model import TopicPartition
+from zkgroup.errors import CommitResult, ForkedClientError, MemberClosedError, MemberFailedError, ZkGroupError
+from zkgroup.model import Subscription, TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
 from zkgroup.model.requests import Connected, Lost, Outcome, Request, SessionEvent
+from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.loop import MachineLoop
 
 log = logging.getLogger("zkgroup.consumer")
 
@@ -55,7 +65,7 @@ What it leaves then is cleared away, as after a crash."""
 
 
 class MemberEngine:
-    """A member of a group, without a face."""
+    """A member of a group, as the public classes use it."""
 
     def __init__(
         self,
@@ -70,25 +80,27 @@ class MemberEngine:
         owns_client: bool,
         history: HistorySink | None,
         metrics: MetricsSink,
-        share: Share | None = None,
+        share: DeliveryPort | None = None,
     ) -> None:
         self.group = group
         self.member = member
         self.clock = clock
-        self.board = LeaseBoard(clock)
-        self.telemetry = Telemetry(group, member, self.board, clock, history, metrics)
+        self.lease_table = LeaseTable(clock)
+        self.telemetry = Telemetry(group, member, self.lease_table, clock, history, metrics)
         self.state = MemberState.NEW
         self.failure: BaseException | None = None
         self.incarnation = 0
         self.finished = threading.Event()
         self.closing = False
+        self.topics: frozenset[str] = frozenset()
+        """What the subscription of this member meant in the newest assignment; read by any thread."""
         self._close_by_ms: int | None = None
         self.loop: MachineLoop[Event, OwnEffect] = MachineLoop(
             machine,
             store,
             clock,
             perform=self._perform,
-            after_step=lambda: self._promises.look(),
+            after_step=self._after_step,
             on_crash=self._on_crash,
             name=f"zkgroup-{member}",
         )
@@ -99,7 +111,7 @@ class MemberEngine:
         self._share = share
         self._pid = os.getpid()
         self._ended = False
-        self._calls = Calls(
+        self._calls = CallbackDispatcher(
             callbacks,
             self.loop,
             clock,
@@ -108,8 +120,10 @@ class MemberEngine:
             on_error=self._fail_application,
         )
         revocations = Revocations(self._calls, clock, share, self.loop.post)
-        self._holding = Holding(self.board, self._calls, revocations, self.telemetry, share)
-        self._promises = Promises()
+        self._partition_effects = PartitionEffectHandler(
+            self.lease_table, self._calls, revocations, self.telemetry, share
+        )
+        self._pending_futures = PendingFutures()
         self._unlisten: Callable[[], None] | None = None
         self._on_end: list[Callable[[], None]] = []
 
@@ -157,7 +171,7 @@ class MemberEngine:
         """Notes the session by which `ask` reads, and what ended the client for good."""
         if isinstance(event, Connected):
             self.incarnation = event.session.incarnation
-            self.loop.post(lambda: None)  # whoever waits for the connection is asked again
+            self.loop.post(lambda: None)  # re-checks the waits for the connection
         elif isinstance(event, Lost) and event.fatal is not None:
             self.fail(event.fatal)
 
@@ -165,7 +179,7 @@ class MemberEngine:
         """Runs an action on the loop's thread when the member has ended."""
         self._on_end.append(action)
 
-    def commit(self, processed: Processed) -> Future[CommitResult]:
+    def commit(self, processed: ProcessedPositions) -> Future[CommitResult]:
         """Order a commit; the future gets its result, never an exception for refused partitions."""
         future: Future[CommitResult] = Future()
         self._request(lambda: self.begin_commit(processed, future), future)
@@ -174,9 +188,9 @@ class MemberEngine:
     def commit_now(self, offsets: Mapping[TopicPartition, int]) -> Future[CommitResult]:
         """Order a commit of offsets that hold for what is owned at this moment, not for a later claim.
 
-        Raises `ConfigError` where one of them is no offset.
+        They must not change any more, and each must be an offset.
         """
-        return self.commit(Processed(checked_offsets(offsets), last_move_id=self.board.current.move_id))
+        return self.commit(ProcessedPositions(offsets, last_move_id=self.lease_table.current.move_id))
 
     def ask(self, request: Request) -> Future[Outcome]:
         """A read of the application's, beside the machine."""
@@ -186,22 +200,28 @@ class MemberEngine:
 
     def hand_back(self, partitions: Iterable[TopicPartition]) -> Future[None]:
         """Give partitions up; the future is done when none of the claims held now is held any more: a later
-        plan may give them to this member again at once. Raises `ConfigError`."""
-        wanted = frozenset(checked_partitions(partitions))
+        plan may give them to this member again at once."""
+        wanted = frozenset(partitions)
         future: Future[None] = Future()
 
         def begin() -> None:
             if self._ended:
                 self._fail(future)
                 return
-            claims = {grant for tp, grant in self.board.current.grants.items() if tp in wanted}
-            self._promises.when(lambda: claims.isdisjoint(self.board.current.grants.values()), future)
+            claims = {grant for tp, grant in self.lease_table.current.grants.items() if tp in wanted}
+            self._pending_futures.when(
+                lambda: claims.isdisjoint(self.lease_table.current.grants.values()), future
+            )
             self.loop.step(HandBackRequested(wanted))
 
         self._request(begin, future)
         return future
 
-    def picture(self) -> Future[MemberDescription]:
+    def subscribe(self, subscription: Subscription) -> None:
+        """Order another subscription; the rebalance that follows brings its partitions."""
+        self.loop.post(lambda: self.step(SubscriptionChanged(subscription)))
+
+    def describe(self) -> Future[MemberDescription]:
         """What the machine knows now."""
         future: Future[MemberDescription] = Future()
         self._request(lambda: resolve(future, self._machine.describe()), future)
@@ -215,7 +235,7 @@ class MemberEngine:
             if self._ended:
                 self._fail(future)
             else:
-                self._promises.when(predicate, future)
+                self._pending_futures.when(predicate, future)
 
         self._request(enlist, future)
         return future
@@ -228,7 +248,7 @@ class MemberEngine:
 
     def forget(self, future: Future[T]) -> None:
         """A waiter has given up."""
-        self.loop.post(lambda: self._promises.forget(future))
+        self.loop.post(lambda: self._pending_futures.forget(future))
 
     def begin_close(self, timeout_s: float) -> None:
         """Order the clean end; returns at once, idempotent, safe in a signal handler."""
@@ -253,18 +273,19 @@ class MemberEngine:
         if not self._ended:
             self.loop.schedule(name, at_ms, task)
 
-    def begin_commit(self, processed: Processed, future: Future[CommitResult]) -> None:
+    def begin_commit(self, processed: ProcessedPositions, future: Future[CommitResult]) -> None:
         """Order a commit from the loop's thread itself."""
         if self._ended:
             self._fail(future)
             return
         commit_id = self.loop.new_id()
-        self._promises.commit(commit_id, future)
-        self.loop.step(
-            CommitRequested(
-                commit_id, processed.positions, processed.seeks, last_move_id=processed.last_move_id
-            )
-        )
+        self._pending_futures.commit(commit_id, future)
+        last_move_id = processed.last_move_id
+        self.loop.step(CommitRequested(commit_id, processed.positions, processed.seeks, last_move_id))
+
+    def _after_step(self) -> None:
+        self.topics = self._machine.topics
+        self._pending_futures.look()
 
     def step(self, event: Event) -> None:
         if not self._ended:
@@ -274,10 +295,10 @@ class MemberEngine:
         if self._ended:
             self._fail(future)
             return
-        self._promises.question(future)
+        self._pending_futures.question(future)
 
         def answered(outcome: Outcome) -> None:
-            self.loop.post(lambda: self._promises.answered(future, outcome))
+            self.loop.post(lambda: self._pending_futures.answered(future, outcome))
 
         self.store.submit(request, incarnation=self.incarnation, on_outcome=answered)
 
@@ -300,14 +321,14 @@ class MemberEngine:
 
     def _end_and_clear(self) -> None:
         """Ends without the machine. No lease runs and nothing is delivered any more when owners go, so that
-        whoever claims next is alone; a client of its own takes them away with its session."""
+        the next owner is the only one; a client of its own takes them away with its session."""
         try:
             self._end_everything()
         finally:  # else its znodes would stay for as long as the process lives
             if self._owns_client:
                 self._close_client()
             else:
-                clear_away(self.store, self.clock, self.group, self.member)
+                remove_orphans(self.store, self.clock, self.group, self.member)
             self._announce_end()
 
     def _fail_application(self, error: BaseException) -> None:
@@ -317,7 +338,7 @@ class MemberEngine:
             return
         if self.failure is None:
             self.failure = error
-            # whoever calls next gets it raised: `raised` lets a program show it once
+            # the next call raises it: `raised` lets a program show it once
             log.error("%s fails and leaves", self.member, exc_info=error, extra={"raised": True})
         if not self.closing:
             self.loop.step(ApplicationFailed(error))
@@ -334,18 +355,18 @@ class MemberEngine:
                 self._calls.call("on_state", effect.before, effect.after, effect.reason)
             case Abandon(incarnation, reason):
                 self.store.abandon(incarnation, reason)
-            case Note():
+            case LogEvent():
                 self.telemetry.note(effect)
             case Finish():
                 self._finish(effect)
             case _:  # about partitions, all of them: `PartitionEffect`
-                self._holding.perform(effect)
+                self._partition_effects.perform(effect)
 
     def _finish_commit(self, effect: FinishCommit) -> None:
         self.telemetry.committed(effect)
         if self._share is not None:
             self._share.committed(effect)
-        self._promises.committed(effect.commit_id, CommitResult(effect.committed, effect.refused))
+        self._pending_futures.committed(effect.commit_id, CommitResult(effect.committed, effect.refused))
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -382,11 +403,198 @@ class MemberEngine:
     def _end_everything(self) -> None:
         self._ended = True
         self._calls.end()
-        self._holding.finish()
+        self._partition_effects.finish()
         if self._unlisten is not None:
             self._unlisten()
         self.loop.stop()
-        self._promises.end(ending_error(self.member, self.failure))
+        self._pending_futures.end(ending_error(self.member, self.failure))
 
     def _fail(self, future: Future[T]) -> None:
         refuse(future, ending_error(self.member, self.failure))
+
+
+@dataclass(eq=False)
+class _Waiter:
+    predicate: Callable[[], bool]
+    future: Future[None]
+
+
+class PendingFutures:
+    """The open ones of one member; all of them are ended with it."""
+
+    def __init__(self) -> None:
+        self._waiters: list[_Waiter] = []
+        self._commits: dict[int, Future[CommitResult]] = {}
+        self._questions: set[Future[Outcome]] = set()
+
+    def when(self, predicate: Callable[[], bool], future: Future[None]) -> None:
+        """Done once the predicate holds: asked by every `look`."""
+        self._waiters.append(_Waiter(predicate, future))
+
+    def commit(self, commit_id: int, future: Future[CommitResult]) -> None:
+        self._commits[commit_id] = future
+
+    def committed(self, commit_id: int, result: CommitResult) -> None:
+        future = self._commits.pop(commit_id, None)
+        if future is not None:
+            resolve(future, result)
+
+    def question(self, future: Future[Outcome]) -> None:
+        self._questions.add(future)
+
+    def answered(self, future: Future[Outcome], outcome: Outcome) -> None:
+        self._questions.discard(future)
+        resolve(future, outcome)
+
+    def look(self) -> None:
+        """Something has changed: resolves the waiters whose predicate holds now."""
+        if self._waiters:
+            self._waiters = [waiter for waiter in self._waiters if not _is_resolved(waiter)]
+
+    def forget(self, future: Future[T]) -> None:
+        """The caller has given up waiting."""
+        self._waiters = [waiter for waiter in self._waiters if waiter.future is not future]
+
+    def end(self, error: BaseException) -> None:
+        """Nothing more will happen."""
+        for waiter in self._waiters:
+            refuse(waiter.future, error)
+        for commit in self._commits.values():
+            refuse(commit, error)
+        for question in self._questions:
+            refuse(question, error)
+        self._waiters.clear()
+        self._commits.clear()
+        self._questions.clear()
+
+
+def _is_resolved(waiter: _Waiter) -> bool:
+    if waiter.future.done():
+        return True
+    if not waiter.predicate():
+        return False
+    resolve(waiter.future, None)
+    return True
+
+
+def resolve(future: Future[T], result: T) -> None:
+    """Sets the result of a future whose waiter may have cancelled it meanwhile."""
+    try:
+        future.set_result(result)
+    except InvalidStateError:
+        log.debug("nobody waits for %r any more", result)
+
+
+def refuse(future: Future[T], error: BaseException) -> None:
+    """As `resolve`, with an error."""
+    try:
+        future.set_exception(error)
+    except InvalidStateError:
+        log.debug("nobody waits for %r any more", error)
+
+
+def ending_error(member: str, failure: BaseException | None) -> ZkGroupError:
+    """What a call on a member that has ended raises: ours as it is, the application's as a cause."""
+    if failure is None:
+        return MemberClosedError(f"{member} is closed")
+    if isinstance(failure, ZkGroupError):
+        return failure.with_traceback(None)
+    error = MemberFailedError(f"{member} has failed: {failure!r}")
+    error.__cause__ = failure
+    return error
+
+
+PartitionEffect = Assign | Revoke | EndOverdue | EndLease | Lose | ExtendLease | SeekTo
+
+
+class PartitionEffectHandler:
+    """What a member holds, as it changes. Used on the member's thread.
+
+    The board is changed before anything is reported: a thread that asks it must never find more than there
+    is.
+    """
+
+    def __init__(
+        self,
+        lease_table: LeaseTable,
+        calls: CallbackDispatcher,
+        revocations: Revocations,
+        telemetry: Telemetry,
+        share: DeliveryPort | None,
+    ) -> None:
+        self._lease_table = lease_table
+        self._calls = calls
+        self._revocations = revocations
+        self._telemetry = telemetry
+        self._share = share
+
+    def perform(self, effect: PartitionEffect) -> None:
+        match effect:
+            case Assign():
+                self._assign(effect)
+            case Revoke():
+                self._revoke(effect)
+            case EndOverdue():
+                self._end_overdue(effect)
+            case EndLease(partitions):
+                self._end(partitions)
+            case Lose(partitions):
+                self._end(partitions)
+                self._calls.call("on_lost", partitions)
+            case ExtendLease(until_ms):
+                self._extend(until_ms)
+            case SeekTo():
+                self._move(effect)
+            case _:
+                assert_never(effect)
+
+    def _extend(self, until_ms: int) -> None:
+        self._lease_table.extend(until_ms)
+        self._telemetry.holdings()
+        if self._share is not None:
+            self._share.extended()
+
+    def _assign(self, effect: Assign) -> None:
+        self._lease_table.grant(effect.grants, effect.move_id)
+        self._telemetry.holdings()
+        if self._share is not None:
+            self._share.assigned(effect)
+
+        def returned() -> None:
+            if self._share is not None:
+                self._share.started(effect.grants)
+
+        leases = [Lease(grant, self._lease_table) for grant in effect.grants]
+        self._calls.call("on_assigned", leases, then=returned)
+
+    def _revoke(self, effect: Revoke) -> None:
+        self._lease_table.stop(effect.partitions)
+        if self._share is not None:
+            self._share.stop(effect.partitions)
+        self._revocations.begin(effect)
+
+    def _end_overdue(self, effect: EndOverdue) -> None:
+        told = self._revocations.end_overdue(effect)
+        self._end(effect.partitions)
+        if not told:
+            self._calls.call("on_lost", effect.partitions)
+
+    def _end(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._lease_table.end(partitions)
+        self._telemetry.holdings()
+        if self._share is not None:
+            self._share.ended(partitions)
+
+    def _move(self, effect: SeekTo) -> None:
+        self._lease_table.moved(effect.move_id)
+        if self._share is not None:
+            self._share.moved(effect)
+
+    def finish(self) -> None:
+        """The member has ended: nothing is held any more."""
+        partitions = tuple(self._lease_table.current.grants)
+        self._lease_table.clear()
+        self._telemetry.holdings()
+        if self._share is not None:
+            self._share.ended(partitions)
+            self._share.finished()

@@ -1,28 +1,35 @@
-"""The one thread that talks to the source, so that neither delivery nor a rebalance waits for it."""
+"""The fetcher's thread: it alone calls the source, so that neither delivery nor a rebalance waits for it.
+
+`StartPositions` says when the source is asked, again, for the bounds of partitions without a position.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
-from zkgroup.consumer.delivery import FETCH_RECORDS
-from zkgroup.consumer.feeding import Feeding, FetchOrder
+from zkgroup.consumer.delivery import FETCH_RECORDS, FetchBuffer, FetchOrder
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
-from zkgroup.consumer.starts import UNAVAILABLE_PAUSE_MAX_S, UNAVAILABLE_PAUSE_S, Starts
 from zkgroup.errors import (
+    MemberClosedError,
     NoOffsetError,
     OffsetOutOfRangeError,
     SourceUnavailableError,
     StoreUnavailableError,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock
-from zkgroup.model.waiting import Sleeper, after, wait_for
+from zkgroup.model.ports import Clock, Sleeper, after, wait_for
 
 log = logging.getLogger("zkgroup.consumer")
+
+T = TypeVar("T")
 
 POLL_S = 1.0
 """Longest wait inside the source; `wake` ends it early."""
@@ -36,7 +43,7 @@ class Fetcher:
     def __init__(
         self,
         source: RecordSource,
-        feeding: Feeding,
+        fetch_buffer: FetchBuffer,
         cluster: Cluster,
         *,
         reset: str,
@@ -46,17 +53,19 @@ class Fetcher:
     ) -> None:
         """`reset` is `earliest`, `latest` or `error`."""
         self._source = source
-        self._feeding = feeding
+        self._fetch_buffer = fetch_buffer
         self._cluster = cluster
         self._reset = reset
         self._on_error = on_error
         self._clock = clock
-        self._starts = Starts()
+        self._starts = StartPositions()
         self._rests_until_ms = 0
         self._pause_s = UNAVAILABLE_PAUSE_S
         self._work = threading.Event()
         self._sleeper = Sleeper(clock, f"{name}-fetcher", self._work.is_set)
         self._ended = threading.Event()
+        self._questions: deque[Callable[[], None]] = deque()
+        """Calls of the source on behalf of the application; each answers a future."""
         self.over: Future[None] = Future()
         """Done when the thread has nothing left to do."""
         self._thread = threading.Thread(target=self._run, name=f"{name}-fetcher", daemon=True)
@@ -69,6 +78,39 @@ class Fetcher:
         """There is something new to do; from any thread."""
         self._work.set()
         self._source.wake()
+
+    def ask(self, question: Callable[[RecordSource], T]) -> Future[T]:
+        """Calls the source on the fetcher's thread, the only one that may; from any thread, returns at once.
+
+        The future gets what the source returns or raises, `MemberClosedError` where the fetcher has ended.
+        """
+        future: Future[T] = Future()
+
+        def reply() -> None:
+            try:
+                result = self._asked(question)
+            except Exception as error:  # noqa: BLE001 - the source's; raised where it was asked
+                outcome = functools.partial(future.set_exception, error)
+            else:
+                outcome = functools.partial(future.set_result, result)
+            with contextlib.suppress(InvalidStateError):  # the asking call has given up and cancelled it
+                outcome()
+
+        self._questions.append(reply)
+        self.wake()
+        if self.over.done():
+            self._answer_questions()
+        return future
+
+    def _asked(self, question: Callable[[RecordSource], T]) -> T:
+        if self._ended.is_set():
+            raise MemberClosedError("the consumer is closed, and its source with it")
+        return question(self._source)
+
+    def _answer_questions(self) -> None:
+        while self._questions:
+            with contextlib.suppress(IndexError):  # taken by another thread, after the end
+                self._questions.popleft()()
 
     def end(self) -> None:
         """The thread shall end; returns at once."""
@@ -98,8 +140,9 @@ class Fetcher:
             self._close_source()
             self._sleeper.leave()
             self.over.set_result(None)
+            self._answer_questions()  # those that came after the last round: the consumer is closed
 
-    # --- the fetcher's thread, or whoever runs it without one -------------------------------------
+    # --- the fetcher's thread, or the caller that runs it without one -------------------------------------
 
     @property
     def is_woken(self) -> bool:
@@ -116,10 +159,11 @@ class Fetcher:
         `wake` before: a time of the clock, which may have come; None for no time. Raises what the source
         does for good."""
         self._work.clear()
+        self._answer_questions()
         if self._clock.now_ms() < self._rests_until_ms:  # what is new meanwhile is seen after it
             return self._rests_until_ms
         try:
-            again_ms = self._fetch(self._feeding.order())
+            again_ms = self._fetch(self._fetch_buffer.order())
         except (SourceUnavailableError, StoreUnavailableError) as error:  # which `Cluster` raises
             log.warning("%s; trying again in %g s", error, self._pause_s)
             self._rests_until_ms = after(self._clock, self._pause_s)
@@ -138,7 +182,7 @@ class Fetcher:
         due = self._starts.due(order.unresolved, self._clock.now_ms())
         if due:
             self._resolve(order, due)
-            order = self._feeding.order()
+            order = self._fetch_buffer.order()
         if order.positions:
             self._poll(order)
             return self._clock.now_ms()
@@ -174,7 +218,7 @@ class Fetcher:
                 starts[topic_partition] = bounds.earliest if self._reset == "earliest" else bounds.end
             else:
                 reasons.setdefault(topic_partition, bounds or "no answer in time")
-        self._feeding.resolved(order, starts)
+        self._fetch_buffer.resolved(order, starts)
         pause_s = self._starts.tried(asked, reasons, self._clock.now_ms())
         if reasons:
             topic_partition, reason = next(iter(reasons.items()))
@@ -189,6 +233,59 @@ class Fetcher:
                 records = self._source.poll(order.positions, each, POLL_S)
         except OffsetOutOfRangeError as error:
             log.warning("%s: the reset policy %r decides", error, self._reset)
-            self._feeding.out_of_range(error.topic_partition, order)
+            self._fetch_buffer.out_of_range(error.topic_partition, order)
             return
-        self._feeding.accept(order, records)
+        self._fetch_buffer.accept(order, records)
+
+
+UNAVAILABLE_PAUSE_S = 0.2
+UNAVAILABLE_PAUSE_MAX_S = 5.0
+RESOLVE_S = 1.0
+"""For the bounds of all partitions that have no position, so long the others wait for their records."""
+RESOLVE_AGAIN_S = 0.1
+"""The same for those that could not be had before, after an attempt in vain."""
+SHORT_ATTEMPTS_MAX = 4
+"""So many short attempts; then a long one, for sources that answer slowly."""
+RESOLVE_MAX_S = 10.0
+"""Where no other partition waits, after some attempts in vain."""
+
+
+class StartPositions:
+    """Partitions whose bounds could not be had, and when they are asked for again."""
+
+    def __init__(self) -> None:
+        self._unavailable: dict[TopicPartition, None] = {}
+        """In the order in which they were asked for last."""
+        self._pause_s = UNAVAILABLE_PAUSE_S
+        self._in_vain = 0
+        """Attempts in a row that found nothing."""
+        self.again_ms = 0
+
+    def due(self, unresolved: Collection[TopicPartition], now_ms: int) -> list[TopicPartition]:
+        """Those to ask for now: new ones at once, the others later, those that wait longest first."""
+        self._unavailable = dict.fromkeys(tp for tp in self._unavailable if tp in unresolved)
+        new = [tp for tp in unresolved if tp not in self._unavailable]
+        return [*new, *self._unavailable] if now_ms >= self.again_ms else new
+
+    def limit_s(self, due: Collection[TopicPartition], *, others_wait: bool) -> float:
+        """How long the source may look for them, while the others wait for their records."""
+        if not others_wait:
+            return min(RESOLVE_MAX_S, RESOLVE_S * 2.0 ** min(self._in_vain, SHORT_ATTEMPTS_MAX))
+        is_again = self._unavailable.keys() >= set(due)
+        return RESOLVE_AGAIN_S if is_again and self._in_vain % (SHORT_ATTEMPTS_MAX + 1) else RESOLVE_S
+
+    def tried(
+        self, asked: Collection[TopicPartition], unavailable: Collection[TopicPartition], now_ms: int
+    ) -> float:
+        """How an attempt went; seconds until the next one."""
+        self._in_vain = self._in_vain + 1 if len(unavailable) == len(asked) else 0
+        if not self._unavailable:
+            self._pause_s = UNAVAILABLE_PAUSE_S
+        for tp in asked:
+            self._unavailable.pop(tp, None)
+        self._unavailable.update(dict.fromkeys(unavailable))
+        pause_s = self._pause_s
+        if unavailable:
+            self.again_ms = now_ms + int(pause_s * 1000)
+            self._pause_s = min(2 * pause_s, UNAVAILABLE_PAUSE_MAX_S)
+        return pause_s

@@ -18,7 +18,7 @@ from zkgroup.model.ports import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class HeldLeases:
     """All grants of a member at one moment, and until when they may be used."""
 
     until_ms: int = 0
@@ -26,7 +26,7 @@ class Holdings:
     stopped: frozenset[TopicPartition] = frozenset()
     """Still held, but being revoked: commits are allowed, deliveries are not."""
     move_id: int = 0
-    """`move_id` of the last `Assign` or `MoveTo` carried out."""
+    """`move_id` of the last `Assign` or `SeekTo` carried out."""
     gaps: int = 0
     """How often the lease had run out when it was extended."""
 
@@ -38,13 +38,13 @@ class Holdings:
         return topic_partition not in self.stopped and self.may_commit(topic_partition, token, now_ms)
 
 
-class LeaseBoard:
+class LeaseTable:
     """Where the member's thread publishes `Holdings`. Written by that thread only, read by all."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pid = os.getpid()
-        self.current = Holdings()
+        self.current = HeldLeases()
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
@@ -65,7 +65,7 @@ class LeaseBoard:
         )
 
     def moved(self, move_id: int) -> None:
-        """An offset of somebody else's is obeyed."""
+        """An offset of another client's is obeyed."""
         self.current = replace(self.current, move_id=max(self.current.move_id, move_id))
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -84,7 +84,7 @@ class LeaseBoard:
 
     def clear(self) -> None:
         """Nothing is held any more (closed, failed, session over)."""
-        self.current = Holdings()
+        self.current = HeldLeases()
 
 
 class Lease:
@@ -94,11 +94,11 @@ class Lease:
     one that only paused (the connection is away for longer than the lease) does, with the same token.
     """
 
-    __slots__ = ("_board", "_grant")
+    __slots__ = ("_grant", "_lease_table")
 
-    def __init__(self, grant: LeaseGrant, board: LeaseBoard) -> None:
+    def __init__(self, grant: LeaseGrant, lease_table: LeaseTable) -> None:
         self._grant = grant
-        self._board = board
+        self._lease_table = lease_table
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -130,14 +130,16 @@ class Lease:
     @property
     def is_valid(self) -> bool:
         """True while this member may work on the partition and commit for it."""
-        board = self._board
-        return not board.forked and board.current.may_commit(self.topic_partition, self.token, board.now_ms())
+        lease_table = self._lease_table
+        return not lease_table.forked and lease_table.current.may_commit(
+            self.topic_partition, self.token, lease_table.now_ms()
+        )
 
     @property
     def remaining_ms(self) -> int:
         """Time for which the lease is valid if nothing more is heard from ZooKeeper; 0 when it is not."""
-        holdings, now_ms = self._board.current, self._board.now_ms()
-        if self._board.forked or not holdings.may_commit(self.topic_partition, self.token, now_ms):
+        holdings, now_ms = self._lease_table.current, self._lease_table.now_ms()
+        if self._lease_table.forked or not holdings.may_commit(self.topic_partition, self.token, now_ms):
             return 0
         return holdings.until_ms - now_ms
 
@@ -154,10 +156,10 @@ class Lease:
         goes through unchanged.
         """
         self.check()
-        gaps = self._board.current.gaps
+        gaps = self._lease_table.current.gaps
         yield
         self.check()
-        if self._board.current.gaps != gaps:
+        if self._lease_table.current.gaps != gaps:
             raise LeaseLostError(f"{self.topic_partition}: the lease had run out for a while")
 
     def __repr__(self) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.model import TopicPartition
 
 
@@ -32,7 +32,9 @@ class RebalanceListener:
 
 
 class AsyncRebalanceListener:
-    """`RebalanceListener` with coroutines, for the asyncio faces; they run on the event loop of the face."""
+    """`RebalanceListener` with coroutines, for the asyncio classes; they run on the event loop of the
+    member.
+    """
 
     async def on_assigned(self, leases: Sequence[Lease]) -> None:
         """See `RebalanceListener.on_assigned`."""

@@ -1,20 +1,30 @@
-"""What a member tells about itself: the log, the history and the metrics, out of its effects."""
+"""What a member reports about itself: the log, the history and the metrics, out of its effects.
+
+`GuardedHistory` keeps an error of the application's history sink away from the member (metrics have
+`GuardedMetrics`). `HistoryQueue` takes records of deliveries while the delivery's lock is held, where their
+order is decided, and hands them to the sink after the lock is released: a sink may call the consumer. Before
+a commit that covers a delivery, and before the end of an ownership, `send` is called, which also waits for
+what another thread is recording at that moment.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 
-from zkgroup.consumer.effects import ChangeState, FinishCommit, MemberState
-from zkgroup.consumer.guarding import GuardedHistory
-from zkgroup.consumer.lease import LeaseBoard
+from zkgroup.consumer.lease import LeaseTable
+from zkgroup.consumer.machine.events import ChangeState, FinishCommit, MemberState
 from zkgroup.errors import CommitUnknownError
-from zkgroup.machinery.effects import Note
 from zkgroup.metrics import GuardedMetrics
+from zkgroup.metrics.sinks import SLOW_S
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink
+from zkgroup.runtime.events import LogEvent
 
 state_log = logging.getLogger("zkgroup.state_change")
 log = logging.getLogger("zkgroup.consumer")
+history_log = logging.getLogger("zkgroup.history")
 
 _WARNINGS = frozenset(
     {"foreign_write", "fence_broken", "watch_gap", "ghost", "poison", "lease.expired", "callback.overdue"}
@@ -29,7 +39,7 @@ class Telemetry:
         self,
         group: str,
         member: str,
-        board: LeaseBoard,
+        lease_table: LeaseTable,
         clock: Clock,
         history: HistorySink | None,
         metrics: MetricsSink,
@@ -37,7 +47,7 @@ class Telemetry:
         self._labels = {"group": group, "member": member}
         self._group = group
         self._member = member
-        self._board = board
+        self._lease_table = lease_table
         self._metrics = GuardedMetrics(metrics)
         self._history: GuardedHistory | None = None
         if history is not None:
@@ -66,7 +76,7 @@ class Telemetry:
             labels = {**self._labels, "state": state.value}
             self._metrics.gauge("zkgroup_session_state", labels, 1.0 if state is change.after else 0.0)
 
-    def note(self, note: Note) -> None:
+    def note(self, note: LogEvent) -> None:
         if note.kind == "missing_topic":
             topic = note.fields["topic"]
             told = "%s: topic %s does not exist, it has none of it: zkgroup topic create %s --partitions N"
@@ -78,7 +88,7 @@ class Telemetry:
         self._measure(note.kind)
 
     def _measure(self, kind: str) -> None:
-        now_ms = self._board.now_ms()
+        now_ms = self._lease_table.now_ms()
         if kind == "lease.expired":
             self.holdings()
         elif kind == "watch_gap":
@@ -101,9 +111,9 @@ class Telemetry:
 
     def holdings(self) -> None:
         """Reports how much is owned and for how long it is safe."""
-        held = self._board.current
+        held = self._lease_table.current
         self._metrics.gauge("zkgroup_partitions_owned", self._labels, len(held.grants))
-        remaining_s = max(0, held.until_ms - self._board.now_ms()) / 1000
+        remaining_s = max(0, held.until_ms - self._lease_table.now_ms()) / 1000
         self._metrics.gauge("zkgroup_lease_remaining_seconds", self._labels, remaining_s)
 
     def overdue(self, callback: str, timeout_ms: int) -> None:
@@ -122,3 +132,86 @@ class Telemetry:
     def ack_ignored(self) -> None:
         """An acknowledgement came after its partition was lost; thread-safe as far as the metrics sink is."""
         self._metrics.count("zkgroup_ack_ignored_total", self._labels)
+
+
+class GuardedHistory:
+    """A `HistorySink` over another whose errors are logged once: the member goes on without it.
+
+    After an error nothing more is recorded: a history with a hole would accuse the innocent. `on_lost` is
+    called for each record that is missing. Thread-safe as far as the sink is.
+    """
+
+    def __init__(self, sink: HistorySink, member: str, clock: Clock, on_lost: Callable[[], None]) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._member = member
+        self._on_lost = on_lost
+        self._lock = threading.Lock()
+        self._broken = False
+        self._told_slow = False
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Passes it on."""
+        if self._broken:
+            self._on_lost()
+            return
+        begun_ms = self._clock.now_ms()
+        try:
+            self._sink.record(kind, fields)
+        except Exception:  # noqa: BLE001 - the application's sink; logged, and not called again
+            if self._break_off():
+                history_log.warning("%s: its history raised and stops here", self._member, exc_info=True)
+            self._on_lost()
+        took_s = (self._clock.now_ms() - begun_ms) / 1000
+        if took_s > SLOW_S and not self._told_slow:
+            self._told_slow = True
+            history_log.warning(
+                "%s: its history took %.1f s for a record; members wait for it meanwhile",
+                self._member,
+                took_s,
+            )
+
+    def _break_off(self) -> bool:
+        """True the first time: the member's thread and the application's may come at once."""
+        with self._lock:
+            first, self._broken = not self._broken, True
+        return first
+
+
+SEND_WAIT_S = 0.5
+"""For a sink that another thread is in. It may itself wait for this thread, so no thread waits longer."""
+
+HistoryEntry = tuple[str, Mapping[str, object]]
+
+
+class HistoryQueue:
+    """In order, one at a time. `add` may be called with a lock held, `send` may not."""
+
+    def __init__(self, record: Callable[[str, Mapping[str, object]], None]) -> None:
+        self._record = record
+        self._waiting: deque[HistoryEntry] = deque()
+        self._sending = threading.Lock()
+        self._sender: int | None = None
+
+    def add(self, kind: str, fields: Mapping[str, object]) -> None:
+        self._waiting.append((kind, fields))
+
+    def send(self) -> None:
+        """Records all that waits; from within the sink, leaves it to the call that is under way."""
+        if not self._waiting and not self._sending.locked():
+            return
+        me = threading.get_ident()
+        if self._sender == me:
+            return
+        if not self._sending.acquire(timeout=SEND_WAIT_S):
+            history_log.warning(
+                "the history sink takes more than %g s: records may be out of order", SEND_WAIT_S
+            )
+            return
+        self._sender = me
+        try:
+            while self._waiting:
+                self._record(*self._waiting.popleft())
+        finally:
+            self._sender = None
+            self._sending.release()

@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from zkgroup.controller.channel import ChannelSettings, Lease
-from zkgroup.controller.channel_pool import ChannelPool
+from zkgroup.controller.channels import ChannelSettings, ControllerChannelManager, SendDeadline
+from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.effects import (
     CloseChannel,
     ControllerEffect,
@@ -29,15 +29,13 @@ from zkgroup.controller.machine.effects import (
     ShutdownAnswered,
 )
 from zkgroup.controller.machine.events import ControllerEvent, Retire, ShutdownAsked
-from zkgroup.controller.machine.figures import Figures
-from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.controller.telemetry import ControllerTelemetry
 from zkgroup.errors import ConflictError, ZkGroupError
-from zkgroup.machinery.effects import Note
-from zkgroup.machinery.loop import Machine, MachineLoop
-from zkgroup.machinery.loop_thread import LoopThread
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent
+from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.loop import LoopThread, Machine, MachineLoop
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.wire.error_codes import ErrorCode
 
@@ -56,19 +54,19 @@ class Loaded:
 
 
 T = TypeVar("T")
-News = Elected | Loaded | Resigned
+ControllerNews = Elected | Loaded | Resigned
 """What people are told."""
 
 
-class ControllerMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
+class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
     """What decides: `zkgroup.controller.machine`."""
 
     @property
-    def picture(self) -> Picture | None:
+    def context(self) -> ControllerContext | None:
         """What it knows of the cluster; None while it does not rule or has not loaded."""
         ...
 
-    def figures(self) -> Figures | None:
+    def figures(self) -> ControllerMetrics | None:
         """What it counts now; None while it does not rule or has not loaded."""
         ...
 
@@ -87,13 +85,13 @@ class Controller:
 
     def __init__(
         self,
-        machine: ControllerMachine,
+        machine: HostedMachine,
         store: Store,
         clock: Clock,
         *,
         broker: int,
         client_id: str,
-        on_news: Callable[[News], None] = lambda news: None,
+        on_news: Callable[[ControllerNews], None] = lambda news: None,
         on_failure: Callable[[BaseException], None] = lambda error: None,
         channels: ChannelSettings | None = None,
         metrics: MetricsSink | None = None,
@@ -115,7 +113,7 @@ class Controller:
         self._on_news = on_news
         self._on_failure = on_failure
         self._name = f"zkgroup-controller-{broker}"
-        self._lease = Lease(clock)
+        self._lease = SendDeadline(clock)
         self._telemetry = ControllerTelemetry(broker, clock, metrics)
         self._thread = LoopThread(f"{self._name}-channels", clock)
         self._loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
@@ -127,7 +125,7 @@ class Controller:
             on_crash=self._crashed,
             name=self._name,
         )
-        self._pool = ChannelPool(
+        self._pool = ControllerChannelManager(
             self._thread,
             self._lease,
             post=self._loop.post,
@@ -200,8 +198,8 @@ class Controller:
         future.set_result(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH))
         return future
 
-    def of_picture(self, look: Callable[[Picture | None], T]) -> Future[T]:
-        """What `look` gives, called on the machine's thread with what it knows; None: it does not rule.
+    def of_picture(self, look: Callable[[ControllerContext | None], T]) -> Future[T]:
+        """What `enqueue` gives, called on the machine's thread with what it knows; None: it does not rule.
 
         It must be quick. Never answered once the controller is closed.
         """
@@ -210,7 +208,7 @@ class Controller:
         def answer() -> None:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(look(self._machine.picture))
+                    future.set_result(look(self._machine.context))
                 except Exception as error:  # noqa: BLE001 - belongs to who asked
                     future.set_exception(error)
 
@@ -238,7 +236,7 @@ class Controller:
                 self._resigned(effect)
             case IdInUse(broker, path, session):
                 self._fail(_id_in_use(broker, path, session))
-            case Note():
+            case LogEvent():
                 self._note(effect)
 
     def _resigned(self, effect: Resigned) -> None:
@@ -248,7 +246,7 @@ class Controller:
         self._telemetry.resigned(effect)
         self._on_news(effect)
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: LogEvent) -> None:
         fields = note.fields
         if note.kind == "controller.loaded":
             self._on_news(Loaded(**{name: fields[name] for name in Loaded.__slots__}))  # type: ignore[arg-type]

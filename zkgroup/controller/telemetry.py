@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from zkgroup.controller.machine.effects import Elected, Resigned
-from zkgroup.controller.machine.figures import Figures
-from zkgroup.machinery.effects import Note
+from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model.ports import Clock, MetricsSink
+from zkgroup.runtime.events import LogEvent
 
 log = logging.getLogger("zkgroup.controller")
 state_log = logging.getLogger("zkgroup.state_change")
@@ -61,13 +61,13 @@ class ControllerTelemetry:
             "broker %d is no controller any more, epoch %d: %s", self._broker, effect.epoch, effect.reason
         )
         self._gauge("active_controller_count", 0)
-        self._gauges(Figures(0, 0, 0, 0, 0, 0))
+        self._gauges(ControllerMetrics(0, 0, 0, 0, 0, 0))
 
     def crashed(self) -> None:
         """It has ended without a word."""
         self._gauge("active_controller_count", 0)
 
-    def note(self, note: Note) -> None:
+    def note(self, note: LogEvent) -> None:
         """Something for people."""
         told = " ".join(f"{name}={value}" for name, value in note.fields.items())
         if (level := _STATE_CHANGES.get(note.kind)) is not None:
@@ -82,7 +82,7 @@ class ControllerTelemetry:
             seconds = float(str(note.fields["ms"])) / 1000
             self._metrics.observe("zkgroup_controller_leader_election_seconds", self._labels, seconds)
 
-    def look(self, count: Callable[[], Figures | None]) -> None:
+    def look(self, count: Callable[[], ControllerMetrics | None]) -> None:
         """Has the cluster counted now and then; None: this candidate does not rule."""
         now_ms = self._clock.now_ms()
         if self._metrics is None or now_ms < (self._counted_ms or 0) + COUNT_EVERY_MS:
@@ -91,7 +91,7 @@ class ControllerTelemetry:
             self._counted_ms = now_ms
             self._gauges(figures)
 
-    def _gauges(self, figures: Figures) -> None:
+    def _gauges(self, figures: ControllerMetrics) -> None:
         self._gauge("global_topic_count", figures.topics)
         self._gauge("global_partition_count", figures.partitions)
         self._gauge("offline_partitions_count", figures.offline_partitions)

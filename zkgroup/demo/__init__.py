@@ -1,1 +1,1 @@
-"""What `zkgroup demo` runs: real records, processes that are killed, and the proof that nothing was lost."""
+"""What `zkgroup demo` runs: real records, killed processes, and the proof that no record was lost."""

@@ -1,4 +1,4 @@
-"""The live view on a terminal, whatever its scenes are."""
+"""The live view on a terminal, for the views of all demos."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zkgroup.demo.story import Happening
+from zkgroup.demo.progress import ProgressEvent
 
-STORY_LINES = 12
+EVENT_LINES = 12
 """At most so many lines of the story are on the screen."""
 
 _TONES = {"plain": "default", "good": "green", "bad": "bold red"}
-SceneT = TypeVar("SceneT")
+ViewT = TypeVar("ViewT")
 
 
 def headline(command: str, what: str, zookeeper: str, elapsed_s: float, width: int) -> RenderableType:
@@ -42,24 +42,24 @@ def table(*columns: tuple[str, str]) -> Table:
     return made
 
 
-def line(happening: Happening) -> Text:
+def line(happening: ProgressEvent) -> Text:
     """One line of the story."""
     return Text.assemble((f"{happening.at_s:5.1f} s  ", "dim"), (happening.text, _TONES[happening.tone]))
 
 
-class LiveScreen(Generic[SceneT]):
+class LiveScreen(Generic[ViewT]):
     """Draws each scene over the one before, on the terminal's alternate screen.
 
     The size is asked for with each scene, so the terminal may be resized meanwhile. At the end the
     terminal is as before, with the story below.
     """
 
-    def __init__(self, console: Console, render: Callable[[SceneT, int, int], RenderableType]) -> None:
+    def __init__(self, console: Console, render: Callable[[ViewT, int, int], RenderableType]) -> None:
         """`render` draws a scene for so many columns and lines."""
         self._console = console
         self._render = render
         self._live = Live(console=console, auto_refresh=False, screen=True)
-        self._story: list[Happening] = []
+        self._story: list[ProgressEvent] = []
         self._shown = False
 
     def __enter__(self) -> Self:
@@ -74,13 +74,13 @@ class LiveScreen(Generic[SceneT]):
             self._console.print(line(happening))
         self._console.print()
 
-    def happened(self, happening: Happening) -> None:
+    def happened(self, happening: ProgressEvent) -> None:
         """Kept for the end; meanwhile the story is part of each scene, and all there is before the first."""
         self._story.append(happening)
         if not self._shown:
             self._live.update(Group(*map(line, self._story)), refresh=True)
 
-    def show(self, scene: SceneT) -> None:
+    def show(self, scene: ViewT) -> None:
         """Replaces the present picture."""
         self._shown = True
         size = self._console.size

@@ -1,29 +1,27 @@
-"""What happened: recorded by members, checked against the invariants of the group protocol.
+"""Histories that members and brokers record, and checkers that decide the protocol's invariants from them.
 
     sink = HistoryFile("member-1.jsonl")     # give it to a GroupMember or Consumer
     ...
     report = check_history(read_files(["member-1.jsonl", "member-2.jsonl"]))
     assert report.holds, report.violations
 
-The invariants: S1 owner alive, S2 commits fenced, S3 chain of claims, S4 offsets never go back, S5 commit
-means processed, S6 truthful acknowledgement, S7 no delivery without a lease, S8 disjoint delivery, S9 right
-start, S10 same view same answer, S22 no half claim; and once the group had time to settle, L1 all owned, L2
-no owner that is no member, L3 everybody has its share, L4 at rest.
+Invariants of a group (`group`): S1 owner alive, S2 commits fenced, S3 chain of claims, S4 offsets never go
+back, S5 commit means processed, S6 truthful acknowledgement, S7 no delivery without a lease, S8 disjoint
+delivery, S9 right start, S10 same view same answer, S22 no half claim; and once the group had time to settle,
+L1 all partitions owned, L2 no owner that is not a member, L3 every member has its share, L4 no more changes.
 
-`check_cluster` decides the invariants of brokers and controllers (`cluster_checker` names them): S11 to S17,
-L6 and L7, and that every acknowledged line is still there (`lines`). `read_transactions` reads what real
-servers accepted out of their logs.
+`check_cluster` decides the invariants of brokers and controllers (`cluster`): S11 to S17, L6 and L7, and that
+every acknowledged line is still there (`lines`). `read_transactions` reads the transaction logs of real
+servers.
 """
 
-from zkgroup.history.checker import check_history
-from zkgroup.history.cluster_checker import check_cluster
-from zkgroup.history.cluster_report import ClusterFigures, ClusterOptions, ClusterReport
-from zkgroup.history.evidence import CheckOptions
+from zkgroup.history.cluster.checker import check_cluster
+from zkgroup.history.group.checker import check_history
+from zkgroup.history.group.evidence import CheckOptions
 from zkgroup.history.recorder import HistoryFile, MemoryHistory, read_files
 from zkgroup.history.records import Record, Recording, parse, record_of
-from zkgroup.history.report import Figures, Report, Violation
-from zkgroup.history.transaction_log import read_transactions
-from zkgroup.history.transactions import Change, Refusal, ServerTransaction
+from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Figures, Report, Violation
+from zkgroup.history.transactions import Change, Refusal, ServerTransaction, read_transactions
 
 __all__ = [
     "Change",

@@ -1,4 +1,4 @@
-"""Recording: the sinks that members write their history to."""
+"""Sinks of a history: `HistoryFile` for processes, `MemoryHistory` for tests, and the reading of files."""
 
 from __future__ import annotations
 

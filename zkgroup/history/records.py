@@ -1,11 +1,11 @@
-"""What a member did, as it recorded it: one JSON object a line.
+"""One record of a history: what a member did, as one JSON object on a line.
 
 Common fields: `ts` (nanoseconds on CLOCK_BOOTTIME, one clock for all processes of a machine), `seq`, `pid`,
-`member`, `session` and `kind`; the rest belongs to the kind. Operations follow Jepsen's scheme: `invoke`,
-then one of `ok`, `fail` (certainly not applied) and `info` (unknown).
+`member`, `session` and `kind`; the other fields depend on the kind. Operations follow Jepsen's scheme:
+`invoke`, then one of `ok`, `fail` (certainly not applied) and `info` (unknown).
 
-A process killed with SIGKILL tears at most its last line, which is dropped and counted. A broken line
-anywhere else means that the file was damaged, and no verdict can rest on it.
+A process killed with SIGKILL can leave its last line incomplete; that line is dropped and counted. An
+unreadable line anywhere else means that the file was damaged, and no verdict can rest on it.
 """
 
 from __future__ import annotations

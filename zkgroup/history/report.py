@@ -1,8 +1,8 @@
-"""What the checker found, and whether the run was worth anything."""
+"""Reports of both checkers: violations, figures that show whether a run was worth anything, and options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 
 from zkgroup.model import TopicPartition
@@ -43,13 +43,13 @@ class Figures:
     refused_commits: int = 0
     """Commits and releases that the server refused, for whatever reason."""
     refused_stale_commits: int = 0
-    """Of these, the ones by somebody who did not own the partition any more: the fence bit."""
+    """Of these, the ones by a writer that did not own the partition any more: the fence refused them."""
     unknown_outcomes: int = 0
     operations: int = 0
     """Claims, commits and releases begun."""
     lease_expiries: int = 0
     foreign_writes: int = 0
-    """Changes of an offset by nobody of ours; from records alone: versions that no record explains."""
+    """Changes of an offset by foreign writers; from records alone: versions that no record explains."""
     foreign_member_writes: int = 0
     """Changes of an offset by members that are not of zkgroup."""
     reasserted: int = 0
@@ -90,3 +90,73 @@ class Report:
         """Figures below what a run must have to count, as `commits: 12 of 500`."""
         found = {name: getattr(self.figures, name) for name in least}
         return tuple(f"{name}: {found[name]} of {least[name]}" for name in least if found[name] < least[name])
+
+
+TAKEOVER_MS = 10_000
+"""The longest that a cluster may be without a controller: a session of 6 s, a tick and 2 s (L6)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What only the caller can know. Times are on the clock of the log, in milliseconds."""
+
+    quiet_from_ms: int | None = None
+    """When the last fault was healed and the last change was made; without it L6 and L7 stay open."""
+    takeover_ms: int = TAKEOVER_MS
+    """How long after that there may be no controller."""
+    recovery_ms: int = 10_000
+    """How long after that something may be left undone; add the time that copying takes."""
+    same_process: Collection[Collection[int]] = ()
+    """Sessions that one process had one after the other: it may take its own ghost away (S17)."""
+    down: Collection[int] = ()
+    """Brokers that are registered and yet cannot lead anything, as their disks fail."""
+    unserved: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
+    """Brokers that live and refuse a partition until they start anew (storage error 56)."""
+
+
+@dataclass(slots=True)
+class ClusterFigures:
+    """How much happened: a run in which nothing happened proves nothing."""
+
+    transactions: int = 0
+    elections: int = 0
+    """Epochs that were won."""
+    governed_writes: int = 0
+    """Accepted writes of zkgroup's controllers to what a controller governs."""
+    isr_writes: int = 0
+    """Accepted writes of leaders to the states of their partitions."""
+    refused_writes: int = 0
+    """Refused transactions of zkgroup's controllers."""
+    fenced_writes: int = 0
+    """Of these, refused at `/controller` or `/controller_epoch`: the fence bit."""
+    foreign_writes: int = 0
+    """Accepted writes of others to what a controller governs: real controllers, operators."""
+    leader_changes: int = 0
+    moves_begun: int = 0
+    moves_ended: int = 0
+    moves_taken_away: int = 0
+    """Entries that a foreign writer has removed without a record."""
+    topics_deleted: int = 0
+    acknowledged_lines: int = 0
+
+    def __add__(self, other: ClusterFigures) -> ClusterFigures:
+        """The figures of a batch of runs."""
+        return ClusterFigures(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """The verdict over one history of a cluster."""
+
+    violations: tuple[Violation, ...]
+    decided: frozenset[str]
+    """The invariants that this history allowed to decide; of the others nothing is said."""
+    figures: ClusterFigures
+    damage: tuple[str, ...] = ()
+    """What is missing in the recording, so that no verdict can rest on it."""
+
+    @property
+    def holds(self) -> bool:
+        return not self.violations and not self.damage

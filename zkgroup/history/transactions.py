@@ -1,12 +1,21 @@
-"""What a ZooKeeper server accepted and refused, as plain values.
+"""Transactions that a ZooKeeper server accepted or refused, as plain values, and the reading of real logs.
 
-Made of the memory server's log in simulation, of real servers' logs by `transaction_log`.
+In simulation they come from the memory server's log (`zkgroup.testing.server_history`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
+
+from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ephemerals import Ephemerals
+from zkgroup.zkfiles.operations import OVERWRITTEN
+from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
+from zkgroup.zkfiles.zxids import hole_between
 
 Action = Literal["create", "set", "delete", "check"]
 
@@ -47,3 +56,109 @@ class ServerTransaction:
     """As applied, in order (at the end of a session: its ephemerals deleted); as asked for, when refused."""
     kind: Literal["write", "create_session", "close_session"] = "write"
     refusal: Refusal | None = None
+
+
+_ACTIONS: Final[Mapping[int, Action]] = {
+    **dict.fromkeys(CREATES, "create"),
+    **dict.fromkeys(DELETES, "delete"),
+    **dict.fromkeys(SETS, "set"),
+    TransactionType.CHECK: "check",
+}
+_RUNTIME_INCONSISTENCY: Final = -2
+"""Of the operations behind the one that was refused."""
+_CODES: Final = {
+    OVERWRITTEN: "Ok",
+    _RUNTIME_INCONSISTENCY: "RuntimeInconsistency",
+    -101: "NoNode",
+    -103: "BadVersion",
+    -108: "NoChildrenForEphemerals",
+    -110: "NodeExists",
+    -111: "NotEmpty",
+    -112: "SessionExpired",
+}
+
+
+def read_transactions(folders: Sequence[Path], chroot: str = "") -> tuple[ServerTransaction, ...]:
+    """What the servers with these folders (each holds `log.*`) have accepted and refused, by zxid.
+
+    All servers that vote must be there. With a `chroot` everything outside is left out, and paths are those
+    that its clients see. The end of a session takes its ephemerals away. Raises ConfigError where a folder or
+    a file is none of ZooKeeper's, or the folders are of different ensembles. No verdict can rest on a log in
+    which something is missing: raises DamagedFileError, or NotFoundError where no damage tells why.
+    """
+    ensemble = Ensemble(folders, voters=len(folders))
+    found = tuple(_seen(_without_holes(ensemble), chroot))
+    _require_logs(ensemble)
+    return found
+
+
+def _require_logs(ensemble: Ensemble) -> None:
+    """A file that is no log was passed over until here."""
+    for server in ensemble.servers:
+        for damage in server.damages.values():
+            if damage.offset == 0:
+                raise NotZooKeeperFileError(str(damage.path), damage.expected, damage.found)
+
+
+def _without_holes(ensemble: Ensemble) -> Iterator[Transaction]:
+    before: int | None = None
+    for transaction in ensemble.transactions(certain_only=True):
+        hole = None if before is None else hole_between(before, transaction.zxid)
+        if hole is not None:
+            _require_logs(ensemble)
+            for damage in sorted(each for server in ensemble.servers for each in server.damages.values()):
+                raise DamagedFileError(str(damage.path), damage.offset, damage.expected, damage.found)
+            folders = ", ".join(str(server.folder) for server in ensemble.servers)
+            missing = f"zxids {hole.first_missing:#x} to {hole.last_missing:#x}"
+            raise NotFoundError(
+                f"{folders}: {missing} are in no log: is a file, or a server's folder, missing?"
+            )
+        before = transaction.zxid
+        yield transaction
+
+
+def _seen(transactions: Iterable[Transaction], chroot: str) -> Iterator[ServerTransaction]:
+    ephemerals = Ephemerals()
+    for transaction in transactions:
+        gone = ephemerals.follow(transaction)
+        if (inside := _inside(transaction, gone, chroot)) is not None:
+            yield inside
+
+
+def _inside(transaction: Transaction, gone: Iterable[str], chroot: str) -> ServerTransaction | None:
+    """The part that is about the chroot; None where there is none. What a refusal is about is not known."""
+    zxid, at_ms, session = transaction.zxid, transaction.time_ms, transaction.session
+    if transaction.type == TransactionType.CREATE_SESSION:
+        return ServerTransaction(zxid, at_ms, session, (), "create_session")
+    below = f"{chroot}/"
+    if transaction.type == TransactionType.CLOSE_SESSION:
+        ends = tuple(Change("delete", path[len(chroot) :]) for path in gone if path.startswith(below))
+        return ServerTransaction(zxid, at_ms, session, ends, "close_session") if ends else None
+    changes = tuple(
+        _change(operation, _ACTIONS[operation.type], operation.path[len(chroot) :], session)
+        for operation in transaction.operations
+        if operation.type in _ACTIONS and operation.path is not None and operation.path.startswith(below)
+    )
+    refusal = _refusal(transaction.operations)
+    if not changes and refusal is None:
+        return None
+    return ServerTransaction(zxid, at_ms, session, changes, "write", refusal)
+
+
+def _change(operation: Operation, action: Action, path: str, session: int) -> Change:
+    match action:
+        case "create":
+            return Change(action, path, operation.data, 0, session if operation.is_ephemeral else 0)
+        case "set":
+            return Change(action, path, operation.data, operation.version)
+        case _:
+            return Change(action, path)
+
+
+def _refusal(operations: Sequence[Operation]) -> Refusal | None:
+    """Why nothing was applied; in a multi the code of the operation that failed, not of those beside it."""
+    codes = [each.error or OVERWRITTEN for each in operations if each.type == TransactionType.ERROR]
+    if not codes:
+        return None
+    code = next((each for each in codes if each not in (OVERWRITTEN, _RUNTIME_INCONSISTENCY)), codes[0])
+    return Refusal("", _CODES.get(code, str(code)))

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from zkgroup.errors import WireError
 from zkgroup.lines.leaders import Address
 from zkgroup.model.ports import Clock, DrivenClock
-from zkgroup.wire.messages import Request, Response, decode_response, encode_request
-from zkgroup.wire.splitter import FrameSplitter
+from zkgroup.wire.messages import FrameSplitter, Request, Response, decode_response, encode_request
 
 CHUNK_BYTES = 256 * 1024
 CONNECTIONS_MAX = 16

@@ -1,15 +1,16 @@
-"""Ids and frozen values shared by every slice. Pure: the standard library's value modules only."""
+"""Ids and frozen values that all packages share. Pure: imports value modules of the standard library only."""
 
-from zkgroup.model.membership import (
+from zkgroup.model.groups import (
     Assignment,
     Blacklist,
     EvaluatedMember,
+    LeaseGrant,
     StaticSubscription,
     Subscription,
+    TopicPartition,
     Whitelist,
 )
-from zkgroup.model.partitions import LeaseGrant, TopicPartition
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.requests import Znode, ZnodeStat
 
 __all__ = [
     "Assignment",

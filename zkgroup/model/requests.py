@@ -1,16 +1,15 @@
-"""What is asked of ZooKeeper and what comes back, as plain values.
+"""Requests to ZooKeeper, their outcomes, Stats and session events, as plain values.
 
-The pure machines order requests as effects and receive outcomes as events. `zkgroup.zookeeper`
-carries them out on a real server, `zkgroup.testing` on one in memory. Every request has exactly one
-outcome. Paths are absolute and relative to the client's chroot.
+The pure machines order requests as effects and receive outcomes as events. `zkgroup.zookeeper` executes them
+on a real server, `zkgroup.testing` on one in memory. Every request has exactly one outcome. Paths are
+absolute and relative to the client's chroot.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-
-from zkgroup.model.stat import Znode, ZnodeAcl, ZnodeStat
+from typing import Final, NamedTuple
 
 
 class Code(Enum):
@@ -287,3 +286,71 @@ class Lost:
 
 
 SessionEvent = Connected | Suspended | Lost
+
+
+class ZnodeStat(NamedTuple):
+    """The eleven fields of ZooKeeper's Stat, in wire order (zookeeper.jute, `Stat`).
+
+    A tuple rather than a dataclass: bulk reads make tens of thousands of them.
+    """
+
+    czxid: int
+    """Transaction that created the znode."""
+    mzxid: int
+    """Transaction that last set its data."""
+    ctime: int
+    """Creation time, epoch milliseconds by the leader's clock."""
+    mtime: int
+    version: int
+    """Number of data changes; a re-created znode starts again at 0."""
+    cversion: int
+    """Number of child creations and deletions."""
+    aversion: int
+    ephemeral_owner: int
+    """Session id of the owner; 0 for a persistent znode."""
+    data_length: int
+    children_count: int
+    pzxid: int
+    """Transaction that last created or deleted a child."""
+
+
+STAT_NAMES: Final = (
+    "czxid",
+    "mzxid",
+    "ctime",
+    "mtime",
+    "version",
+    "cversion",
+    "aversion",
+    "ephemeralOwner",
+    "dataLength",
+    "numChildren",
+    "pzxid",
+)
+"""How ZooKeeper's own tools name the fields of ZnodeStat, in the same order."""
+
+
+class AclEntry(NamedTuple):
+    """One entry of an ACL: `perms` are bits (read 1, write 2, create 4, delete 8, admin 16)."""
+
+    perms: int
+    scheme: str
+    id: str
+
+
+class ZnodeAcl(NamedTuple):
+    """Who may do what with a znode, and its Stat at the same moment.
+
+    From 3.5.5 on a server shows who has no admin right to a znode the ids of digest entries masked.
+    """
+
+    acl: tuple[AclEntry, ...]
+    stat: ZnodeStat
+
+
+class Znode(NamedTuple):
+    """A znode as read: `data` is None where the server stores null, which is not the empty string."""
+
+    path: str
+    data: bytes | None
+    stat: ZnodeStat

@@ -8,50 +8,50 @@ Two kinds of answer:
 - **Plans**, for what exists. `decommission` empties brokers, `replace` puts one in the place of another,
   `set_rf` changes the number of replicas, `balance` evens out replicas and leaders, by count or by size. A
   plan moves what it must and nothing else, keeps each partition in as many racks as its replicas allow, and
-  says of every partition why it changes. `review` does the same for lists from elsewhere, and refuses what
+  says of every partition why it changes. `validate` does the same for lists from elsewhere, and refuses what
   would make things worse. `phases` cuts a plan into parts with a limit of copies at the same time.
 
 A *move* is one replica that is copied to a broker that has none; a change of order or of leader copies
 nothing. Planning the result of a plan again gives no changes.
 
     >>> from zkgroup.model import TopicPartition
-    >>> from zkgroup.placement import Broker, Picture, balance
+    >>> from zkgroup.placement import Broker, ClusterSnapshot, balance
     >>> lists = {TopicPartition("t", n): (1, 2) for n in range(3)}
-    >>> plan = balance(Picture(replicas=lists, brokers=(Broker(1), Broker(2), Broker(3))))
+    >>> plan = balance(ClusterSnapshot(replicas=lists, brokers=(Broker(1), Broker(2), Broker(3))))
     >>> plan.moves, plan.least_moves, plan.after.replica_spread, plan.after.leader_spread
     (2, 2, 0, 0)
 """
 
 from zkgroup.placement.phases import phases
 from zkgroup.placement.plans import balance, decommission, replace, set_rf
-from zkgroup.placement.review import Loss, review
 from zkgroup.placement.spread import Compat, generate, grow, grow_by_hand, rack_alternated, spread
-from zkgroup.placement.values import (
+from zkgroup.placement.types import (
     Broker,
-    Change,
-    Figures,
+    ClusterSnapshot,
     Load,
     Phase,
-    Picture,
     Plan,
     RackMode,
+    ReplicaChange,
     Replicas,
+    Skew,
     Spread,
     Start,
 )
+from zkgroup.placement.validation import PlanViolation, validate
 
 __all__ = [
     "Broker",
-    "Change",
+    "ClusterSnapshot",
     "Compat",
-    "Figures",
     "Load",
-    "Loss",
     "Phase",
-    "Picture",
     "Plan",
+    "PlanViolation",
     "RackMode",
+    "ReplicaChange",
     "Replicas",
+    "Skew",
     "Spread",
     "Start",
     "balance",
@@ -62,7 +62,7 @@ __all__ = [
     "phases",
     "rack_alternated",
     "replace",
-    "review",
     "set_rf",
     "spread",
+    "validate",
 ]

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from zkgroup.errors import PlacementError
-from zkgroup.placement.racks import racks_in_use, racks_of
-from zkgroup.placement.review import bytes_moved
-from zkgroup.placement.values import Change, Phase, Picture, Plan
+from zkgroup.placement.types import ClusterSnapshot, Phase, Plan, ReplicaChange, racks_in_use, racks_of
+from zkgroup.placement.validation import bytes_moved
 
 PARTITIONS_MAX = 2_500
 """Partitions of one phase: with the longest names, their request still fits one znode (1 MiB)."""
@@ -16,7 +15,7 @@ PARTITIONS_MAX = 2_500
 
 def phases(
     plan: Plan,
-    picture: Picture,
+    snapshot: ClusterSnapshot,
     *,
     max_moves: int,
     max_moves_per_broker: int | None = None,
@@ -31,7 +30,7 @@ def phases(
     lead are there.
 
     Args:
-        picture: the one that the plan was made from.
+        snapshot: the one that the plan was made from.
         max_moves: copies that run at the same time, of all brokers together.
         max_moves_per_broker: copies that one broker receives at the same time; None for no limit of its own.
         max_partitions: partitions of one phase.
@@ -42,10 +41,10 @@ def phases(
     limits = (max_moves, max_partitions, 1 if max_moves_per_broker is None else max_moves_per_broker)
     if min(limits) < 1:
         raise PlacementError("phases: every limit has to be at least 1")
-    racks = racks_in_use(picture.brokers, picture.rack_mode)
-    registered = {broker.id for broker in picture.brokers}
+    racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
+    registered = {broker.id for broker in snapshot.brokers}
 
-    def urgency(change: Change) -> tuple[bool, int]:
+    def urgency(change: ReplicaChange) -> tuple[bool, int]:
         live = len(registered.intersection(change.before))
         return (live == len(change.before), live)
 
@@ -54,18 +53,18 @@ def phases(
     found: list[Phase] = []
     while waiting:
         taken, waiting = _fill(waiting, max_moves, max_moves_per_broker, max_partitions)
-        found.append(_phase(taken, plan, picture))
+        found.append(_phase(taken, plan, snapshot))
     free = [one for one in plan.changes if not one.added]
     parts = (free[begin : begin + max_partitions] for begin in range(0, len(free), max_partitions))
-    return (*found, *(_phase(part, plan, picture) for part in parts))
+    return (*found, *(_phase(part, plan, snapshot) for part in parts))
 
 
 def _fill(
-    waiting: Sequence[list[Change]], max_moves: int, per_broker: int | None, max_partitions: int
-) -> tuple[list[Change], list[list[Change]]]:
+    waiting: Sequence[list[ReplicaChange]], max_moves: int, per_broker: int | None, max_partitions: int
+) -> tuple[list[ReplicaChange], list[list[ReplicaChange]]]:
     """The first step of every partition that still has room, in order; the rest waits."""
-    taken: list[Change] = []
-    later: list[list[Change]] = []
+    taken: list[ReplicaChange] = []
+    later: list[list[ReplicaChange]] = []
     moves, received = 0, Counter[int]()
     for steps in waiting:
         first = steps[0]
@@ -85,11 +84,11 @@ def _fill(
     return taken, later
 
 
-def _steps(change: Change, max_moves: int, racks: Mapping[int, str]) -> list[Change]:
+def _steps(change: ReplicaChange, max_moves: int, racks: Mapping[int, str]) -> list[ReplicaChange]:
     """One change as several, none with more moves than may run at once."""
     if len(change.added) <= max_moves:
         return [change]
-    steps: list[Change] = []
+    steps: list[ReplicaChange] = []
     now, dropped, added = list(change.before), list(change.dropped), list(change.added)
     while added:
         before = tuple(now)
@@ -103,7 +102,9 @@ def _steps(change: Change, max_moves: int, racks: Mapping[int, str]) -> list[Cha
                 now[now.index(old)] = new
         after = change.after if not added else tuple(now)
         text = f"step {len(steps) + 1} of {-(-len(change.added) // max_moves)}: {change.reason}"
-        steps.append(Change(topic_partition=change.topic_partition, before=before, after=after, reason=text))
+        steps.append(
+            ReplicaChange(topic_partition=change.topic_partition, before=before, after=after, reason=text)
+        )
     return steps
 
 
@@ -119,9 +120,9 @@ def _best_exchange(
     )
 
 
-def _phase(changes: Sequence[Change], plan: Plan, picture: Picture) -> Phase:
+def _phase(changes: Sequence[ReplicaChange], plan: Plan, snapshot: ClusterSnapshot) -> Phase:
     return Phase(
         changes=tuple(changes),
         moves=sum(len(change.added) for change in changes),
-        bytes=bytes_moved(changes, picture.sizes),
+        bytes=bytes_moved(changes, snapshot.sizes),
     )

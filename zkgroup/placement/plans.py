@@ -1,7 +1,7 @@
 """The four plans of an operator: decommission, replace, set-rf, balance.
 
 Each moves what it must and nothing else, puts it where the loads come out as even as the rack rule allows,
-and hands the result to `review`.
+and hands the result to `validate`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Collection, Mapping
 
 from zkgroup.errors import NotFoundError, PlacementError, PlanRefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.placement.balancing import appoint, arranged, balance_replicas, most_droppable, settle
-from zkgroup.placement.boards import ReplicaBoard
-from zkgroup.placement.evening_bytes import TOLERANCE
-from zkgroup.placement.racks import racks_in_use
-from zkgroup.placement.review import Loss, check_picture, review
-from zkgroup.placement.values import Picture, Plan
-from zkgroup.placement.words import brokers_named, count
+from zkgroup.placement.balance_by_size import TOLERANCE
+from zkgroup.placement.model import ReplicaPlacement
+from zkgroup.placement.steps import appoint, arranged, balance_replicas, most_droppable, settle
+from zkgroup.placement.types import ClusterSnapshot, Plan, brokers_named, count, racks_in_use
+from zkgroup.placement.validation import PlanViolation, check_snapshot, validate
 
 
-def decommission(picture: Picture, brokers: Collection[int], *, allow: Collection[Loss] = ()) -> Plan:
+def decommission(
+    snapshot: ClusterSnapshot, brokers: Collection[int], *, allow: Collection[PlanViolation] = ()
+) -> Plan:
     """Empties brokers, registered or gone: each of their replicas goes to another broker, no other moves.
 
     Preferred leaders among them are appointed anew, as evenly as the replicas allow.
@@ -27,16 +27,16 @@ def decommission(picture: Picture, brokers: Collection[int], *, allow: Collectio
     Raises:
         NotFoundError: a broker that is neither registered nor in any replica list.
         PlacementError: no broker is left.
-        PlanRefusedError: too few brokers stay for some partition, or `review` refuses.
+        PlanRefusedError: too few brokers stay for some partition, or `validate` refuses.
     """
-    check_picture(picture)
+    check_snapshot(snapshot)
     intent = f"decommission {_listed(brokers)}"
     leaving = set(brokers)
-    _check_known(picture, leaving)
-    staying = [broker for broker in picture.brokers if broker.id not in leaving]
+    _check_known(snapshot, leaving)
+    staying = [broker for broker in snapshot.brokers if broker.id not in leaving]
     if not staying:
         raise PlacementError(f"{intent}: no broker would be left")
-    affected = {tp: held for tp, held in picture.replicas.items() if leaving.intersection(held)}
+    affected = {tp: held for tp, held in snapshot.replicas.items() if leaving.intersection(held)}
     if short := [
         f"{tp} has {len(held)} replicas for {count(len(staying), 'remaining broker')}; "
         f"`set-rf {len(staying)}` first"
@@ -44,11 +44,11 @@ def decommission(picture: Picture, brokers: Collection[int], *, allow: Collectio
         if len(held) > len(staying)
     ]:
         raise PlanRefusedError(intent, short)
-    board = ReplicaBoard(
-        picture.replicas,
+    board = ReplicaPlacement(
+        snapshot.replicas,
         [broker.id for broker in staying],
-        racks_in_use(staying, picture.rack_mode),
-        picture.sizes,
+        racks_in_use(staying, snapshot.rack_mode),
+        snapshot.sizes,
         settled=True,
     )
     wanted: dict[TopicPartition, int] = {}
@@ -57,12 +57,16 @@ def decommission(picture: Picture, brokers: Collection[int], *, allow: Collectio
             board.drop(tp, broker)
         wanted[tp] = len(held) - len(board.held[tp])
     settle(board, wanted)
-    target = appoint(picture, board)
+    target = appoint(snapshot, board)
     causes = {tp: f"{_listed(leaving.intersection(held))} is decommissioned" for tp, held in affected.items()}
-    return review(picture, target, intent=intent, allow={*allow, "balance"}, leaving=leaving, causes=causes)
+    return validate(
+        snapshot, target, intent=intent, allow={*allow, "balance"}, leaving=leaving, causes=causes
+    )
 
 
-def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Loss] = ()) -> Plan:
+def replace(
+    snapshot: ClusterSnapshot, pairs: Mapping[int, int], *, allow: Collection[PlanViolation] = ()
+) -> Plan:
     """Puts one broker in the place of another, at the same position in every replica list.
 
     A partition on both keeps the one replica and gets another broker for the other; a note says so.
@@ -77,19 +81,19 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
         PlanRefusedError: partitions would be in fewer racks, loads less even where a new broker is not empty,
             or as `decommission`.
     """
-    check_picture(picture)
+    check_snapshot(snapshot)
     intent = "replace " + ",".join(f"{old}={new}" for old, new in sorted(pairs.items()))
-    _check_pairs(picture, pairs)
-    staying = [broker for broker in picture.brokers if broker.id not in pairs]
+    _check_pairs(snapshot, pairs)
+    staying = [broker for broker in snapshot.brokers if broker.id not in pairs]
     taken = {
         tp: tuple(pairs[one] if one in pairs and pairs[one] not in held else one for one in held)
-        for tp, held in picture.replicas.items()
+        for tp, held in snapshot.replicas.items()
     }
-    board = ReplicaBoard(
+    board = ReplicaPlacement(
         taken,
         [broker.id for broker in staying],
-        racks_in_use(staying, picture.rack_mode),
-        picture.sizes,
+        racks_in_use(staying, snapshot.rack_mode),
+        snapshot.sizes,
         settled=True,
     )
     doubled = {tp: [one for one in held if one in pairs] for tp, held in taken.items()}
@@ -105,25 +109,29 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
             board.drop(tp, old)
     settle(board, wanted)
     target = {
-        tp: arranged(held, board.held[tp]) for tp, held in taken.items() if held != picture.replicas[tp]
+        tp: arranged(held, board.held[tp]) for tp, held in taken.items() if held != snapshot.replicas[tp]
     }
     target |= {tp: arranged(taken[tp], board.held[tp]) for tp in wanted}
-    causes = {tp: f"{_listed(set(pairs).intersection(picture.replicas[tp]))} is replaced" for tp in target}
+    causes = {tp: f"{_listed(set(pairs).intersection(snapshot.replicas[tp]))} is replaced" for tp in target}
     notes = [
         f"{count(len(both), 'partition')} on both {old} and {new}, {both[0]} first: "
         f"what {old} holds of them goes to other brokers"
         for old, new in sorted(pairs.items())
         if (both := [tp for tp in wanted if old in doubled[tp]])
     ]
-    used = {one for held in picture.replicas.values() for one in held}
-    allowed: set[Loss] = {*allow, "balance"} if used.isdisjoint(pairs.values()) else {*allow}
-    return review(
-        picture, target, intent=intent, allow=allowed, leaving=set(pairs), causes=causes, notes=notes
+    used = {one for held in snapshot.replicas.values() for one in held}
+    allowed: set[PlanViolation] = {*allow, "balance"} if used.isdisjoint(pairs.values()) else {*allow}
+    return validate(
+        snapshot, target, intent=intent, allow=allowed, leaving=set(pairs), causes=causes, notes=notes
     )
 
 
 def set_rf(
-    picture: Picture, factor: int, *, topics: Collection[str] | None = None, allow: Collection[Loss] = ()
+    snapshot: ClusterSnapshot,
+    factor: int,
+    *,
+    topics: Collection[str] | None = None,
+    allow: Collection[PlanViolation] = (),
 ) -> Plan:
     """Gives every partition this number of replicas: new ones to the emptiest brokers, none moves.
 
@@ -136,39 +144,39 @@ def set_rf(
     Raises:
         NotFoundError: a topic that does not exist.
         PlacementError: less than one replica, more than there are brokers.
-        PlanRefusedError: see `review`.
+        PlanRefusedError: see `validate`.
     """
-    check_picture(picture)
+    check_snapshot(snapshot)
     intent = f"set-rf {factor}"
-    if unknown := sorted(set(topics or ()) - {tp.topic for tp in picture.replicas}):
+    if unknown := sorted(set(topics or ()) - {tp.topic for tp in snapshot.replicas}):
         named = f"is no topic {unknown[0]}" if len(unknown) == 1 else f"are no topics {', '.join(unknown)}"
         raise NotFoundError(f"{intent}: there {named}")
-    _check_hosts(picture, intent)
-    if not 1 <= factor <= len(picture.brokers):
-        raise PlacementError(f"{intent}: expected 1 to {len(picture.brokers)}, the number of brokers")
-    racks = racks_in_use(picture.brokers, picture.rack_mode)
-    ids = [broker.id for broker in picture.brokers]
-    board = ReplicaBoard(picture.replicas, ids, racks, picture.sizes, settled=True)
+    _check_hosts(snapshot, intent)
+    if not 1 <= factor <= len(snapshot.brokers):
+        raise PlacementError(f"{intent}: expected 1 to {len(snapshot.brokers)}, the number of brokers")
+    racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
+    ids = [broker.id for broker in snapshot.brokers]
+    board = ReplicaPlacement(snapshot.replicas, ids, racks, snapshot.sizes, settled=True)
     wanted: dict[TopicPartition, int] = {}
-    for tp, held in sorted(picture.replicas.items()):
+    for tp, held in sorted(snapshot.replicas.items()):
         if topics is not None and tp.topic not in topics:
             continue
         while len(board.held[tp]) > factor:
-            board.drop(tp, most_droppable(picture, board, tp, racks))
+            board.drop(tp, most_droppable(snapshot, board, tp, racks))
         if len(held) < factor:
             wanted[tp] = factor - len(held)
     settle(board, wanted)
-    target = appoint(picture, board)
-    causes = {tp: f"{count(factor, 'replica')} instead of {len(picture.replicas[tp])}" for tp in target}
-    return review(picture, target, intent=intent, allow={*allow, "factor", "balance"}, causes=causes)
+    target = appoint(snapshot, board)
+    causes = {tp: f"{count(factor, 'replica')} instead of {len(snapshot.replicas[tp])}" for tp in target}
+    return validate(snapshot, target, intent=intent, allow={*allow, "factor", "balance"}, causes=causes)
 
 
 def balance(
-    picture: Picture,
+    snapshot: ClusterSnapshot,
     *,
     leaders_only: bool = False,
     tolerance: float = TOLERANCE,
-    allow: Collection[Loss] = (),
+    allow: Collection[PlanViolation] = (),
 ) -> Plan:
     """Evens out replicas, then preferred leaders, with the fewest moves; by size where sizes are given.
 
@@ -186,30 +194,30 @@ def balance(
 
     Raises:
         PlacementError: no broker that hosts replicas is registered, or a tolerance below 0.
-        PlanRefusedError: see `review`.
+        PlanRefusedError: see `validate`.
     """
-    check_picture(picture)
-    _check_hosts(picture, "balance")
+    check_snapshot(snapshot)
+    _check_hosts(snapshot, "balance")
     if tolerance < 0:
         raise PlacementError(f"balance: expected a tolerance of 0 or more, found {tolerance}")
-    ids = [broker.id for broker in picture.brokers]
-    racks = racks_in_use(picture.brokers, picture.rack_mode)
-    board = ReplicaBoard(picture.replicas, ids, racks, picture.sizes)
+    ids = [broker.id for broker in snapshot.brokers]
+    racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
+    board = ReplicaPlacement(snapshot.replicas, ids, racks, snapshot.sizes)
     crowded = {tp for tp in board.held if board.racks_missing(tp)}
-    least = 0 if leaders_only else balance_replicas(picture, board, tolerance)
-    target = appoint(picture, board, everywhere=True, tolerance=tolerance)
+    least = 0 if leaders_only else balance_replicas(snapshot, board, tolerance)
+    target = appoint(snapshot, board, everywhere=True, tolerance=tolerance)
     causes = dict.fromkeys(crowded, "its replicas were in too few racks")
-    return review(picture, target, intent="balance", allow=allow, causes=causes, least_moves=least)
+    return validate(snapshot, target, intent="balance", allow=allow, causes=causes, least_moves=least)
 
 
-def _check_hosts(picture: Picture, intent: str) -> None:
-    if not picture.brokers:
+def _check_hosts(snapshot: ClusterSnapshot, intent: str) -> None:
+    if not snapshot.brokers:
         raise PlacementError(f"{intent}: no broker that hosts replicas is registered")
 
 
-def _check_known(picture: Picture, brokers: Collection[int]) -> None:
-    known = {broker.id for broker in picture.brokers}
-    known.update(broker for held in picture.replicas.values() for broker in held)
+def _check_known(snapshot: ClusterSnapshot, brokers: Collection[int]) -> None:
+    known = {broker.id for broker in snapshot.brokers}
+    known.update(broker for held in snapshot.replicas.values() for broker in held)
     if unknown := sorted(set(brokers) - known):
         raise NotFoundError(
             f"{brokers_named(unknown, 'is', 'are')} neither registered nor in any replica list"
@@ -218,9 +226,9 @@ def _check_known(picture: Picture, brokers: Collection[int]) -> None:
         raise PlacementError("no broker was named")
 
 
-def _check_pairs(picture: Picture, pairs: Mapping[int, int]) -> None:
-    _check_known(picture, pairs)
-    registered = {broker.id for broker in picture.brokers}
+def _check_pairs(snapshot: ClusterSnapshot, pairs: Mapping[int, int]) -> None:
+    _check_known(snapshot, pairs)
+    registered = {broker.id for broker in snapshot.brokers}
     if unknown := sorted(set(pairs.values()) - registered):
         raise PlacementError(f"{brokers_named(unknown, 'is', 'are')} not registered and cannot take over")
     if both := sorted(set(pairs) & set(pairs.values())):

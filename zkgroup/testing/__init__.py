@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zkgroup.testing.clock import FakeClock, wait_until
-    from zkgroup.testing.cluster_simulation import ClusterSimulation, ClusterSimulationError
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
     from zkgroup.testing.server_history import check_history, server_transactions
     from zkgroup.testing.simulation import Simulation, SimulationError
+    from zkgroup.testing.simulation.cluster import ClusterSimulation, ClusterSimulationError
 
 _HOMES = {
-    "ClusterSimulation": "cluster_simulation",
-    "ClusterSimulationError": "cluster_simulation",
+    "ClusterSimulation": "simulation.cluster",
+    "ClusterSimulationError": "simulation.cluster",
     "FakeClock": "clock",
     "MemoryZooKeeper": "memory_zookeeper",
     "Simulation": "simulation",

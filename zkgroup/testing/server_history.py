@@ -1,4 +1,4 @@
-"""The memory server's log as `zkgroup.history` reads it."""
+"""The memory server's log as transactions that `zkgroup.history` reads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from zkgroup.history import Change, Refusal, ServerTransaction, check_history
 from zkgroup.model import ZnodeStat
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Create, Delete, Operation, SetData
-from zkgroup.testing import memory_zookeeper_tree as tree
-from zkgroup.testing.memory_zookeeper_leader import Transaction
+from zkgroup.testing.memory_zookeeper import tree
+from zkgroup.testing.memory_zookeeper.leader import Transaction
 
 __all__ = ["check_history", "server_transactions"]
 

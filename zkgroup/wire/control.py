@@ -1,4 +1,4 @@
-"""What a controller tells brokers, and a stopping broker asks its controller.
+"""The requests of a controller to brokers, and ControlledShutdown of a stopping broker to its controller.
 
 Version 0 of LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, which Kafka 0.8.2.2 speaks
 (kafka/api/*Request.scala and *Response.scala at that tag).
@@ -7,11 +7,11 @@ Version 0 of LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 from zkgroup.model import TopicPartition
-from zkgroup.wire.fields import Boolean, Int16, Int32, Layout, String
 from zkgroup.wire.messages import Api, Request, Response
+from zkgroup.wire.schema import Boolean, Int16, Int32, Layout, String
 
 NO_LEADER = -1
 """Leader of a partition that has none."""
@@ -27,6 +27,19 @@ def controller_client_id(broker: int, host: str, port: int) -> str:
     Host and port are the controller's `host.name` and `port`, not the advertised ones.
     """
     return f"id_{broker}-host_{host}-port_{port}"
+
+
+class LeaderAndIsr(Protocol):
+    """Leader, ISR and their epochs, as the `state` znode of a partition holds them."""
+
+    @property
+    def leader(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def isr(self) -> tuple[int, ...]: ...
+    @property
+    def controller_epoch(self) -> int: ...
 
 
 class PartitionStateInfo(NamedTuple):
@@ -47,6 +60,32 @@ class PartitionStateInfo(NamedTuple):
     """Version of the `state` znode that holds this."""
     replicas: tuple[Int32, ...]
     """0.8.2.2 does not keep the order of the replica list here."""
+
+    @classmethod
+    def of(
+        cls, topic_partition: tuple[str, int], state: LeaderAndIsr, version: int, replicas: tuple[int, ...]
+    ) -> PartitionStateInfo:
+        """What a request says of a partition whose `state` znode has this version."""
+        return cls(
+            *topic_partition,
+            state.controller_epoch,
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            version,
+            replicas,
+        )
+
+    @classmethod
+    def during_delete(
+        cls,
+        topic_partition: tuple[str, int],
+        controller_epoch: int,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
+    ) -> PartitionStateInfo:
+        """A partition of a topic that is being deleted, for UpdateMetadata: receivers forget it."""
+        return cls(*topic_partition, controller_epoch, LEADER_DURING_DELETE, 0, isr, 0, replicas)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -110,7 +149,7 @@ class StopReplicaResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaRequest(Request):
-    """Makes the broker stop fetching each partition named, and delete it if told so. May name none."""
+    """Makes the broker stop fetching each partition named, and delete it if `delete`. May name none."""
 
     API: ClassVar[Api] = Api.STOP_REPLICA
     RESPONSE: ClassVar[type[Response]] = StopReplicaResponse
@@ -131,7 +170,9 @@ class UpdateMetadataResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest(Request):
-    """What the broker is to tell clients: all live brokers, and the partitions that changed."""
+    """The metadata that the broker is to answer clients with: all live brokers, and the partitions that
+    changed.
+    """
 
     API: ClassVar[Api] = Api.UPDATE_METADATA
     RESPONSE: ClassVar[type[Response]] = UpdateMetadataResponse

@@ -35,7 +35,7 @@ class ErrorCode(IntEnum):
 
 
 def describe(code: int) -> str:
-    """`11 (stale controller epoch)`; the number alone where it is none of ours."""
+    """`11 (stale controller epoch)`; the number alone where it is not in this table."""
     try:
         return f"{code} ({ErrorCode(code).name.lower().replace('_', ' ')})"
     except ValueError:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from zkgroup.wire.crc32c import crc32c
+from zkgroup.wire.messages import REQUEST_BYTES_MAX
 from zkgroup.wire.replica_host import LineBatch
-from zkgroup.wire.splitter import REQUEST_BYTES_MAX
 
 HEAD_BYTES: Final = 24
 """What a batch takes in an answer beside its lines."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from zkgroup.wire.control import Broker
-from zkgroup.wire.fields import Int16, Int32, String
 from zkgroup.wire.messages import Api, Request, Response, encode
+from zkgroup.wire.schema import Int16, Int32, String
 
 PIECE: Final = 1000
 """Partitions of a large answer that are made in one go: some milliseconds."""

@@ -1,6 +1,6 @@
 """What Kafka's clients and brokers ask the leader of a partition: Produce, Fetch, ListOffsets, version 0.
 
-Nobody here holds Kafka's records. These are read so that a broker that leads nothing, in the middle of a
+zkgroup brokers have no Kafka records. These are read so that a broker that leads nothing, in the middle of a
 cluster that has it in its metadata, can say so for each partition and the connection lives on.
 Source: kafka/api/ProducerRequest.scala, FetchRequest.scala, OffsetRequest.scala and responses @0.8.2.2.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zkgroup.wire.fields import Bytes, Int16, Int32, Int64, String
 from zkgroup.wire.messages import Api, Request, Response
+from zkgroup.wire.schema import Bytes, Int16, Int32, Int64, String
 
 
 @dataclass(frozen=True, slots=True)

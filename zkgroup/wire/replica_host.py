@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zkgroup.wire.fields import Bytes, Int16, Int32, Int64, String, Uint32
 from zkgroup.wire.messages import Api, Request, Response
+from zkgroup.wire.schema import Bytes, Int16, Int32, Int64, String, Uint32
 
 ACKS_LEADER = 1
 """The leader answers when it has the lines."""

@@ -1,4 +1,4 @@
-"""Reads off a class what its fields look like on the wire."""
+"""The schema of a message on the wire: the types of its fields, read from the hints of its class."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import types
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
-
-from zkgroup.wire.fields import Data, Integer, Layout, Text, Truth, Versions
 
 Node: TypeAlias = "Integer | Text | Data | Truth | Array | Nullable | Record"
 
@@ -49,7 +47,7 @@ class Record:
 
 @cache
 def schema_of(kind: type) -> Record:
-    """The schema of a dataclass or named tuple whose fields have the types of `zkgroup.wire.fields`.
+    """The schema of a dataclass or named tuple whose fields have the types of `zkgroup.wire.schema`.
 
     Raises TypeError where one has not: a mistake in the class, found when it is first used.
     """
@@ -93,3 +91,73 @@ def _laid_out(hint: Any, layout: Layout) -> Record:
 
 def _marks(hint: Any) -> tuple[Any, ...]:
     return hint.__metadata__ if get_origin(hint) is Annotated else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A whole number of fixed size."""
+
+    name: str
+    code: str
+    """Of the module `struct`."""
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An int16 length and so many bytes of UTF-8; length -1 is null."""
+
+    nullable: bool
+
+    @property
+    def name(self) -> str:
+        return "nullable string" if self.nullable else "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """An int32 length and so many bytes."""
+
+    name: str = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """An int8, 0 or 1. Anything else is refused, as Kafka 0.8.2.2 refuses it in StopReplica."""
+
+    name: str = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """In which versions of its message a field is on the wire, both ends included.
+
+    Where it is not, it is left out in writing, and `absent` in reading. (Not the dataclass's default: such a
+    field stands among others that have none.)
+    """
+
+    first: int = 0
+    last: int | None = None
+    absent: Any = None
+
+    def __contains__(self, version: int) -> bool:
+        return version >= self.first and (self.last is None or version <= self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of a class that does not describe itself: (attribute, type of field) in order."""
+
+    fields: tuple[tuple[str, Any], ...]
+
+
+Int8 = Annotated[int, Integer("int8", "b", 1)]
+Int16 = Annotated[int, Integer("int16", "h", 2)]
+Int32 = Annotated[int, Integer("int32", "i", 4)]
+Int64 = Annotated[int, Integer("int64", "q", 8)]
+Uint32 = Annotated[int, Integer("uint32", "I", 4)]
+String = Annotated[str, Text(nullable=False)]
+NullableString = Annotated[str | None, Text(nullable=True)]
+Bytes = Annotated[bytes, Data()]
+Boolean = Annotated[bool, Truth()]

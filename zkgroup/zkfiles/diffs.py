@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.zkfiles.records import CREATES, DELETES, Acl, Transaction, TransactionType
 from zkgroup.zkfiles.tree import Tree
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
-from zkgroup.model.stat import STAT_NAMES, ZnodeStat
+from zkgroup.model.requests import STAT_NAMES, ZnodeStat
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.packed_lines import (
     PackedLines,

@@ -5,7 +5,7 @@ Source: DataNode.java@3.9.4.
 
 from __future__ import annotations
 
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl, StoredStat
 

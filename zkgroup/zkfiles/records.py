@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from zkgroup.model.stat import AclEntry as AclEntry
+from zkgroup.model.requests import AclEntry as AclEntry
 
 
 class TransactionType(IntEnum):

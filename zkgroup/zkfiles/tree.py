@@ -21,7 +21,7 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from zkgroup.model.stat import Znode
+from zkgroup.model.requests import Znode
 from zkgroup.zkfiles.jute import OPEN_ACL
 from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
 from zkgroup.zkfiles.nodes import Node, are_equal, seen

@@ -1,19 +1,20 @@
-"""What is stored: one frozen dataclass per znode, with its path, `encode` and `decode`. Pure.
+"""Znodes: one frozen dataclass for each, with its path, `encode` and `decode`. Pure.
 
-Strict on write: what is encoded is read back by the strictest reader there is before it is handed out.
-Tolerant on read of unknown keys, never of missing or mistyped ones: those raise `CorruptZnodeError`
-with the path, what was expected and what was found.
+Strict on write: what is encoded is first read back by the strictest reader there is. Tolerant on read of
+unknown keys, never of missing or mistyped ones: those raise `CorruptZnodeError` with the path, what was
+expected and what was found.
 
-* `ids`: names of groups, topics, members and threads
-* `consumers`: everything below `/consumers`
+* `ids`: names of groups, topics, members and threads; sequential znodes
+* `consumers`: Kafka's znodes below `/consumers`: registrations, owners, offsets
+* `group_records`: zkgroup's own records of a group: resets, assignments, views, audit
 * `brokers`: broker registrations, topics, partition states
-* `topics`: per-topic configuration and deletion requests
-* `configs`, `config_entity`, `throttles`: the other configurations, whom they are for, keys of a reassignment
-* `config_changes`, `notifications`: what brokers are told, and what they tell
-* `admin_requests`: reassignments and preferred elections asked for
-* `controller`: `/controller` and its epoch
+* `config`, `config_settings`: configurations below `/config`, and the settings they may hold
+* `notifications`: changed configurations, changed ISRs, failed log directories
+* `admin_requests`: reassignments, elections and deletions requested below `/admin`, and unclean elections
+* `controller`: `/controller`, its epoch, and zkgroup's history, status and standby controllers
+* `reassignment_records`, `stray_replicas`, `unhosted_topics`: zkgroup's records below `/zkgroup`
 * `cluster`: cluster id, generated broker ids, features, producer ids; the parents that a broker makes
-* `controller_records`, `reassignment_records`, `audit`: ours, below `/zkgroup`
-* `limits`: what may be written
+* `paths`: to which group, topic or broker a path belongs
+* `json_fields`, `partition_lists`: JSON of any Kafka version, and limits of what may be written
 * `jvm_json`: JSON as Kafka 0.8's Scala parser reads it
 """

@@ -1,4 +1,4 @@
-"""Znodes of the whole cluster: its id, ids given out, what later versions keep here, and the parents."""
+"""Znodes of the whole cluster: its id, generated broker ids, znodes of later versions, and the parents."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.znodes.admin_requests import admin_path
-from zkgroup.znodes.broker_paths import broker_ids_path, brokers_path, topics_path
-from zkgroup.znodes.config_changes import config_changes_path
-from zkgroup.znodes.config_entity import config_path, entities_path
-from zkgroup.znodes.consumer_paths import consumers_path
-from zkgroup.znodes.json_object import (
+from zkgroup.znodes.admin_requests import admin_path, delete_topics_path
+from zkgroup.znodes.brokers import broker_ids_path, brokers_path, topics_path
+from zkgroup.znodes.config import config_path, entities_path
+from zkgroup.znodes.consumers import consumers_path
+from zkgroup.znodes.json_fields import (
+    check_number,
     integer_of,
     integer_text_of,
     object_of,
@@ -23,9 +23,7 @@ from zkgroup.znodes.json_object import (
     text_of,
     write_object,
 )
-from zkgroup.znodes.limits import check_number
-from zkgroup.znodes.notifications import isr_changes_path
-from zkgroup.znodes.topics import delete_topics_path
+from zkgroup.znodes.notifications import config_changes_path, isr_changes_path
 
 RESERVED_BROKER_MAX_ID: Final = 1000
 """Ids up to this one are for people to give (`reserved.broker.max.id`)."""

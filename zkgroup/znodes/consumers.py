@@ -1,36 +1,404 @@
-"""Everything below `/consumers`: paths and znodes."""
+"""Kafka's znodes below `/consumers`: registrations of members, owners and offsets; and the paths of all.
 
-from zkgroup.znodes.consumer_paths import (
-    consumers_path,
-    group_path,
-    ids_path,
-    offsets_path,
-    offsets_topic_path,
-    owners_path,
-    owners_topic_path,
-    resets_path,
-    views_path,
-)
-from zkgroup.znodes.group_state import Plan, Reset, View
-from zkgroup.znodes.ownership import Offset, Owner
-from zkgroup.znodes.registration import Kind, Registration, kind
+`ids`, `owners` and `offsets` are Kafka's (kafka/utils/ZkUtils.scala@0.8.2.2); the other children of a group
+are zkgroup's (`group_records`).
+"""
 
-__all__ = [
-    "Kind",
-    "Offset",
-    "Owner",
-    "Plan",
-    "Registration",
-    "Reset",
-    "View",
-    "consumers_path",
-    "group_path",
-    "ids_path",
-    "kind",
-    "offsets_path",
-    "offsets_topic_path",
-    "owners_path",
-    "owners_topic_path",
-    "resets_path",
-    "views_path",
-]
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, Literal, Self, assert_never
+
+from zkgroup.errors import ConfigError, CorruptZnodeError, UnsupportedRegexError
+from zkgroup.java_regex import compile_java, normalise
+from zkgroup.model import Blacklist, StaticSubscription, Subscription, TopicPartition, Whitelist
+from zkgroup.znodes.ids import split_thread_id
+from zkgroup.znodes.json_fields import INT64, decimal, is_integer, read_text, show
+from zkgroup.znodes.jvm_json import INT32_MAX, JvmJsonError, escape, parse
+
+_cached = lru_cache(maxsize=1024)
+"""For the parents of partitions: a batch names the same few for thousands of them."""
+
+
+def consumers_path() -> str:
+    """Its children are the groups."""
+    return "/consumers"
+
+
+def group_path(group: str) -> str:
+    """Everything of one group."""
+    return f"{consumers_path()}/{group}"
+
+
+def ids_path(group: str) -> str:
+    """Its children are the members; each of them watches it."""
+    return f"{group_path(group)}/ids"
+
+
+def owners_path(group: str) -> str:
+    """Its children are the topics of which something was ever owned."""
+    return f"{group_path(group)}/owners"
+
+
+@_cached
+def owners_topic_path(group: str, topic: str) -> str:
+    """Its children are the owned partitions of a topic."""
+    return f"{owners_path(group)}/{topic}"
+
+
+def owner_path(group: str, topic_partition: TopicPartition) -> str:
+    """Who owns a partition."""
+    return f"{owners_topic_path(group, topic_partition.topic)}/{topic_partition.partition}"
+
+
+def offsets_path(group: str) -> str:
+    """Its children are the topics of which something was ever committed."""
+    return f"{group_path(group)}/offsets"
+
+
+@_cached
+def offsets_topic_path(group: str, topic: str) -> str:
+    """Its children are the partitions of a topic that have an offset."""
+    return f"{offsets_path(group)}/{topic}"
+
+
+def offset_path(group: str, topic_partition: TopicPartition) -> str:
+    """How far a partition was consumed."""
+    return f"{offsets_topic_path(group, topic_partition.topic)}/{topic_partition.partition}"
+
+
+def resets_path(group: str) -> str:
+    """Markers that an operator's reset leaves for running owners."""
+    return f"{group_path(group)}/resets"
+
+
+def views_path(group: str) -> str:
+    """What each member computed, for `group verify`."""
+    return f"{group_path(group)}/views"
+
+
+STATIC: Final = "static"
+WHITE_LIST: Final = "white_list"
+BLACK_LIST: Final = "black_list"
+ZKGROUP_KEY: Final = "zkgroup"
+STRATEGY_KEY: Final = "strategy"
+EXCLUDE_INTERNAL_KEY: Final = "exclude_internal"
+HOST_KEY: Final = "host"
+
+SubscriptionKind = Literal["zkgroup", "jvm", "unknown"]
+
+_BETWEEN_TOKENS: Final = re.compile(r'("(?:[^"\\]|\\.)*+")|\s++')
+_KAFKA_KEYS: Final = ("version", "subscription", "pattern", "timestamp")
+_EXPECTED: Final = "a registration"
+_ENTRIES_ORDERED_MAX: Final = 4
+"""Scala maps of up to 4 entries keep their order; of a wildcard only the first entry counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a member asks for.
+
+    Stored by Kafka 0.8.2 as one object without white space, keys in this order:
+    `{"version":1,"subscription":{"topic1":2},"pattern":"static","timestamp":"1396019252998"}`.
+    Ephemeral, created with its final data, never set again. Every member of the group watches the children
+    of `ids` and reads every registration at each rebalance; one that a JVM member cannot parse stops all of
+    them (item 16 of checklist.md). Unknown keys are ignored by every version of Kafka: ours are `zkgroup`,
+    `strategy`, `exclude_internal` and, where the id does not tell it, `host`, with text values.
+    """
+
+    subscription: Mapping[str, int]
+    """Topic to thread count; for a wildcard its one entry is the expression as stored, unescaped."""
+    pattern: str
+    """`static`, `white_list` or `black_list`; anything else counts as static, as it does for the JVM."""
+    timestamp_ms: int | None
+    """Epoch milliseconds of the registration; None where it is missing or no number."""
+    extensions: Mapping[str, object] = field(default_factory=dict)
+    """The top-level keys that are not Kafka's, in order."""
+
+    @staticmethod
+    def path(group: str, member: str) -> str:
+        return f"{ids_path(group)}/{member}"
+
+    @classmethod
+    def of(
+        cls,
+        subscription: Subscription,
+        timestamp_ms: int | None,
+        extensions: Mapping[str, object] | None = None,
+    ) -> Self:
+        """The registration that asks for this subscription."""
+        entries, pattern = _entries(subscription)
+        return cls(entries, pattern, timestamp_ms, dict(extensions or {}))
+
+    def wanted(self) -> Subscription:
+        """The subscription as a JVM member reads it: the first entry of a wildcard, static for the rest."""
+        if self.pattern in (WHITE_LIST, BLACK_LIST) and self.subscription:
+            expression, threads = next(iter(self.subscription.items()))
+            return (Whitelist if self.pattern == WHITE_LIST else Blacklist)(expression, threads)
+        if self.pattern in (WHITE_LIST, BLACK_LIST):
+            return StaticSubscription({})
+        return StaticSubscription(dict(self.subscription))
+
+    @property
+    def is_zkgroup(self) -> bool:
+        """Whether a zkgroup member wrote it."""
+        return ZKGROUP_KEY in self.extensions
+
+    @property
+    def strategy(self) -> str | None:
+        """The published assignment strategy; JVM members publish none."""
+        value = self.extensions.get(STRATEGY_KEY)
+        return value if isinstance(value, str) else None
+
+    @property
+    def exclude_internal(self) -> bool | None:
+        """The published `exclude.internal.topics`; None where it is not published."""
+        return {"true": True, "false": False}.get(str(self.extensions.get(EXCLUDE_INTERNAL_KEY)))
+
+    @property
+    def host(self) -> str | None:
+        """The published host; members whose id tells it publish none."""
+        value = self.extensions.get(HOST_KEY)
+        return value if isinstance(value, str) else None
+
+    def encode(self) -> bytes:
+        """The bytes that Kafka 0.8.2 would write, then the extension keys.
+
+        They are read back with the JVM's rules first: ConfigError where that does not give this
+        registration again, so nothing leaves here that could stop the JVM members of the group.
+        """
+        self._check_writable()
+        data = self.text().encode("utf-8", "replace")
+        try:
+            again = Registration.decode("registration", data)
+        except CorruptZnodeError as error:
+            raise ConfigError(f"registration {show(data)} cannot be stored: {error}") from error
+        if again != self:
+            raise ConfigError(f"registration {show(data)} would be read back as {again}")
+        return data
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        """Accepts exactly what a JVM member of Kafka 0.8.2.2 can work with.
+
+        Raises CorruptZnodeError for everything that would fail its rebalance: text that its parser
+        refuses, a missing or mistyped `pattern` or `subscription`, thread counts that are no integer or
+        below 1, a wildcard that is no Java expression.
+        """
+        fields = _parse_object(path, data)
+        pattern = fields.get("pattern")
+        if not isinstance(pattern, str):
+            raise CorruptZnodeError(path, "text in 'pattern'", _found(fields, "pattern"))
+        subscription = _read_subscription(path, fields)
+        if pattern in (WHITE_LIST, BLACK_LIST):
+            _check_wildcard(path, subscription)
+        extensions = {key: value for key, value in fields.items() if key not in _KAFKA_KEYS}
+        return cls(subscription, pattern, _read_timestamp(fields.get("timestamp")), extensions)
+
+    def members(self) -> list[str]:
+        """The members of the JSON object as Kafka 0.8.2 writes them, then the extensions."""
+        # Kafka's encoder escapes nothing; only wildcard expressions are escaped before (TopicCount.scala).
+        names = self.subscription if self.pattern == STATIC else map(escape, self.subscription)
+        entries = ",".join(
+            f'"{name}":{threads}' for name, threads in zip(names, self.subscription.values(), strict=True)
+        )
+        timestamp = [] if self.timestamp_ms is None else [f'"timestamp":"{self.timestamp_ms}"']
+        extensions = [f'"{escape(key)}":"{escape(str(value))}"' for key, value in self.extensions.items()]
+        return [
+            '"version":1',
+            f'"subscription":{{{entries}}}',
+            f'"pattern":"{self.pattern}"',
+            *timestamp,
+            *extensions,
+        ]
+
+    def text(self) -> str:
+        """The JSON object as text, unchecked; `encode` is what may be written."""
+        return "{" + ",".join(self.members()) + "}"
+
+    def _check_writable(self) -> None:
+        if self.pattern not in (STATIC, WHITE_LIST, BLACK_LIST):
+            raise ConfigError(
+                f"registration: expected pattern static, white_list or black_list, found {self.pattern!r}"
+            )
+        if self.pattern != STATIC and len(self.subscription) != 1:
+            raise ConfigError(f"registration: expected one expression, found {len(self.subscription)}")
+        for key, value in self.extensions.items():
+            if key in _KAFKA_KEYS or not isinstance(value, str):
+                raise ConfigError(
+                    f"registration: expected text in an extension key, found {key!r}: {show(value)}"
+                )
+
+
+def subscription_kind(data: bytes | None) -> SubscriptionKind:
+    """Who wrote a registration: `jvm` when it is byte for byte what Kafka 0.8 or 0.9 would write."""
+    try:
+        registration = Registration.decode("registration", data)
+    except CorruptZnodeError:
+        return "unknown"
+    if registration.is_zkgroup:
+        return "zkgroup"
+    return (
+        "jvm"
+        if data is not None and _is_jvm_text(registration, data.decode("utf-8", "replace"))
+        else "unknown"
+    )
+
+
+def _is_jvm_text(registration: Registration, text: str) -> bool:
+    if registration.extensions or registration.pattern not in (STATIC, WHITE_LIST, BLACK_LIST):
+        return False
+    if text == registration.text() and registration.timestamp_ms is not None:
+        return True
+    # Kafka 0.8.0 and 0.8.1 put spaces between the tokens and sorted the keys; 0.8.0 wrote no timestamp
+    # (Utils.mergeJsonFields, TopicCount.dbString). How many spaces differed from place to place.
+    compact = _BETWEEN_TOKENS.sub(lambda match: match[1] or "", text)
+    return text.startswith("{ ") and compact == "{" + ",".join(sorted(registration.members())) + "}"
+
+
+def _entries(subscription: Subscription) -> tuple[dict[str, int], str]:
+    match subscription:
+        case StaticSubscription(topics):
+            return dict(topics), STATIC
+        case Whitelist(expression, threads):
+            return {expression: threads}, WHITE_LIST
+        case Blacklist(expression, threads):
+            return {expression: threads}, BLACK_LIST
+        case _:
+            assert_never(subscription)
+
+
+def _parse_object(path: str, data: bytes | None) -> dict[str, object]:
+    if not data:
+        raise CorruptZnodeError(path, _EXPECTED, "no data" if data is None else "empty data")
+    try:
+        fields = parse(data)
+    except JvmJsonError as error:
+        raise CorruptZnodeError(path, _EXPECTED, f"{show(data)}: {error}") from error
+    if not isinstance(fields, dict):
+        raise CorruptZnodeError(path, _EXPECTED, show(data))
+    return fields
+
+
+def _read_subscription(path: str, fields: Mapping[str, object]) -> dict[str, int]:
+    entries = fields.get("subscription")
+    if not isinstance(entries, dict):
+        raise CorruptZnodeError(path, "an object in 'subscription'", _found(fields, "subscription"))
+    for topic, threads in entries.items():
+        if not is_integer(threads, range(1, INT32_MAX + 1)):
+            raise CorruptZnodeError(path, f"a thread count of at least 1 for {topic!r}", show(threads))
+    return entries
+
+
+def _check_wildcard(path: str, subscription: Mapping[str, int]) -> None:
+    if len(subscription) > _ENTRIES_ORDERED_MAX:
+        # Which one the JVM would take depends on its hash order.
+        raise CorruptZnodeError(path, "one wildcard expression", f"{len(subscription)} of them")
+    for expression in itertools.islice(subscription, 1):
+        try:
+            compile_java(normalise(expression))
+        except UnsupportedRegexError:
+            pass  # Java knows it: a readable registration, which the evaluation then reports.
+        except ConfigError as error:
+            raise CorruptZnodeError(path, "a Java regular expression", str(error)) from error
+
+
+def _read_timestamp(value: object) -> int | None:
+    if isinstance(value, str):
+        return decimal(value, INT64)
+    return value if type(value) is int else None
+
+
+def _found(fields: Mapping[str, object], key: str) -> str:
+    return show(fields[key]) if key in fields else "no such key"
+
+
+NO_OFFSET: Final = -1
+_JAVA_LONG: Final = re.compile(r"[+-]?\d{1,1000}")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """`/consumers/<g>/owners/<t>/<p>`: which thread of which member consumes a partition.
+
+    Ephemeral, made by the claiming member, removed by its release or the end of its session. The data is
+    the thread id: UTF-8, no newline. JVM members never set it, so its data version is 0; zkgroup's claims set
+    it once and leave version 1. It has no watchers.
+    """
+
+    thread_id: str
+
+    @staticmethod
+    def path(group: str, topic_partition: TopicPartition) -> str:
+        return owner_path(group, topic_partition)
+
+    @property
+    def member(self) -> str | None:
+        """The member id, or None where a foreign client wrote something that is no thread id."""
+        return self._parts[0] if self._parts else None
+
+    @property
+    def thread(self) -> int | None:
+        return self._parts[1] if self._parts else None
+
+    @property
+    def _parts(self) -> tuple[str, int] | None:
+        try:
+            return split_thread_id(self.thread_id)
+        except ValueError:
+            return None
+
+    def encode(self) -> bytes:
+        """Raises ConfigError unless this is a thread id."""
+        if self._parts is None:
+            raise ConfigError(f"owner {self.thread_id!r}: expected a thread id (<member>-<number>)")
+        return self.thread_id.encode("utf-8")
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        """Raises CorruptZnodeError where there is no text. What the text means is for the reader to judge."""
+        return cls(read_text(path, data, "a thread id"))
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """`/consumers/<g>/offsets/<t>/<p>`: the next offset to consume, as decimal digits.
+
+    Persistent; written by the owner, and by operators' tools. A negative value means "none": claims of
+    ours write -1 for a partition without one, which JVM members and tools take so too.
+    """
+
+    value: int
+
+    @staticmethod
+    def path(group: str, topic_partition: TopicPartition) -> str:
+        return offset_path(group, topic_partition)
+
+    @property
+    def position(self) -> int | None:
+        """The next offset to consume; None where none was ever committed."""
+        return self.value if self.value >= 0 else None
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for a value that is neither an offset nor -1."""
+        if not -1 <= self.value <= INT64[-1]:
+            raise ConfigError(f"offset {self.value}: expected a number from -1 to {INT64[-1]}")
+        return str(self.value).encode("ascii")
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        """Reads what a JVM member reads (`Long.parseLong`), so `+5`, `007` and digits of other scripts too.
+
+        Raises CorruptZnodeError for anything else. It is never taken for "no offset".
+        """
+        text = read_text(path, data, "an offset in decimal digits")
+        # Long.parseLong looks at UTF-16 units, so digits above U+FFFF are none for it.
+        if _JAVA_LONG.fullmatch(text) and max(text) <= "\uffff":
+            value = int(text)
+            if value in INT64:
+                return cls(value)
+        raise CorruptZnodeError(path, "an offset in decimal digits", show(text))

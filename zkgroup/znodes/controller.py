@@ -1,25 +1,36 @@
-"""`/controller` and `/controller_epoch`: who rules the cluster."""
+"""The active controller: `/controller` and `/controller_epoch`, and zkgroup's znodes about controllers.
+
+zkgroup's controllers keep below `/zkgroup/controller` a history, a status, the standby controllers and a
+request to resign.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.znodes.json_object import (
+from zkgroup.znodes.json_fields import (
     INT32,
     INT64,
+    check_number,
+    check_text,
     decimal,
     integer_of,
+    integer_text_of,
     is_integer,
+    object_of,
     others,
     read_json,
+    read_object,
     read_text,
     show,
+    text_of,
     write_object,
 )
-from zkgroup.znodes.limits import check_number
+from zkgroup.znodes.paths import zkgroup_path
 
 BARE: Final = 0
 """The version of a `/controller` that is nothing but the id."""
@@ -113,3 +124,274 @@ class ControllerEpoch:
         if epoch is None:
             raise CorruptZnodeError(path, "a controller epoch in decimal digits", show(text))
         return cls(epoch)
+
+
+HISTORY_KEPT: Final = 100
+"""So many records stay, the newest; each says what is to be known of the epochs before it (recipes 13)."""
+
+STATUS_ENTRIES_MAX: Final = 100
+"""Entries of each list in a status, so that it stays small whatever has gone wrong."""
+STATUS_TEXT_MAX: Final = 500
+"""Characters of a name or reason in a status."""
+
+_RECORD_KEYS: Final = frozenset(
+    {"version", "broker", "session", "reason", "from", "until", "load_ms", "ended", "foreign_epoch"}
+)
+
+
+def controller_state_path() -> str:
+    """Parent of the history, the status and the request to resign."""
+    return f"{zkgroup_path()}/controller"
+
+
+def controller_history_path() -> str:
+    """Its children are the last epochs in which zkgroup's controllers were active, `HISTORY_KEPT` of them."""
+    return f"{controller_state_path()}/history"
+
+
+def standby_controllers_path() -> str:
+    """Its children are zkgroup's controllers that host nothing and wait for an election."""
+    return f"{zkgroup_path()}/controllers"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRecord:
+    """`/zkgroup/controller/history/<epoch>`: that a zkgroup controller ruled in this epoch (recipes 13, 18).
+
+    Made in the transaction of the election. An epoch without one was a controller's of Kafka, or is older
+    than the last hundred: `foreign_epoch` says what those need not be read for. Persistent; set again when
+    the picture is loaded and at the end.
+    """
+
+    broker: int
+    session: int
+    """The ZooKeeper session that won."""
+    reason: str
+    """Why there was an election, or a new epoch."""
+    from_ms: int
+    """Epoch milliseconds of the election."""
+    until_ms: int | None = None
+    """Epoch milliseconds of the end; None while it rules, and where it ended without a word."""
+    load_ms: int | None = None
+    """Milliseconds from the election to the first metadata sent."""
+    ended: str | None = None
+    """Why it ended."""
+    foreign_epoch: int | None = None
+    """The last epoch before this one that a controller of Kafka had; 0 for none, None: it is not said."""
+    extensions: Mapping[str, object] = field(default_factory=dict)
+    """Keys of later zkgroup versions, kept by every rewrite."""
+
+    @staticmethod
+    def path(epoch: int) -> str:
+        return f"{controller_history_path()}/{epoch}"
+
+    @staticmethod
+    def epoch_of(name: str) -> int | None:
+        """The epoch of a child, or None for a foreign name."""
+        return decimal(name, range(INT32[-1] + 1))
+
+    def after(self, foreign_epoch: int) -> Self:
+        """With the last epoch of a controller of Kafka."""
+        return dataclasses.replace(self, foreign_epoch=foreign_epoch)
+
+    def loaded(self, load_ms: int) -> Self:
+        """With the time that loading took."""
+        return dataclasses.replace(self, load_ms=load_ms)
+
+    def over(self, until_ms: int, why: str) -> Self:
+        """With its end."""
+        return dataclasses.replace(self, until_ms=until_ms, ended=why)
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no broker and for text that is no UTF-8."""
+        known: dict[str, object] = {
+            "version": 1,
+            "broker": check_number("controller", self.broker),
+            "session": str(self.session),
+            "reason": check_text("reason", self.reason),
+            "from": str(self.from_ms),
+        }
+        later = {
+            "until": None if self.until_ms is None else str(self.until_ms),
+            "load_ms": None if self.load_ms is None else str(self.load_ms),
+            "ended": None if self.ended is None else check_text("end", self.ended),
+            "foreign_epoch": None
+            if self.foreign_epoch is None
+            else str(check_number("foreign epoch", self.foreign_epoch)),
+        }
+        known.update((key, value) for key, value in later.items() if value is not None)
+        return write_object({**known, **self.extensions})
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a controller's record")
+        return cls(
+            broker=integer_of(path, fields, "broker"),
+            session=integer_text_of(path, fields, "session"),
+            reason=text_of(path, fields, "reason"),
+            from_ms=integer_text_of(path, fields, "from"),
+            until_ms=integer_text_of(path, fields, "until") if "until" in fields else None,
+            load_ms=integer_text_of(path, fields, "load_ms") if "load_ms" in fields else None,
+            ended=text_of(path, fields, "ended") if "ended" in fields else None,
+            foreign_epoch=integer_text_of(path, fields, "foreign_epoch", range(INT32[-1] + 1))
+            if "foreign_epoch" in fields
+            else None,
+            extensions=others(fields, *_RECORD_KEYS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """`/zkgroup/controller/status`: how far the active controller, where it is zkgroup's, has come.
+    Ephemeral.
+
+    Written at most every 5 s and only on change; a `zxid` that stays behind the server's shows that the
+    controller hangs (recipes 18).
+    """
+
+    broker: int
+    epoch: int
+    zxid: int
+    """The last one whose change has been processed."""
+    time_ms: int
+    """Epoch milliseconds of the writing."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path of each znode that it cannot use, and what is wrong with it."""
+    unnamed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Broker to the partitions (`orders-0`) that its first LeaderAndIsr could not name: it may fetch them
+    again (recipes 15)."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """What waits, such as `leader of orders-0`, and for what."""
+    left_off: int = 0
+    """So many entries of these three are not shown; at most `STATUS_ENTRIES_MAX` of each are."""
+
+    @staticmethod
+    def path() -> str:
+        return f"{controller_state_path()}/status"
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no broker or epoch."""
+        return write_object(
+            {
+                "version": 1,
+                "broker": check_number("controller", self.broker),
+                "epoch": check_number("controller epoch", self.epoch),
+                "zxid": str(self.zxid),
+                "time": str(self.time_ms),
+                **self._lists(),
+            }
+        )
+
+    def _lists(self) -> dict[str, object]:
+        """Those that are not empty, cut; their values are texts, as people read them."""
+        unnamed = {str(broker): ", ".join(_first(names)) for broker, names in self.unnamed.items()}
+        lists = {"unreadable": self.unreadable, "unnamed": unnamed, "waiting": self.waiting}
+        shown = {
+            key: {_clean(name): _clean(texts[name]) for name in _first(list(texts))}
+            for key, texts in lists.items()
+            if texts
+        }
+        left_off = self.left_off + sum(
+            max(0, len(each) - STATUS_ENTRIES_MAX) for each in (*lists.values(), *self.unnamed.values())
+        )
+        return {**shown, **({"left_off": str(left_off)} if left_off else {})}
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a controller's status")
+        unnamed = {}
+        for text, names in _texts_of(path, fields, "unnamed").items():
+            broker = decimal(text, range(INT32[-1] + 1))
+            if broker is None:
+                raise CorruptZnodeError(path, "broker ids as keys of 'unnamed'", show(text))
+            unnamed[broker] = tuple(names.split(", "))
+        return cls(
+            broker=integer_of(path, fields, "broker"),
+            epoch=integer_of(path, fields, "epoch"),
+            zxid=integer_text_of(path, fields, "zxid"),
+            time_ms=integer_text_of(path, fields, "time"),
+            unreadable=_texts_of(path, fields, "unreadable"),
+            unnamed=unnamed,
+            waiting=_texts_of(path, fields, "waiting"),
+            left_off=integer_text_of(path, fields, "left_off") if "left_off" in fields else 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResignRequest:
+    """`/zkgroup/controller/resign`: an operator asks the holder of `/controller` to give it up. Persistent.
+
+    Decimal digits. A zkgroup controller whose `/controller` has another `czxid` removes it and goes on.
+    """
+
+    czxid: int
+    """Of the `/controller` that is meant."""
+
+    @staticmethod
+    def path() -> str:
+        return f"{controller_state_path()}/resign"
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no zxid."""
+        return str(check_number("czxid", self.czxid, 1, INT64[-1])).encode("ascii")
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        text = read_text(path, data, "a czxid in decimal digits")
+        czxid = decimal(text, INT64)
+        if czxid is None:
+            raise CorruptZnodeError(path, "a czxid in decimal digits", show(text))
+        return cls(czxid)
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyController:
+    """`/zkgroup/controllers/<id>`: a controller that hosts nothing waits to be elected. Ephemeral.
+
+    It is registered in `/brokers/ids` exactly while it rules: always there, real tools would place replicas
+    on it (recipes 14).
+    """
+
+    host: str
+    port: int
+    time_ms: int
+    """Epoch milliseconds since when it waits."""
+
+    @staticmethod
+    def path(broker: int) -> str:
+        return f"{standby_controllers_path()}/{broker}"
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no port and for a host that is no UTF-8."""
+        return write_object(
+            {
+                "version": 1,
+                "host": check_text("host", self.host),
+                "port": check_number("port", self.port, 1, 65535),
+                "time": str(self.time_ms),
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a waiting controller")
+        return cls(
+            text_of(path, fields, "host"),
+            integer_of(path, fields, "port"),
+            integer_text_of(path, fields, "time"),
+        )
+
+
+def _first(names: Sequence[str]) -> Sequence[str]:
+    return names[:STATUS_ENTRIES_MAX]
+
+
+def _clean(text: str) -> str:
+    """What UTF-8 can hold, and no more than people read: a name can come from a znode of anybody."""
+    return text.encode("utf-8", "replace").decode("utf-8")[:STATUS_TEXT_MAX]
+
+
+def _texts_of(path: str, fields: Mapping[str, object], key: str) -> dict[str, str]:
+    """An object of texts; none where the key is missing."""
+    texts = object_of(path, fields, key) if key in fields else {}
+    return {name: text_of(path, texts, name) for name in texts}

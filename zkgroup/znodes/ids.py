@@ -1,8 +1,9 @@
-"""Names: groups, topics, members, threads. Shapes of kafka/consumer/ZookeeperConsumerConnector.scala@0.8.2.2.
+"""Names of groups, topics, members and threads, and of sequential znodes.
 
-A member id is `<group>_<consumer id>`, where a generated consumer id is `<host>-<epoch ms>-<8 hex>`; a
-thread id is `<member id>-<number>`. Group and host may hold `_` and `-`, so nothing is ever split from
-the left: the known group is stripped, the rest is read from the right.
+Shapes of kafka/consumer/ZookeeperConsumerConnector.scala@0.8.2.2. A member id is `<group>_<consumer id>`,
+where a generated consumer id is `<host>-<epoch ms>-<8 hex>`; a thread id is `<member id>-<number>`. Group and
+host may hold `_` and `-`, so nothing is ever split from the left: the known group is stripped, the rest is
+read from the right.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.errors import ConfigError
+from zkgroup.znodes.json_fields import INT32, decimal
 
 NAME_LENGTH_MAX: Final = 255
 """Longest topic name of Kafka 0.8 (kafka/common/Topic.scala@0.8.2.2)."""
@@ -118,3 +120,13 @@ def _validate(what: str, name: str, length_max: int | None = None) -> str:
 def _refused_in_paths(code: int) -> bool:
     """ZooKeeper's PathUtils.validatePath (3.4.6 to 3.9), per character."""
     return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
+
+
+def sequential(prefix: str, sequence: int) -> str:
+    """The name, or path, that ZooKeeper gives the znode of a number (`%010d` of Java)."""
+    return f"{prefix}{sequence:010}"
+
+
+def sequence_of(prefix: str, name: str) -> int | None:
+    """The number of a child, or None for a name that is not of this kind."""
+    return decimal(name.removeprefix(prefix), INT32) if name.startswith(prefix) else None

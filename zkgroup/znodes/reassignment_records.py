@@ -1,6 +1,6 @@
-"""What reassignments leave behind, and plans that outlive the tool that made them (recipes 17).
+"""Records of finished reassignments, and stored plans that outlive the tool that made them (recipes 17).
 
-Below `/zkgroup`, where nobody else looks. Numbers that may not fit 32 bits are stored as text.
+Below `/zkgroup`, which Kafka does not read. Numbers that may not fit 32 bits are stored as text.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Final, Literal, Self, TypeVar, get_args
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition, ZnodeStat
 from zkgroup.znodes.admin_requests import Move, read_moves
-from zkgroup.znodes.audit import zkgroup_path
-from zkgroup.znodes.ids import validate_group
-from zkgroup.znodes.json_object import (
+from zkgroup.znodes.ids import sequence_of, sequential, validate_group
+from zkgroup.znodes.json_fields import (
     INT32,
     INT64,
+    check_number,
+    check_size,
+    check_text,
     decimal,
     integer_of,
     integer_text_of,
@@ -27,9 +29,8 @@ from zkgroup.znodes.json_object import (
     text_of,
     write_object,
 )
-from zkgroup.znodes.limits import check_number, check_size, check_text
-from zkgroup.znodes.partition_entries import check_once
-from zkgroup.znodes.sequence import sequence_of, sequential
+from zkgroup.znodes.partition_lists import check_once
+from zkgroup.znodes.paths import zkgroup_path
 
 Outcome = Literal["done", "cancelled", "dropped"]
 PlanState = Literal["running", "paused", "done", "cancelled", "failed"]
@@ -139,7 +140,7 @@ class StoredPlan:
     """`/zkgroup/plans/<id>`: moves in phases, of which one at a time becomes the request. Persistent.
 
     `{"version":1,"state":"running","next":0,"phases":[[{"topic":"t","partition":0,"replicas":[3]}]],...}`.
-    A controller of ours submits the next phase when `/admin/reassign_partitions` is free.
+    A zkgroup controller submits the next phase when `/admin/reassign_partitions` is free.
     """
 
     phases: tuple[tuple[Move, ...], ...]
@@ -157,7 +158,7 @@ class StoredPlan:
     throttles_off: bool = False
     """The plan has ended and its throttles were taken off; a plan that runs again has them again."""
     extensions: Mapping[str, object] = field(default_factory=dict)
-    """Keys of later versions of ours, kept by every rewrite."""
+    """Keys of later zkgroup versions, kept by every rewrite."""
 
     @staticmethod
     def path(plan: str) -> str:

@@ -1,7 +1,7 @@
-"""Replicas that brokers may still have where they have no place any more (controller.md K16, K20).
+"""Stray replicas: copies that brokers may still have of partitions that are not assigned to them (K16, K20).
 
-A move has left them behind, or the deletion of their topic has not waited for their broker. Below
-`/zkgroup`, where nobody else looks.
+They remain from a reassignment, or from a deletion that did not wait for their broker. Below `/zkgroup`,
+which Kafka does not read. `AbandonedReplicas` is the form of earlier versions.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from zkgroup.errors import CorruptZnodeError
-from zkgroup.znodes.audit import zkgroup_path
-from zkgroup.znodes.json_object import (
+from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.ids import sequence_of, sequential, validate_topic
+from zkgroup.znodes.json_fields import (
     INT32,
     INT64,
+    check_number,
+    check_size,
+    check_text,
     decimal,
     integer_of,
     integer_text_of,
@@ -24,7 +28,7 @@ from zkgroup.znodes.json_object import (
     text_of,
     write_object,
 )
-from zkgroup.znodes.limits import check_number, check_size, check_text
+from zkgroup.znodes.paths import zkgroup_path
 
 _NUMBERS: Final = range(INT32[-1] + 1)
 
@@ -132,3 +136,72 @@ class MovesBroughtOver:
         if not data:
             return cls(-1)
         return cls(integer_text_of(path, read_object(path, data, "how far moves are recorded"), "moves"))
+
+
+PREFIX: Final = "replicas-"
+_ABANDONED_NUMBERS: Final = range(INT32[-1] + 1)
+
+
+def abandoned_replicas_path() -> str:
+    """Its children are the topics that were deleted without a broker, and that broker."""
+    return f"{zkgroup_path()}/abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedReplicas:
+    """`/zkgroup/abandoned/replicas-<n>`: what a broker may have of a deleted topic. Persistent, sequential.
+
+    `{"version":1,"topic":"orders","broker":3,"partitions":[0,1],"epoch":7}`, made in the transaction that
+    deletes the topic by controllers of earlier versions. While it stands no zkgroup controller makes the
+    broker a replica of these partitions; it goes once the broker, back again, has deleted them.
+    """
+
+    topic: str
+    broker: int
+    partitions: tuple[int, ...]
+    epoch: int
+    """Of the controller that deleted the topic."""
+
+    @staticmethod
+    def path(sequence: int) -> str:
+        return sequential(AbandonedReplicas.prefix(), sequence)
+
+    @staticmethod
+    def prefix() -> str:
+        """What a sequential create is given."""
+        return f"{abandoned_replicas_path()}/{PREFIX}"
+
+    @staticmethod
+    def sequence_of(name: str) -> int | None:
+        """The number of a child, or None for a foreign name."""
+        return sequence_of(PREFIX, name)
+
+    @property
+    def topic_partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition(self.topic, number) for number in self.partitions)
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for no partition, and for names and numbers that there cannot be."""
+        if not self.partitions:
+            raise ConfigError(f"abandoned replicas of {self.topic}: expected a partition, found none")
+        fields = {
+            "version": 1,
+            "topic": validate_topic(self.topic),
+            "broker": check_number("broker", self.broker),
+            "partitions": [check_number("partition", number) for number in self.partitions],
+            "epoch": check_number("controller epoch", self.epoch),
+        }
+        return check_size(f"abandoned replicas of {self.topic}", write_object(fields))
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "abandoned replicas")
+        numbers = fields.get("partitions")
+        if not isinstance(numbers, list) or not all(is_integer(each, _ABANDONED_NUMBERS) for each in numbers):
+            raise CorruptZnodeError(path, "a list of partitions in 'partitions'", show(numbers))
+        return cls(
+            topic=text_of(path, fields, "topic"),
+            broker=integer_of(path, fields, "broker", _ABANDONED_NUMBERS),
+            partitions=tuple(numbers),
+            epoch=integer_of(path, fields, "epoch", _ABANDONED_NUMBERS),
+        )

@@ -1,6 +1,6 @@
-"""Topics that were made without brokers: partitions to share, and no records (ADR 0029).
+"""Unhosted topics: created without brokers, with partitions to share and no records (ADR 0029).
 
-Below `/zkgroup`, where nobody else looks; the topic's own znode is as Kafka has it.
+The mark is below `/zkgroup`, which Kafka does not read; the topic's own znode is as Kafka has it.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from zkgroup.znodes.audit import zkgroup_path
-from zkgroup.znodes.json_object import read_object, write_object
-from zkgroup.znodes.partitions import Topic
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.json_fields import read_object, write_object
+from zkgroup.znodes.paths import zkgroup_path
 
 PLACEHOLDER: Final = (0,)
 """The replica list of every partition of such a topic: Kafka's members and tools expect one."""

@@ -1,4 +1,4 @@
-"""How things are stored: the only home of kazoo and tenacity."""
+"""The client of ZooKeeper: the only package that imports kazoo and tenacity."""
 
 from zkgroup.zookeeper.client import ZooKeeperClient
 from zkgroup.zookeeper.settings import Acl, ClientSettings, Digest, Sasl, Secret, Tls

@@ -1,7 +1,7 @@
-"""Plain calls that wait, over any store: for tools, tests and start-up code. Not for a member's life.
+"""Blocking calls over any store, for tools, tests and start-up code; a member uses the asynchronous store.
 
-Reads are tried again (tenacity) until the time is over: they change nothing. A write is submitted
-once; what became of it is returned, raised as refused, or raised as unknown.
+Reads are tried again (tenacity) until the time is over: they change nothing. A write is submitted once; its
+outcome is returned, raised as refused, or raised as unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkgroup.errors import (
     StoreUnavailableError,
     ZkGroupError,
 )
-from zkgroup.model.ports import Clock, Store
+from zkgroup.model.ports import Clock, Store, after, seconds_until, wait_for
 from zkgroup.model.requests import (
     Code,
     Connected,
@@ -55,9 +55,10 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
     Unanswered,
+    Znode,
+    ZnodeAcl,
+    ZnodeStat,
 )
-from zkgroup.model.stat import Znode, ZnodeAcl, ZnodeStat
-from zkgroup.model.waiting import after, seconds_until, wait_for
 from zkgroup.zookeeper.clock import SystemClock
 
 Done = TypeVar("Done", bound=Outcome)

@@ -1,14 +1,17 @@
-"""`ZooKeeperClient`: the store on a real ZooKeeper."""
+"""`ZooKeeperClient`: the store on a real ZooKeeper, its event listeners, and its end in a forked child."""
 
 from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from zkgroup.errors import ForkedClientError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.ports import Clock
@@ -30,19 +33,18 @@ from zkgroup.model.requests import (
     SessionEvent,
     Suspended,
 )
-from zkgroup.zookeeper import forks, multiread
-from zkgroup.zookeeper.address import Address
-from zkgroup.zookeeper.announcer import Announcer
-from zkgroup.zookeeper.bulk import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
-from zkgroup.zookeeper.calls import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
-from zkgroup.zookeeper.connecting import tls_context
-from zkgroup.zookeeper.line import Line
-from zkgroup.zookeeper.settings import ClientSettings, Digest
+from zkgroup.zookeeper import multiread
+from zkgroup.zookeeper.bulk_requests import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
+from zkgroup.zookeeper.connection import ClientConnection
+from zkgroup.zookeeper.multiread import SUPPORT
+from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
+from zkgroup.zookeeper.settings import Address, ClientSettings, Digest
+from zkgroup.zookeeper.sockets import tls_context
 from zkgroup.zookeeper.wire import Paths, pack_acl
 
 _log = logging.getLogger("zkgroup.zookeeper")
 
-_GOODBYE_S = 1.0
+_CLOSE_SESSION_S = 1.0
 """How long a session that was given up may take to tell the server so."""
 _CRASH_PAUSE_S = 0.5
 """Before the session after one that ended oddly, so that a lasting cause does not make a busy loop."""
@@ -51,9 +53,9 @@ Listener = Callable[[SessionEvent], None]
 
 
 class ZooKeeperClient:
-    """Implements `zkgroup.model.ports.Store` with one connection, shared by whoever holds it.
+    """Implements `zkgroup.model.ports.Store` with one connection, shared by all its users.
 
-    Connects when somebody listens or waits, or by `start`. All methods may be called from any thread;
+    Connects at the first listener or wait, or by `start`. All methods may be called from any thread;
     outcomes, watches and events are called back on the connection's thread and must only enqueue.
     The client goes on for ever: after the loss of a session it opens the next one by itself. Only
     what waiting cannot mend ends it (a missing chroot, refused credentials): listeners get a `Lost`
@@ -79,12 +81,12 @@ class ZooKeeperClient:
         self._paths = Paths(self._address.chroot)
         self._acl = pack_acl(self._settings.acl)
         self._changed = threading.Condition()
-        self._announcer = Announcer()
+        self._events = EventDispatcher()
         self._listeners: dict[int, Listener] = {}
         self._listener_keys = itertools.count()
         self._told: SessionEvent | None = None
-        self._line: Line | None = None
-        self._lines: set[Line] = set()
+        self._connection: ClientConnection | None = None
+        self._connections: set[ClientConnection] = set()
         self._incarnation = 0
         self._lost_up_to = 0
         self._session: Session | None = None
@@ -94,7 +96,7 @@ class ZooKeeperClient:
         self._zxid = 0
         if isinstance(self._settings.auth, Digest) and self._tls is None:
             _log.warning("%s: digest credentials are sent without TLS", self._address)
-        forks.guard(self)
+        guard(self)
 
     def __repr__(self) -> str:
         return f"ZooKeeperClient({str(self._address)!r})"
@@ -118,7 +120,7 @@ class ZooKeeperClient:
         """Begins to connect, in the background. Done by the first `listen` or `wait_connected` as well."""
         self._check_process()
         with self._changed:
-            if self._line is not None or self._closed:
+            if self._connection is not None or self._closed:
                 return
             self._open_next(0.0)
 
@@ -147,8 +149,8 @@ class ZooKeeperClient:
 
     def unconnected(self, timeout_s: float) -> StoreUnavailableError:
         """The error of a wait for the first connection that ran out: whom we asked, and what came of it."""
-        line = self._line
-        found = line.last_error if line is not None else ""
+        connection = self._connection
+        found = connection.last_error if connection is not None else ""
         return StoreUnavailableError(
             f"no connection to ZooKeeper: expected {self._address} to answer within {timeout_s:g} s, found "
             f"{found or 'no answer'}; check the address, or start a server with `zkgroup zookeeper start`"
@@ -165,15 +167,15 @@ class ZooKeeperClient:
         end = time.monotonic() + timeout_s
         with self._changed:
             self._closed = True
-            lines = set(self._lines)
+            connections = set(self._connections)
             self._changed.notify_all()
-        for line in lines:
-            line.retire(0.8 * timeout_s, drop_waiting=False)
-        if any(line.runs_here() for line in lines):
+        for connection in connections:
+            connection.shutdown(0.8 * timeout_s, drop_waiting=False)
+        if any(connection.runs_here() for connection in connections):
             return
-        for line in lines:
-            if not line.ended.wait(max(0.0, end - time.monotonic())):
-                self.line_lost(line, "the client was closed; the server did not answer in time", None)
+        for connection in connections:
+            if not connection.ended.wait(max(0.0, end - time.monotonic())):
+                self.on_lost(connection, "the client was closed; the server did not answer in time", None)
         multiread.SUPPORT.join(max(0.0, end - time.monotonic()))
 
     # --- Store -------------------------------------------------------------------------------------
@@ -188,17 +190,17 @@ class ZooKeeperClient:
     ) -> None:
         """See `Store`. Raises `ValueError` for a path that does not start with a slash."""
         self._check_process()
-        line = self._line
-        if line is None or line.incarnation != incarnation:
+        connection = self._connection
+        if connection is None or connection.incarnation != incarnation:
             on_outcome(NotSent(f"session {incarnation} is not the present one"))
             return
-        if not line.exchange.accepting:
+        if not connection.pipeline.accepting:
             on_outcome(NotSent("not connected"))
             return
         call = self._call(request, on_outcome, on_watch)
         if call.size > self._settings.max_request_bytes:
             call = RefusedHere(_too_big(call.size, self._settings), on_outcome)
-        if not line.exchange.offer(call):
+        if not connection.pipeline.offer(call):
             on_outcome(NotSent("not connected"))
 
     def _call(
@@ -229,8 +231,8 @@ class ZooKeeperClient:
     def last_zxid(self) -> int:
         """The highest zxid that any answer has shown."""
         self._check_process()
-        line = self._line
-        return max(self._zxid, line.exchange.zxid) if line is not None else self._zxid
+        connection = self._connection
+        return max(self._zxid, connection.pipeline.zxid) if connection is not None else self._zxid
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """See `Store`. A newcomer is told where things stand, but not of a session that is gone."""
@@ -247,62 +249,62 @@ class ZooKeeperClient:
         def remove() -> None:
             self._listeners.pop(key, None)
 
-        self._announcer.post(add)
-        self._announcer.run()
+        self._events.post(add)
+        self._events.run()
         return remove
 
     def abandon(self, incarnation: int, reason: str) -> None:
         """See `Store`. The old session is closed if the server can still be told within a second."""
         self._check_process()
-        line = self._line
-        if line is None or line.incarnation != incarnation:
+        connection = self._connection
+        if connection is None or connection.incarnation != incarnation:
             return
-        line.retire(_GOODBYE_S, drop_waiting=True)
-        self.line_lost(line, reason, None)
+        connection.shutdown(_CLOSE_SESSION_S, drop_waiting=True)
+        self.on_lost(connection, reason, None)
 
     # --- LineOwner ---------------------------------------------------------------------------------
 
-    def line_connected(self, line: Line, session: Session) -> None:
+    def on_connected(self, connection: ClientConnection, session: Session) -> None:
         with self._changed:
-            if line.incarnation <= self._lost_up_to:
+            if connection.incarnation <= self._lost_up_to:
                 return
             self._session = session
             self._changed.notify_all()
-            self._tell(Connected(session))
-        self._announcer.run()
+            self._post(Connected(session))
+        self._events.run()
 
-    def line_suspended(self, line: Line) -> None:
+    def on_suspended(self, connection: ClientConnection) -> None:
         with self._changed:
-            if line.incarnation <= self._lost_up_to:
+            if connection.incarnation <= self._lost_up_to:
                 return
             self._session = None
-            self._tell(Suspended(line.incarnation))
-        self._announcer.run()
+            self._post(Suspended(connection.incarnation))
+        self._events.run()
 
-    def line_lost(self, line: Line, reason: str, fatal: ZkGroupError | None) -> None:
+    def on_lost(self, connection: ClientConnection, reason: str, fatal: ZkGroupError | None) -> None:
         """Every listener is told before the next session is opened; told once for each session."""
         with self._changed:
-            if line.incarnation <= self._lost_up_to:
+            if connection.incarnation <= self._lost_up_to:
                 return
-            self._lost_up_to = line.incarnation
+            self._lost_up_to = connection.incarnation
             self._session = None
-            self._zxid = max(self._zxid, line.exchange.zxid)
+            self._zxid = max(self._zxid, connection.pipeline.zxid)
             self._fatal = self._fatal or fatal
             if fatal is not None:
                 _log.error("%s: %s", self._address, fatal, extra={"raised": True})
-            self._tell(Lost(line.incarnation, reason, fatal))
+            self._post(Lost(connection.incarnation, reason, fatal))
             if not self._closed and self._fatal is None:
-                self._announcer.post(lambda: self._reopen(line))
+                self._events.post(lambda: self._reopen(connection))
             self._changed.notify_all()
-        self._announcer.run()
+        self._events.run()
 
-    def line_ended(self, line: Line) -> None:
+    def on_ended(self, connection: ClientConnection) -> None:
         with self._changed:
-            self._lines.discard(line)
+            self._connections.discard(connection)
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _post(self, event: SessionEvent) -> None:
         def action() -> None:
             self._told = event
             for listener in tuple(self._listeners.values()):
@@ -311,19 +313,21 @@ class ZooKeeperClient:
                 except Exception:  # noqa: BLE001
                     _log.exception("a listener of %r failed", self)
 
-        self._announcer.post(action)
+        self._events.post(action)
 
-    def _reopen(self, lost: Line) -> None:
+    def _reopen(self, lost: ClientConnection) -> None:
         with self._changed:
-            if not self._closed and self._line is lost:
+            if not self._closed and self._connection is lost:
                 self._open_next(_CRASH_PAUSE_S if lost.crashed else 0.0)
 
     def _open_next(self, pause_s: float) -> None:
         """With the lock held."""
         self._incarnation += 1
-        self._line = Line(self, self._incarnation, self._address, self._settings, self._tls, self._clock)
-        self._lines.add(self._line)
-        self._line.open(pause_s)
+        self._connection = ClientConnection(
+            self, self._incarnation, self._address, self._settings, self._tls, self._clock
+        )
+        self._connections.add(self._connection)
+        self._connection.open(pause_s)
 
     def _check_process(self) -> None:
         if self._forked:
@@ -333,10 +337,68 @@ class ZooKeeperClient:
 
     def after_fork_in_child(self) -> None:
         self._forked = True
-        for line in tuple(self._lines):
-            line.handler.discard_descriptors()
+        for connection in tuple(self._connections):
+            connection.handler.discard_descriptors()
 
 
 def _too_big(size: int, settings: ClientSettings) -> NotSent:
     limit = settings.max_request_bytes
     return NotSent(f"the request has {size:,} bytes, the limit is {limit:,}", too_big=True)
+
+
+class EventDispatcher:
+    """Runs actions in the order posted, from whichever thread comes by, never two at a time.
+
+    An action that posts another one gets it run after itself. No lock is held while an action runs,
+    so a listener may take locks of its own and may call the client.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._actions: deque[Callable[[], None]] = deque()
+        self._busy = False
+
+    def post(self, *actions: Callable[[], None]) -> None:
+        """Queues actions; run them with `run`. May be called with other locks held."""
+        with self._lock:
+            self._actions.extend(actions)
+
+    def run(self) -> None:
+        """Runs the queued actions, unless another thread is running them."""
+        while True:
+            with self._lock:
+                if self._busy or not self._actions:
+                    return
+                self._busy = True
+                action = self._actions.popleft()
+            try:
+                action()
+            except Exception:  # noqa: BLE001
+                _log.exception("a listener of a ZooKeeper client failed")
+            finally:
+                with self._lock:
+                    self._busy = False
+
+
+class Forkable(Protocol):
+    def after_fork_in_child(self) -> None:
+        """Takes no lock: its holder may not exist in this process."""
+        ...
+
+
+_clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
+
+
+def guard(client: Forkable) -> None:
+    """From now on the client learns when it wakes up in a child."""
+    _clients.add(client)
+
+
+def _after_fork_in_child() -> None:
+    SUPPORT.after_fork()
+    for client in tuple(_clients):
+        client.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,4 +1,4 @@
-"""The clock of real members."""
+"""`SystemClock`: the clock of members in production."""
 
 from __future__ import annotations
 

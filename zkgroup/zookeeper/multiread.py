@@ -1,24 +1,23 @@
-"""Whether a server understands multiRead (operation 22, ZooKeeper 3.6 and newer).
+"""Whether a server supports multiRead (operation 22, ZooKeeper 3.6 and newer).
 
-A 3.4 server answers it by closing the connection, so it is tried on a connection, and a session, of
-its own, and the answer is remembered for the whole process, server by server.
+A 3.4 server answers it by closing the connection, so it is tried on a connection, and a session, of its own,
+and the answer is remembered for the whole process, server by server.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable
 
-from zkgroup.zookeeper.codes import UNIMPLEMENTED
-from zkgroup.zookeeper.connecting import open_connection
+from zkgroup.zookeeper.raw_connection import RawConnection
 from zkgroup.zookeeper.settings import Digest
-from zkgroup.zookeeper.wire import Op, encode_reads
+from zkgroup.zookeeper.sockets import open_connection
+from zkgroup.zookeeper.wire import UNIMPLEMENTED, Op, encode_reads
 
 _log = logging.getLogger("zkgroup.zookeeper")
 
@@ -26,9 +25,8 @@ Server = tuple[str, int]
 """Numeric address and port."""
 
 PROBE_TIMEOUT_S = 2.0
-_SESSION_MS = 4000
-DEFAULT_PASSWORD = b"\0" * 16
-"""Password of a connection request for a new session."""
+_AUTH_XID, _AUTH = -4, 100
+"""xid and operation of an AuthPacket (ZooDefs.OpCode.auth)."""
 
 
 class Support:
@@ -63,13 +61,13 @@ class Support:
                 target=self._probe, args=(server, probe), name="zkgroup-multiread-probe", daemon=True
             )
             self._threads.add(thread)
-            thread.start()  # with the lock, so that nobody waits for a thread that has not begun
+            thread.start()  # with the lock, so that `join` never waits for a thread that has not begun
 
     def _probe(self, server: Server, probe: Callable[[], bool]) -> None:
         answer: bool | None = None
         try:
             answer = probe()
-        except (OSError, EOFError, struct.error) as error:
+        except (OSError, struct.error) as error:
             _log.debug("asking %s:%d for multiRead failed: %s", *server, error)
         finally:
             with self._lock:
@@ -99,55 +97,25 @@ SUPPORT = Support()
 def probe(server: Server, host: str, tls: ssl.SSLContext | None, auth: object) -> bool:
     """Tries one multiRead in a session that is closed again: 3 packets, 4 with digest.
 
-    Raises `OSError` or `EOFError` where the server cannot even be connected to.
+    Raises OSError where the server cannot be connected to, or grants no session.
     """
-    end = time.monotonic() + PROBE_TIMEOUT_S
     with contextlib.closing(open_connection(server, host, timeout_s=PROBE_TIMEOUT_S, tls=tls)) as sock:
-        sock.settimeout(PROBE_TIMEOUT_S)
-        connection = _Connection(sock, end)
-        connection.send(
-            struct.pack("!iqiqi", 0, 0, _SESSION_MS, 0, len(DEFAULT_PASSWORD)), DEFAULT_PASSWORD, b"\0"
-        )
-        connection.receive()
+        connection = RawConnection(sock, PROBE_TIMEOUT_S)
+        if not connection.open_session():
+            raise ConnectionError("no session is granted")
         if isinstance(auth, Digest):
             scheme, credential = b"digest", auth.credential.encode()
-            parts = (struct.pack("!iiii", -4, 100, 0, len(scheme)), scheme)
-            connection.send(*parts, struct.pack("!i", len(credential)), credential)
-            connection.receive()
+            parts = (
+                struct.pack(">ii", 0, len(scheme)),
+                scheme,
+                struct.pack(">i", len(credential)),
+                credential,
+            )
+            connection.request(_AUTH_XID, _AUTH, b"".join(parts))
         _, _, body = next(encode_reads(Op.GET_DATA, [b"/"], max_paths=1, max_bytes=1000))
-        connection.send(struct.pack("!ii", 1, Op.MULTI_READ), body)
         try:
-            reply = connection.receive()
-        except (OSError, EOFError):
+            error = connection.request(1, Op.MULTI_READ, body)
+        except OSError:
             return False
-        connection.send(struct.pack("!ii", 2, Op.CLOSE_SESSION))
-        with contextlib.suppress(OSError, EOFError):
-            connection.receive()
-        xid, _zxid, number = struct.unpack_from("!iqi", reply)
-        return bool(xid == 1 and number != UNIMPLEMENTED)
-
-
-class _Connection:
-    """Frames, one after the other."""
-
-    def __init__(self, sock: socket.socket, end: float) -> None:
-        self._sock = sock
-        self._end = end
-
-    def send(self, *parts: bytes) -> None:
-        body = b"".join(parts)
-        self._sock.sendall(struct.pack("!i", len(body)) + body)
-
-    def receive(self) -> bytes:
-        (size,) = struct.unpack("!i", self._exactly(4))
-        return self._exactly(size)
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            self._sock.settimeout(max(0.001, self._end - time.monotonic()))
-            piece = self._sock.recv(size - len(data))
-            if not piece:
-                raise EOFError("the server closed the connection")
-            data += piece
-        return data
+        connection.close_session(2)
+        return error != UNIMPLEMENTED

@@ -1,15 +1,17 @@
-"""The connection that kazoo and we share, and the bell that wakes its thread.
+"""The socket that kazoo and zkgroup share, how it is opened, and the waker of its thread.
 
 kazoo asks its handler for a connection and then uses only `send`, `recv`, `pending`, `fileno`,
-`setblocking` and `close` of it. It sets the session up with that: handshake, authentication. Our
-requests and pings travel on the same connection as frames of ours, told apart by their xid, so they
-need nothing of kazoo's queue: no system call, lock or object of kazoo's for any of them.
+`setblocking` and `close` of it. kazoo sets the session up: handshake, authentication. Requests and pings of
+zkgroup travel on the same connection as frames of their own, distinguished by xid, so they need no system
+call, lock or object of kazoo's queue.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import select
 import socket
 import ssl
 import struct
@@ -17,6 +19,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from zkgroup.errors import ConfigError
+from zkgroup.zookeeper.settings import Tls
 from zkgroup.zookeeper.wire import PING_XID, WATCH_XID
 
 FIRST_XID = 1 << 30
@@ -30,13 +34,13 @@ _LONGEST_FRAME = 1 << 27
 
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!iqi")  # xid, zxid, err (zookeeper.jute, ReplyHeader)
-_HELLO = struct.Struct("!iiiq")  # frame length, protocol version, granted timeout, session id
+_CONNECT_RESPONSE = struct.Struct("!iiiq")  # frame length, protocol version, granted timeout, session id
 
 Receiver = Callable[[int, int, int, bytes, int], None]
 """Given xid, zxid, error number, the bytes read and where the body of this reply starts in them."""
 
 
-class Hello(NamedTuple):
+class ConnectResponse(NamedTuple):
     """The server's answer to a connection request (zookeeper.jute, ConnectResponse)."""
 
     timeout_ms: int
@@ -47,7 +51,7 @@ class Hello(NamedTuple):
 class SharedSocket:
     """A connected, non-blocking socket, read and written in large pieces by one thread.
 
-    Reading (`fill`) hands whole frames of ours to the receiver and keeps kazoo's for its `recv`.
+    Reading (`fill`) hands whole frames of zkgroup to the receiver and keeps kazoo's for its `recv`.
     Writing (`send`, `put`) collects; `flush` hands everything to the system at once.
     """
 
@@ -61,10 +65,10 @@ class SharedSocket:
         self._partial: list[bytes] = []
         self._partial_size = 0
         self._partial_need = 0
-        self._kazoos = bytearray()
+        self._kazoo_frames = bytearray()
         self._ended = False
         self._out = bytearray()
-        self.hello: Hello | None = None
+        self.connect_response: ConnectResponse | None = None
         self._now = now
         self.last_heard = self.last_sent = now()
         self.written = 0
@@ -82,15 +86,15 @@ class SharedSocket:
 
     def pending(self) -> int:
         """How much kazoo can read now; 1 stands for the end of the stream."""
-        return len(self._kazoos) or int(self._ended)
+        return len(self._kazoo_frames) or int(self._ended)
 
     def recv(self, size: int) -> bytes:
         """At most `size` bytes of kazoo's frames; empty where the server closed the connection."""
-        if not self._kazoos and not self._ended:
+        if not self._kazoo_frames and not self._ended:
             # kazoo's word for "try again"; it is asked only after `pending` or `select` said yes
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing to read yet")
-        data = bytes(self._kazoos[:size])
-        del self._kazoos[:size]
+        data = bytes(self._kazoo_frames[:size])
+        del self._kazoo_frames[:size]
         return data
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
@@ -163,30 +167,30 @@ class SharedSocket:
             self._partial, self._partial_size, self._partial_need = [data[at:]], end - at, need
 
     def _take(self, data: bytes, at: int, size: int) -> None:
-        if self.hello is None:
-            if size >= _HELLO.size:
-                self.hello = Hello(*_HELLO.unpack_from(data, at)[2:])
+        if self.connect_response is None:
+            if size >= _CONNECT_RESPONSE.size:
+                self.connect_response = ConnectResponse(*_CONNECT_RESPONSE.unpack_from(data, at)[2:])
         elif size >= 20:
             xid, zxid, number = _HEADER.unpack_from(data, at + 4)
             if xid >= FIRST_XID or xid in (WATCH_XID, PING_XID):
                 self._receiver(xid, zxid, number, data, at + 20)
                 return
-        self._kazoos += data[at : at + size]
+        self._kazoo_frames += data[at : at + size]
 
 
 class WakeUps:
     """Stands for kazoo's pair of sockets: one side counts a wake-up, the other takes it.
 
-    kazoo writes into it only for its own queue, which we do not use; `ring` covers that, too.
+    kazoo writes into it only for its own queue, which we do not use; `wake` covers that, too.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None]) -> None:
         self.count = 0
-        self._ring = ring
+        self._wake = wake
 
     def send(self, data: bytes) -> int:
         self.count += len(data)
-        self._ring()
+        self._wake()
         return len(data)
 
     def recv(self, size: int) -> bytes:
@@ -198,10 +202,10 @@ class WakeUps:
         self.count = 0
 
 
-class Bell:
+class Waker:
     """Wakes the connection thread out of its wait, once for however many reasons there are.
 
-    `ring` costs a system call only when the thread is about to sleep: it is armed then. A thousand
+    `wake` costs a system call only when the thread is about to sleep: it is armed then. A thousand
     requests submitted at once are one byte.
     """
 
@@ -209,36 +213,135 @@ class Bell:
         self._in, self._out = socket.socketpair()
         self._in.setblocking(False)
         self._out.setblocking(False)
-        self._rung = True
+        self._awake = True
 
     def fileno(self) -> int:
         return self._in.fileno()
 
     def arm(self) -> None:
-        """From now on a ring makes `fileno` readable. Look at the work to do after this, then sleep."""
-        self._rung = False
+        """From now on `wake` makes `fileno` readable. Check for work after this, then sleep."""
+        self._awake = False
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """From any thread; what it is about must have been written down before."""
-        if not self._rung:
-            self._rung = True
-            with contextlib.suppress(OSError):  # closed, or full of rings already
+        if not self._awake:
+            self._awake = True
+            with contextlib.suppress(OSError):  # closed, or full already
                 self._out.send(b"\0")
 
-    def has_rung(self) -> bool:
+    def is_awake(self) -> bool:
         """Whether the thread is awake, or about to be."""
-        return self._rung
+        return self._awake
 
     def disarm(self) -> None:
-        """Awake: rings are free again."""
-        self._rung = True
+        """The thread is awake: `wake` costs nothing again."""
+        self._awake = True
 
-    def silence(self) -> None:
-        """Takes the rings out, after waking up."""
-        self._rung = True
+    def clear(self) -> None:
+        """Reads away what `wake` has written, after waking up."""
+        self._awake = True
         with contextlib.suppress(OSError):
             self._in.recv(64)
 
     def close(self) -> None:
         self._in.close()
         self._out.close()
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Raises `ConfigError` where a file cannot be used; the message never holds the key's password."""
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = tls.check_host_name
+    try:
+        if tls.ca_file is not None:
+            context = _trusting_only(context, tls.ca_file)
+        if tls.cert_file is not None:
+            password = tls.key_password.reveal() if tls.key_password else ""
+            context.load_cert_chain(tls.cert_file, tls.key_file, password)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(name for name in (tls.ca_file, tls.cert_file, tls.key_file) if name)
+        raise ConfigError(f"tls: {files} cannot be used: {error}") from error
+    return context
+
+
+def _trusting_only(context: ssl.SSLContext, ca_file: str) -> ssl.SSLContext:
+    """A private authority replaces those of the system: it was named because they are not meant."""
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    own.minimum_version = context.minimum_version
+    own.check_hostname = context.check_hostname
+    own.load_verify_locations(ca_file)
+    return own
+
+
+def open_connection(
+    address: tuple[str, int],
+    host: str,
+    *,
+    timeout_s: float,
+    tls: ssl.SSLContext | None = None,
+    waker: Waker | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> socket.socket:
+    """A connected, non-blocking socket.
+
+    address: numeric; host: the name it was resolved from, which a certificate must carry.
+    waker: interrupts the wait; `check` may then raise to give up.
+    Raises `OSError` (of which TLS errors are one kind).
+    """
+    end = time.monotonic() + timeout_s
+    family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0][0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _raise_if(sock.connect_ex(address), but=(errno.EINPROGRESS, errno.EWOULDBLOCK))
+        _wait(sock, select.POLLOUT, end, waker, check)
+        _raise_if(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        if tls is None:
+            return sock
+        secure = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        sock = secure
+        _shake_hands(secure, end, waker, check)
+    except BaseException:
+        sock.close()
+        raise
+    return secure
+
+
+def _raise_if(number: int, but: tuple[int, ...] = ()) -> None:
+    if number and number not in but:
+        raise OSError(number, os.strerror(number))
+
+
+def _shake_hands(sock: ssl.SSLSocket, end: float, waker: Waker | None, check: Callable[[], None]) -> None:
+    while True:
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            _wait(sock, select.POLLIN, end, waker, check)
+        except ssl.SSLWantWriteError:
+            _wait(sock, select.POLLOUT, end, waker, check)
+        else:
+            return
+
+
+def _wait(
+    sock: socket.socket, events: int, end: float, waker: Waker | None, check: Callable[[], None]
+) -> None:
+    poll = select.poll()
+    poll.register(sock.fileno(), events)
+    if waker is not None:
+        poll.register(waker.fileno(), select.POLLIN)
+    while True:
+        if waker is not None:
+            waker.arm()
+        check()
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, "the server did not answer in time")
+        ready = dict(poll.poll(left * 1000))
+        if waker is not None:
+            waker.clear()
+        if sock.fileno() in ready:
+            return

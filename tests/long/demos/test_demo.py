@@ -16,8 +16,8 @@ import pytest
 
 from tests.worlds.shell import Shell
 from zkgroup.demo.group import scenario
-from zkgroup.demo.group.scene import Scene
-from zkgroup.demo.story import Happening
+from zkgroup.demo.group.view import GroupView
+from zkgroup.demo.progress import ProgressEvent
 from zkgroup.model.requests import SetData
 from zkgroup.zookeeper import ClientSettings, Digest, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -94,10 +94,10 @@ class ForeignHand:
     def __init__(self) -> None:
         self._address = ""
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: GroupView) -> None:
         self._address = scene.zookeeper
 
-    def happened(self, happening: Happening) -> None:
+    def happened(self, happening: ProgressEvent) -> None:
         if happening.text == "every partition has an owner":
             with blocking(self._address) as zk:
                 zk.multi(SetData(LAST, b"2310", -1))

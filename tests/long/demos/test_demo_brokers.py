@@ -10,10 +10,10 @@ from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
 from tests.worlds.json_schema import violations
-from zkgroup.demo.brokers.sight import lines_of
-from zkgroup.demo.flights import bundled_lines
+from zkgroup.demo.brokers.cluster_state import lines_of
+from zkgroup.demo.flight_data import bundled_lines
 from zkgroup.history import check_cluster
-from zkgroup.history.transaction_log import read_transactions
+from zkgroup.history.transactions import read_transactions
 
 pytestmark = pytest.mark.timeout(420)
 

@@ -26,7 +26,7 @@ from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 OURS = 100
 """Id of our controller."""
-PROGRAM = "from zkgroup_cli.main import main; main()"
+PROGRAM = "from zkgroup_cli.app import main; main()"
 
 
 class OurController:

@@ -21,9 +21,9 @@ END = "<!-- Until here. -->\n"
 FILES = ("test_real_tools.py", "test_operating_brokers.py")
 
 TABLES = {
-    "ours": "Kafka's tools, by release, at brokers of ours",
-    "0.8.2.2": "Kafka's tools, by release, at real brokers of 0.8.2.2 that our controller leads",
-    "": "Our commands at real brokers and their real controller, by the brokers' release",
+    "ours": "Kafka's tools, by release, at zkgroup brokers",
+    "0.8.2.2": "Kafka's tools, by release, at Kafka 0.8.2.2 brokers that a zkgroup controller leads",
+    "": "zkgroup's commands at Kafka brokers with their own controller, by the brokers' release",
 }
 """By whose brokers they are."""
 

@@ -13,8 +13,8 @@ from tests.long.interop.jars import kafka
 from tests.long.interop.processes import Process
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import PATIENCE_S, eventually
-from zkgroup.zookeeper.embedded import probe
-from zkgroup.zookeeper.embedded.ports import HeldPort
+from zkgroup.zookeeper import raw_connection
+from zkgroup.zookeeper.embedded.server import ReservedPort
 
 VERSION = "0.8.2.2"
 
@@ -35,7 +35,7 @@ def four_letters(port: int, word: str) -> str:
 def opens_sessions(port: int) -> bool:
     """A session can be had. A server says imok to ruok a moment before that."""
     try:
-        return probe.opens_sessions(port, 5.0)
+        return raw_connection.opens_sessions(port, 5.0)
     except OSError:
         return False
 
@@ -45,7 +45,7 @@ class RealZooKeeper:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._held = HeldPort()
+        self._held = ReservedPort()
         self.port = self._held.number
         self.address = f"127.0.0.1:{self.port}"
         self.data = folder / "data"
@@ -109,7 +109,7 @@ class RealBroker:
         self.zookeeper = zookeeper
         self.number = number
         self.chroot = chroot
-        self._held = HeldPort()
+        self._held = ReservedPort()
         """Nobody else is given the port before the broker listens, which takes seconds."""
         self.port = self._held.number
         self.address = f"127.0.0.1:{self.port}"

@@ -13,8 +13,8 @@ from tests.long.interop.toolbox import Toolbox
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
+from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.topics import TopicConfig
 
 pytestmark = pytest.mark.timeout(300)
 

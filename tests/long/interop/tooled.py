@@ -22,7 +22,7 @@ from tests.worlds.led_brokers import ask
 from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
-PROGRAM = "from zkgroup_cli.main import main; main()"
+PROGRAM = "from zkgroup_cli.app import main; main()"
 BROKERS = (1, 2, 3)
 Row = tuple[int, int, list[int], list[int]]
 """Partition, leader, replicas, ISR sorted."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from zkgroup.model.stat import STAT_NAMES
+from zkgroup.model.requests import STAT_NAMES
 
 
 def walked(client: KazooClient) -> str:

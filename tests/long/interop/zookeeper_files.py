@@ -37,7 +37,7 @@ from tests.long.interop.processes import Process
 from tests.long.interop.servers import four_letters, opens_sessions
 from tests.long.interop.walks_as_json import walked
 from tests.waiting import eventually
-from zkgroup.zookeeper.embedded.ports import HeldPort
+from zkgroup.zookeeper.embedded.server import ReservedPort
 
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 OPTIONS: Final = ("-Dznode.container.checkIntervalMs=300", "-Dzookeeper.forceSync=no", "-Duser.timezone=UTC")
@@ -88,7 +88,7 @@ class Servers:
 
     def __init__(self, release: Release, folder: Path) -> None:
         self.release, self.folder = release, folder
-        self._held = [[HeldPort() for _ in range(3)] for _ in release.packing]
+        self._held = [[ReservedPort() for _ in range(3)] for _ in release.packing]
         self.ports = [client.number for client, _, _ in self._held]
         self.members = [
             f"127.0.0.1:{quorum.number}:{election.number}:participant;127.0.0.1:{client.number}"
@@ -273,7 +273,7 @@ class Session:
 
     def _reconfigure(self) -> None:
         """An observer that never runs comes and goes."""
-        held = [HeldPort() for _ in range(3)]
+        held = [ReservedPort() for _ in range(3)]
         quorum, election, client = (port.number for port in held)
         member = f"server.9=127.0.0.1:{quorum}:{election}:observer;127.0.0.1:{client}"
         self.client.reconfig(joining=member, leaving=None, new_members=None)
@@ -305,7 +305,7 @@ class Session:
 EXPIRING: Final = """
 import os, sys
 from kazoo.client import KazooClient
-from zkgroup.zookeeper.embedded.ports import HeldPort
+from zkgroup.zookeeper.embedded.server import ReservedPort
 client = KazooClient(sys.argv[1], timeout=2.0)
 client.start(30)
 for name in ("one", "two"):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tests.programs.benchmarks.member_program import run, say, together
-from zkgroup.consumer.member import GroupMember
+from zkgroup.consumer.sync import GroupMember
 from zkgroup.errors import ZkGroupError
 from zkgroup.settings import GroupSettings
 

@@ -15,7 +15,7 @@ from tests.long.interop.processes import Process
 from tests.long.interop.servers import four_letters, opens_sessions
 from tests.waiting import eventually
 from zkgroup.zookeeper.embedded.java import find_jars, find_java
-from zkgroup.zookeeper.embedded.ports import HeldPort
+from zkgroup.zookeeper.embedded.server import ReservedPort
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -64,7 +64,7 @@ class BenchServer:
     def __init__(self, *, heap_mb: int = 512, tick_ms: int = 500) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-"))
         self.data = self._folder / "data"
-        self._held = HeldPort()
+        self._held = ReservedPort()
         self.port = self._held.number
         self.address = f"127.0.0.1:{self.port}"
         config = self._folder / "zoo.cfg"

@@ -24,7 +24,7 @@ from tests.programs.benchmarks.commands import zkgroup
 from tests.programs.benchmarks.server import BenchServer, cpu_seconds, resident_mb
 from tests.programs.benchmarks.transaction_log import Change, LogSource
 from tests.waiting import eventually
-from zkgroup.zookeeper.embedded.ports import HeldPort
+from zkgroup.zookeeper.embedded.server import ReservedPort
 
 OURS = "zkgroup"
 READY = {OURS: r'"event": ?"controller"', "kafka": r"[Rr]eady to serve as the new controller"}
@@ -73,7 +73,7 @@ class ControllerBench:
 
     def __enter__(self) -> Self:
         self.server = BenchServer(heap_mb=1024)
-        self._port = HeldPort()
+        self._port = ReservedPort()
         self.server.__enter__()
         self._tree.lay_out(self.server.address)
         self._log = LogSource(self.server.transaction_logs)

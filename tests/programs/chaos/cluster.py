@@ -18,15 +18,14 @@ from tests.programs.chaos.gate import GatedZooKeeper
 from tests.programs.chaos.schedule import BROKERS
 from tests.programs.on_servers import OnServers, hold
 from tests.waiting import becomes, eventually
-from zkgroup.admin.brokers import read_states, registrations
-from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.cluster.brokers import read_states, registrations
 from zkgroup.errors import ZkGroupError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.testing.peer_links import PeerLinks
-from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
+from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.topics import delete_topics_path
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -41,7 +40,7 @@ SETTINGS = {
 LOOK_S = 0.25
 """Between two looks at the whole cluster: they cost the brokers time on a small machine."""
 CALM_S = SESSION_MS / 1000 + 1
-ENTRY = ("-c", "from zkgroup_cli.main import main; main()")
+ENTRY = ("-c", "from zkgroup_cli.app import main; main()")
 """What Python is started with to be a broker."""
 LINES = "lines"
 """The topic that lines are appended to; it is moved and never deleted."""

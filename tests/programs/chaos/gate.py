@@ -13,10 +13,9 @@ import asyncio
 import struct
 from collections.abc import Iterable
 
-from zkgroup.testing.chaos import ChaosZooKeeper
-from zkgroup.testing.client_proxy import OPCODES, ClientConnection, ClientProxy
-from zkgroup.testing.peer_links import PeerLinks
-from zkgroup.testing.proxy import Way
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.network_faults.proxy import OPCODES, ClientProxy, ProxiedClient, Way
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 PING_S = 0.5
@@ -32,15 +31,15 @@ class GateProxy(ClientProxy):
         super().__init__(server_port)
         self.needle: bytes | None = None
         """What a write that is to be held contains."""
-        self.held: dict[ClientConnection, asyncio.Event] = {}
-        self.let_go: set[tuple[ClientConnection, int]] = set()
+        self.held: dict[ProxiedClient, asyncio.Event] = {}
+        self.let_go: set[tuple[ProxiedClient, int]] = set()
         """Connection and xid of what has passed and is not answered yet."""
         self.answered: list[int] = []
         """zxids of what is answered of it."""
-        self._pings: dict[ClientConnection, int] = {}
+        self._pings: dict[ProxiedClient, int] = {}
         """Pings of ours whose answers the client must not see."""
 
-    async def _may_pass(self, connection: ClientConnection, piece: bytes, way: Way) -> None:
+    async def _may_pass(self, connection: ProxiedClient, piece: bytes, way: Way) -> None:
         await super()._may_pass(connection, piece, way)
         if way is not self.to_server or not self._is_to_be_held(piece):
             return
@@ -61,7 +60,7 @@ class GateProxy(ClientProxy):
             return False
         return struct.unpack_from(">i", piece, 8)[0] in _WRITES
 
-    def _look(self, connection: ClientConnection, piece: bytes, way: Way, first: bool) -> bytes:
+    def _look(self, connection: ProxiedClient, piece: bytes, way: Way, first: bool) -> bytes:
         passed = super()._look(connection, piece, way, first)
         if way is self.to_client and not first and len(piece) >= 16:
             xid = struct.unpack_from(">i", piece, 4)[0]

@@ -10,7 +10,7 @@ from typing import Self
 
 from tests.programs.chaos.cluster import LINES, ChaosCluster
 from tests.programs.chaos.operations import PARTITIONS
-from zkgroup.admin.brokers import Cluster
+from zkgroup.admin.cluster.brokers import Cluster
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ZkGroupError
 from zkgroup.history import Record

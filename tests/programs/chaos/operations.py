@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from tests.programs.chaos.cluster import LINES, ChaosCluster
 from tests.programs.chaos.moves import exchange
 from tests.programs.chaos.schedule import BROKERS
-from zkgroup.admin.brokers import read_states
-from zkgroup.admin.cancelling import cancel, plan_cancel
+from zkgroup.admin.cluster.brokers import read_states
 from zkgroup.admin.elections import elect_preferred, plan_preferred
-from zkgroup.admin.reassigning import plan_reassignment, submit
-from zkgroup.admin.topic_creation import create_topic, plan_topic
-from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
-from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
+from zkgroup.admin.reassign.cancellation import cancel, plan_cancel
+from zkgroup.admin.reassign.submission import plan_reassignment, submit
+from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic, plan_alteration
+from zkgroup.admin.topics.creation import create_topic, plan_topic
+from zkgroup.admin.topics.deletion import delete_topic, plan_topic_deletion
 from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
@@ -75,7 +75,8 @@ class Operations:
             return False
         count = len(self.cluster.topics()[name].partitions) + rng.randint(1, 2)
         alter_topic(
-            self.cluster.ensemble, plan_alteration(self.cluster.ensemble, name, Growth(partitions=count))
+            self.cluster.ensemble,
+            plan_alteration(self.cluster.ensemble, name, AddedPartitions(partitions=count)),
         )
         return True
 

@@ -6,9 +6,9 @@ alone, which has the same version whoever made it (faults.md, finding 1).
 
 from __future__ import annotations
 
-from zkgroup_cli.main import main
+from zkgroup_cli.app import main
 
-from zkgroup.controller.machine.fence import CONTROLLER_VERSION, Fence
+from zkgroup.controller.machine.fenced_writes import CONTROLLER_VERSION, Fence
 from zkgroup.model.requests import Check
 from zkgroup.znodes.controller import Controller
 

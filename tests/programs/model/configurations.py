@@ -8,7 +8,7 @@ from tests.programs.model.values import FAULTS, Configuration
 
 
 def _of(*, joined: tuple[int, ...] = (), late: tuple[int, ...] = (), **entry: Any) -> Configuration:
-    """Names of faults are budgets; everything else is a field of `Configuration`."""
+    """Names of faults are budgets; everything else is a field of `DynamicConfig`."""
     faults = {name: entry.pop(name) for name in FAULTS if name in entry}
     entry["jvm"], entry["without"] = frozenset(entry.get("jvm", ())), frozenset(entry.get("without", ()))
     return Configuration(joined=joined, late=frozenset(late), faults=faults, **entry)

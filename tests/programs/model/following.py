@@ -14,11 +14,11 @@ from tests.programs.model.member import member_steps
 from tests.programs.model.model_and_server import GROUP, TOPIC, ModelAndServer, member_id, tp
 from tests.programs.model.values import Configuration, Held, Member, Node, Op, Pc, State, put
 from zkgroup.consumer.machine import ownership
-from zkgroup.consumer.machine.config import MemberConfig
-from zkgroup.consumer.machine.parts import Parts
-from zkgroup.machinery.procedures import FencedError, NoAnswerError, Procedure, Query
+from zkgroup.consumer.machine.machine_context import MemberConfig
+from zkgroup.consumer.machine.scheduler import Components
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Multi, Outcome, ReadMany, Request, Session, Unanswered
+from zkgroup.runtime.procedures import ConnectionLossError, GuardRefusedError, Procedure, Query
 from zkgroup.settings import GroupSettings
 
 Loss = Literal["none", "applied", "not applied"]
@@ -56,10 +56,16 @@ class Pair:
             initial_rebalance_delay_ms=0,
         )
         subscription = StaticSubscription({TOPIC: 1})
-        self.parts = Parts(MemberConfig(group=GROUP, member_id=member_id(ME), subscription=subscription,
-                                        settings=settings, owns_client=False))  # fmt: skip
+        config = MemberConfig(
+            group=GROUP,
+            member_id=member_id(ME),
+            subscription=subscription,
+            settings=settings,
+            owns_client=False,
+        )
+        self.components = Components(config)
         session = Session(1, worlds.session_id(worlds.cfg.client[ME]), 6000)
-        self.parts.core.connected_to(session)
+        self.components.context.connected_to(session)
         self.acts: Sequence[Act] = ()
         self.acted = 0
         """How many of them were done."""
@@ -78,10 +84,10 @@ class Pair:
         """The member believes in this claim, in both worlds."""
         zxids = self.worlds.zxids
         self.believe(held=(held, *self.me.held[1:]))
-        real = ownership.Held(
+        real = ownership.OwnedPartition(
             tp(P), 0, zxids[held.token], held.value, held.fence, zxids[held.life], zxids[held.last]
         )
-        self.parts.core.owned.held[tp(P)] = real
+        self.components.context.owned.held[tp(P)] = real
 
     def believe(self, **changes: object) -> None:
         self.worlds.s = put(self.worlds.s, ME, **changes)
@@ -97,11 +103,11 @@ class Pair:
         for one in (procedure, *then):
             try:
                 self._drive(one)
-            except NoAnswerError:
+            except ConnectionLossError:
                 continue
-            except FencedError:
+            except GuardRefusedError:
                 assert self.me.pc in (Pc.UNREGISTERED, Pc.GONE)
-                self.parts.core.owned.clear()
+                self.components.context.owned.clear()
             return
 
     def _drive(self, procedure: Procedure[object]) -> None:
@@ -202,14 +208,14 @@ class Pair:
 
     def assert_same_beliefs(self, *, unsure_value: int | None = None) -> None:
         """`unsure_value`: the machine may take this for written, where the model keeps the older value."""
-        held, real = self.me.held[P], self.parts.core.owned.held.get(tp(P))
+        held, real = self.me.held[P], self.components.context.owned.held.get(tp(P))
         assert (held is None) == (real is None), (held, real)
         if held is None or real is None:
             return
         zxids: Mapping[int, int] = self.worlds.zxids
         assert real.value in {held.value, unsure_value if unsure_value is not None else held.value}
         expected = (held.fence, zxids[held.token], zxids[held.life], zxids[held.last])
-        assert (real.fence, real.token, real.life, real.last) == expected
+        assert (real.fence, real.token, real.offset_czxid, real.last_mzxid) == expected
 
 
 def registered(policy: str = "adopt", **cfg: object) -> Pair:
@@ -219,8 +225,8 @@ def registered(policy: str = "adopt", **cfg: object) -> Pair:
         assert worlds.act(recipes.register_ops(m), client)
     pair = Pair(worlds)
     pair.believe(pc=Pc.IDLE, gen=worlds.s.tree.pzxid)
-    pair.parts.membership.is_registered = True
+    pair.components.membership.is_registered = True
     registration = worlds.server.find(worlds.paths["ids", ME])
     assert registration is not None
-    pair.parts.core.registered_zxid = registration.stat.czxid
+    pair.components.context.registered_zxid = registration.stat.czxid
     return pair

@@ -15,20 +15,19 @@ from tests.programs.model.zookeeper import multi
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, MultiDone, Operation, SetData
 from zkgroup.testing import FakeClock, MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import (
     Offset,
     Owner,
-    Plan,
     Registration,
-    Reset,
     ids_path,
     offsets_topic_path,
     owners_topic_path,
     resets_path,
     views_path,
 )
+from zkgroup.znodes.group_records import Plan, Reset
 from zkgroup.znodes.ids import split_thread_id, thread_id
 
 GROUP, TOPIC, OTHER_TOPIC = "g", "t", "unwanted"

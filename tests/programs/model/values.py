@@ -53,7 +53,7 @@ class Tree(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A claim as its member believes in it; the fields of `zkgroup.consumer.machine.ownership.Held`."""
+    """A claim as its member believes in it; the fields of `machine.ownership.OwnedPartition`."""
 
     value: int
     fence: int | None

@@ -7,12 +7,12 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
-from zkgroup.admin.topic_creation import plan_topic
-from zkgroup.admin.words import ConfigEntity
+from zkgroup.admin.descriptions import ConfigEntity
+from zkgroup.admin.topics.creation import plan_topic
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model.requests import SetData
-from zkgroup.znodes.config_changes import config_changes_path
-from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.notifications import config_changes_path
 
 ORDERS = ConfigEntity.topic("orders")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tests.worlds.memory_groups import OURS, MemoryGroups
 from tests.worlds.stores import RecordedStore
-from zkgroup.admin.describe import describe_offsets
-from zkgroup.admin.groups import describe, list_groups
-from zkgroup.admin.reading import read_picture
+from zkgroup.groups.reader import read_snapshot
+from zkgroup.groups.reads import describe, describe_offsets, list_groups
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.model.requests import SetData
 from zkgroup.znodes.consumers import Offset
@@ -46,7 +45,7 @@ def test_a_partition_is_described_by_owner_and_offset(world: MemoryGroups) -> No
 
     first, second = describe(world.ensemble, "g").partitions
 
-    owner = read_picture(world.ensemble, "g").owners[TopicPartition("orders", 0)]
+    owner = read_snapshot(world.ensemble, "g").owners[TopicPartition("orders", 0)]
     assert (first.owner, first.member, first.expected_owner) == ("g_a-0", "g_a", "g_a-0")
     assert (first.token, first.owned_since_ms) == (owner.stat.czxid, owner.stat.ctime)
     assert (first.offset, first.committed_at_ms) == (42, None)
@@ -100,9 +99,9 @@ def test_list_counts_the_partitions_that_describe_shows(world: MemoryGroups) -> 
 def test_offsets_of_a_real_group_are_shown(world: MemoryGroups) -> None:
     """item 62: offsets that a JVM member committed read back, in order of topic and number."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/26-group-offsets-only.jsonl"))
-    picture = read_picture(operator, "g4")
+    snapshot = read_snapshot(operator, "g4")
 
-    rows = describe_offsets(picture)
+    rows = describe_offsets(snapshot)
 
     assert rows
     assert [row.topic_partition for row in rows] == sorted(row.topic_partition for row in rows)
@@ -114,7 +113,7 @@ def test_an_offset_of_minus_one_is_none(world: MemoryGroups) -> None:
     world.topic("orders", 1)
     world.commit("g", "orders", 0, -1)
 
-    (row,) = describe_offsets(read_picture(world.ensemble, "g"))
+    (row,) = describe_offsets(read_snapshot(world.ensemble, "g"))
 
     assert (row.offset, row.version, row.committed_at_ms) == (None, 0, None)
 

@@ -8,7 +8,13 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.brokers import describe_broker, list_brokers
+from zkgroup.admin.cluster.brokers import describe_broker, list_brokers
+from zkgroup.admin.cluster.controller_info import (
+    controller_history,
+    describe_controller,
+    note_on_deletion,
+    read_controller_info,
+)
 from zkgroup.admin.elections import check_outcomes, elect_preferred, plan_preferred, wait_for_election
 from zkgroup.admin.kafka_files import (
     parse_partitions,
@@ -16,8 +22,8 @@ from zkgroup.admin.kafka_files import (
     parse_topics,
     reassignment_text,
 )
-from zkgroup.admin.moving_plans import (
-    Wish,
+from zkgroup.admin.reassign.proposals import (
+    PlanRequest,
     make_plan,
     planner_balance,
     planner_decommission,
@@ -25,8 +31,7 @@ from zkgroup.admin.moving_plans import (
     planner_set_rf,
     propose,
 )
-from zkgroup.admin.reassigning import plan_reassignment
-from zkgroup.admin.ruling import controller_history, describe_controller, note_on_deletion, read_ruling
+from zkgroup.admin.reassign.submission import plan_reassignment
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -38,10 +43,9 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
-from zkgroup.znodes.admin_requests import PreferredElection
+from zkgroup.znodes.admin_requests import PreferredElection, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller_records import ControllerRecord, ControllerStatus
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.controller import ControllerRecord, ControllerStatus
 
 # --- elections ----------------------------------------------------------------------------------------
 
@@ -216,7 +220,7 @@ def test_plans_come_with_requests_that_can_be_carried_out(world: MemoryGroups) -
     cluster = MemoryCluster(world, 4)
     cluster.topic("orders", (1, 2), (2, 3), (3, 1), (1, 3))
 
-    found = make_plan(world.ensemble, planner_decommission([1]), Wish(max_moves=1))
+    found = make_plan(world.ensemble, planner_decommission([1]), PlanRequest(max_moves=1))
     for phase in found.phases:
         asked = [move(*one.topic_partition, *one.after) for one in phase.changes]
         cluster.request(*plan_reassignment(world.ensemble, asked).request.moves)
@@ -231,9 +235,9 @@ def test_each_kind_of_plan_reads_the_same_cluster(world: MemoryGroups) -> None:
     cluster = MemoryCluster(world, 4)
     cluster.topic("orders", (1, 2), (1, 2))
 
-    replaced = make_plan(world.ensemble, planner_replace({1: 4}), Wish(allow=("balance",))).plan
-    thinner = make_plan(world.ensemble, planner_set_rf(1, None), Wish()).plan
-    even = make_plan(world.ensemble, planner_balance(leaders_only=False, tolerance=None), Wish()).plan
+    replaced = make_plan(world.ensemble, planner_replace({1: 4}), PlanRequest(allow=("balance",))).plan
+    thinner = make_plan(world.ensemble, planner_set_rf(1, None), PlanRequest()).plan
+    even = make_plan(world.ensemble, planner_balance(leaders_only=False, tolerance=None), PlanRequest()).plan
 
     assert set(replaced.target.values()) == {(4, 2)}
     assert {len(replicas) for replicas in thinner.target.values()} == {1}
@@ -248,7 +252,7 @@ def test_what_is_being_deleted_is_in_no_plan(world: MemoryGroups) -> None:
     world.server.put(TopicDeletion.path("leaving"), b"")
     sizes = {TopicPartition("orders", 0): 10, TopicPartition("leaving", 0): 10}
 
-    for wish in (Wish(), Wish(sizes=sizes)):
+    for wish in (PlanRequest(), PlanRequest(sizes=sizes)):
         found = make_plan(world.ensemble, planner_decommission([1]), wish)
         assert [change.topic_partition.topic for change in found.plan.changes] == ["orders"]
         assert "topic leaving is being deleted: it is left out" in found.notes
@@ -260,10 +264,10 @@ def test_a_plan_that_cannot_be_is_refused_by_name(world: MemoryGroups) -> None:
     cluster.topic("orders", (1, 2))
 
     with pytest.raises(PlanRefusedError, match="set-rf"):
-        make_plan(world.ensemble, planner_decommission([1]), Wish())
+        make_plan(world.ensemble, planner_decommission([1]), PlanRequest())
     cluster.request(move("orders", 0, 2, 1))
     with pytest.raises(ConflictError, match="runs already"):
-        make_plan(world.ensemble, planner_decommission([1]), Wish())
+        make_plan(world.ensemble, planner_decommission([1]), PlanRequest())
 
 
 # --- Kafka's files ------------------------------------------------------------------------------------
@@ -390,11 +394,11 @@ def test_the_history_has_the_latest_epoch_first(world: MemoryGroups) -> None:
 def test_what_a_release_makes_of_a_deletion_is_said(world: MemoryGroups) -> None:
     """delete.topic.enable is off by default before 1.0; 2.7 and later can be told apart."""
     cluster = MemoryCluster(world, 1, "0.8.2.2")
-    oldest = note_on_deletion(read_ruling(world.ensemble))
+    oldest = note_on_deletion(read_controller_info(world.ensemble))
     cluster.broker(1, "1.1.1")
-    middle = note_on_deletion(read_ruling(world.ensemble))
+    middle = note_on_deletion(read_controller_info(world.ensemble))
     cluster.broker(1, "2.8.2")
 
     assert "the request stays" in (oldest or "")
     assert "delete.topic.enable=true" in (middle or "")
-    assert note_on_deletion(read_ruling(world.ensemble)) is None
+    assert note_on_deletion(read_controller_info(world.ensemble)) is None

@@ -7,19 +7,19 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import LosingStore
-from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
+from zkgroup.admin.topics.deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConflictError, OutcomeUnknownError, RefusedError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Delete
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
-from zkgroup.znodes.topics import TopicDeletion
 
 MARKER = TopicDeletion.path("orders")
 
 
 @pytest.fixture
 def cluster(world: MemoryGroups) -> MemoryCluster:
-    """Brokers 1 to 3, a controller of ours; `orders` has replicas on 4 and 5 too, which are lost."""
+    """Brokers 1 to 3, a controller of zkgroup; `orders` has replicas on 4 and 5 too, which are lost."""
     found = MemoryCluster(world)
     found.ours()
     found.topic("orders", (1, 4), (2, 5))

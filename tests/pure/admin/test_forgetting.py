@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.forgetting import forget, plan_forgetting
+from zkgroup.admin.cluster.forgetting import forget, plan_forgetting
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
-from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic
+from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas, StrayTopic
 
 
 def recorded(world: MemoryGroups) -> None:

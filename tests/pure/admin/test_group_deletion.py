@@ -6,11 +6,12 @@ import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.admin.group_deletion import DELETES_AT_ONCE, delete_group, plan_deletion
+from zkgroup.admin.groups import DELETES_AT_ONCE, delete_group, plan_deletion
 from zkgroup.errors import ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi
-from zkgroup.znodes.consumers import Offset, Owner, Reset
+from zkgroup.znodes.consumers import Offset, Owner
+from zkgroup.znodes.group_records import Reset
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.admin.offset_files import SavedOffset, parse, parse_topic_rows, to_lines
-from zkgroup.admin.offset_plans import OFFSET_MAX, PARTITION_MAX
+from zkgroup.admin.offsets.files import SavedOffset, parse, parse_topic_rows, to_lines
+from zkgroup.admin.offsets.planning import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import LosingStore, MeddledStore, before_nth
-from zkgroup.admin.offset_plans import (
+from zkgroup.admin.change import ChangeRecord
+from zkgroup.admin.offsets.planning import (
     Absolute,
     AtTime,
     Earliest,
@@ -24,8 +25,7 @@ from zkgroup.admin.offset_plans import (
     plan_reset,
     plan_values,
 )
-from zkgroup.admin.offsets import LIVE_TRIES, PARTITIONS_AT_ONCE, Act, apply_plan
-from zkgroup.admin.reading import picture_or_nothing, picture_to_change, read_picture
+from zkgroup.admin.offsets.writes import LIVE_TRIES, PARTITIONS_AT_ONCE, apply_plan
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -34,13 +34,14 @@ from zkgroup.errors import (
     PartlyDoneError,
     RefusedError,
 )
+from zkgroup.groups.reader import read_snapshot, snapshot_or_empty, snapshot_to_change
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, Multi, Request, SetData
-from zkgroup.znodes.audit import AuditRecord
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, Reset
+from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.group_records import AuditRecord, Reset
 
-ACT = Act(undo_id="20260101-000000-abcd", command="zkgroup offsets set g ...", user="olga")
+ACT = ChangeRecord(undo_id="20260101-000000-abcd", command="zkgroup offsets set g ...", user="olga")
 
 
 def _tp(partition: int, topic: str = "orders") -> TopicPartition:
@@ -48,8 +49,8 @@ def _tp(partition: int, topic: str = "orders") -> TopicPartition:
 
 
 def _plan(world: MemoryGroups, values: dict[int, int], group: str = "g") -> OffsetPlan:
-    picture = picture_or_nothing(world.ensemble, group, ["orders"])
-    return plan_values(picture, {_tp(number): value for number, value in values.items()})
+    snapshot = snapshot_or_empty(world.ensemble, group, ["orders"])
+    return plan_values(snapshot, {_tp(number): value for number, value in values.items()})
 
 
 @pytest.fixture
@@ -190,12 +191,12 @@ def test_a_refusal_leaves_nothing_of_a_new_group(idle: MemoryGroups) -> None:
 def test_offsets_are_deleted_with_what_held_them(idle: MemoryGroups) -> None:
     """Named partitions, or a topic with all that it has; a topic without offsets goes from the group."""
     idle.commit("g", "gone", 3, b"rubbish")
-    picture = read_picture(idle.ensemble, "g")
+    snapshot = read_snapshot(idle.ensemble, "g")
 
-    one = apply_plan(idle.ensemble, plan_removal(picture, [("orders", (1,))]), ACT)
+    one = apply_plan(idle.ensemble, plan_removal(snapshot, [("orders", (1,))]), ACT)
     assert [idle.offset("g", "orders", number) for number in (0, 1)] == ["10", None]
-    picture = read_picture(idle.ensemble, "g")
-    rest = apply_plan(idle.ensemble, plan_removal(picture, [("orders", ()), ("gone", (3,))]), ACT)
+    snapshot = read_snapshot(idle.ensemble, "g")
+    rest = apply_plan(idle.ensemble, plan_removal(snapshot, [("orders", ()), ("gone", (3,))]), ACT)
 
     assert (len(one.done), len(rest.done)) == (1, 2)
     assert [path for path in idle.server.tree() if path.startswith("/consumers/g/")] == [
@@ -210,12 +211,12 @@ def test_only_offsets_that_are_there_are_deleted(
 ) -> None:
     """One of several that is not there is a typo: nothing is planned."""
     with pytest.raises(NotFoundError, match=f"/consumers/g/offsets/{wanted[0]}: g has no offset of"):
-        plan_removal(read_picture(idle.ensemble, "g"), [wanted])
+        plan_removal(read_snapshot(idle.ensemble, "g"), [wanted])
 
 
 def test_no_offset_is_deleted_below_members(living: MemoryGroups) -> None:
     """The fence of an owner is the version of its offset: not even force deletes it; nor a late join."""
-    plan = plan_removal(read_picture(living.ensemble, "g"), [("orders", ())])
+    plan = plan_removal(read_snapshot(living.ensemble, "g"), [("orders", ())])
 
     with pytest.raises(RefusedError, match="g_a"):
         apply_plan(living.ensemble, plan, ACT, force=True)
@@ -227,7 +228,7 @@ def test_no_offset_is_deleted_below_members(living: MemoryGroups) -> None:
 
 def test_a_commit_since_the_plan_stops_a_deletion(idle: MemoryGroups) -> None:
     """Each offset is deleted at the version that was shown."""
-    plan = plan_removal(read_picture(idle.ensemble, "g"), [("orders", ())])
+    plan = plan_removal(read_snapshot(idle.ensemble, "g"), [("orders", ())])
     idle.commit("g", "orders", 1, 21)
 
     with pytest.raises(ConflictError, match="/consumers/g/offsets/orders/1"):
@@ -358,37 +359,37 @@ def test_an_owner_that_always_wins_is_a_conflict_in_the_end(living: MemoryGroups
 )
 def test_targets_stay_within_the_log(idle: MemoryGroups, target: Target, expected: list[int]) -> None:
     """With a source every target is kept between the first and the next record."""
-    plan = plan_reset(read_picture(idle.ensemble, "g"), target, [_tp(0), _tp(1)], Log())
+    plan = plan_reset(read_snapshot(idle.ensemble, "g"), target, [_tp(0), _tp(1)], Log())
 
     assert [change.after for change in plan.changes] == expected
 
 
 def test_targets_that_need_records_need_a_source(idle: MemoryGroups) -> None:
     """Earliest, latest and times are refused without a source; numbers and shifts are not."""
-    picture = read_picture(idle.ensemble, "g")
+    snapshot = read_snapshot(idle.ensemble, "g")
 
     for target in (Earliest(), Latest(), AtTime(0)):
         with pytest.raises(ConfigError, match="--source"):
-            plan_reset(picture, target, [_tp(0)])
-    assert [change.after for change in plan_reset(picture, Shift(-50), [_tp(0)]).changes] == [0]
+            plan_reset(snapshot, target, [_tp(0)])
+    assert [change.after for change in plan_reset(snapshot, Shift(-50), [_tp(0)]).changes] == [0]
 
 
 def test_a_shift_below_0_is_noted(idle: MemoryGroups) -> None:
     """Past bug: without a source 0 was taken without a word; one that stays above is not noted."""
-    picture = read_picture(idle.ensemble, "g")
+    snapshot = read_snapshot(idle.ensemble, "g")
 
-    plan = plan_reset(picture, Shift(-15), [_tp(0), _tp(1)])
+    plan = plan_reset(snapshot, Shift(-15), [_tp(0), _tp(1)])
 
     assert [change.after for change in plan.changes] == [0, 5]
     assert plan.notes == ("orders-0: -5 is below 0, 0 taken",)
-    assert plan_reset(picture, Shift(-15), [_tp(0)], Log()).notes == (
+    assert plan_reset(snapshot, Shift(-15), [_tp(0)], Log()).notes == (
         "orders-0: -5 is outside the log, 5 taken",
     )
 
 
 def test_a_shift_leaves_out_what_was_never_committed(idle: MemoryGroups) -> None:
     """There is nothing to shift, which is said."""
-    plan = plan_reset(read_picture(idle.ensemble, "g"), Shift(1), [_tp(0), _tp(2)])
+    plan = plan_reset(read_snapshot(idle.ensemble, "g"), Shift(1), [_tp(0), _tp(2)])
 
     assert [change.topic_partition for change in plan.changes] == [_tp(0)]
     assert "orders-2" in plan.notes[0]
@@ -397,33 +398,33 @@ def test_a_shift_leaves_out_what_was_never_committed(idle: MemoryGroups) -> None
 def test_partitions_are_picked_by_topic_and_number(idle: MemoryGroups) -> None:
     """Without topics all that have an offset; a topic means all its partitions; unknown ones are errors."""
     idle.topic("clicks", 1)
-    picture = read_picture(idle.ensemble, "g", ["clicks", "nothing"])
+    snapshot = read_snapshot(idle.ensemble, "g", ["clicks", "nothing"])
 
-    assert partitions_to_reset(picture) == (_tp(0), _tp(1))
-    assert partitions_to_reset(picture, [("orders", ())]) == (_tp(0), _tp(1), _tp(2))
-    assert partitions_to_reset(picture, [("orders", (2,)), ("clicks", ())]) == (_tp(0, "clicks"), _tp(2))
+    assert partitions_to_reset(snapshot) == (_tp(0), _tp(1))
+    assert partitions_to_reset(snapshot, [("orders", ())]) == (_tp(0), _tp(1), _tp(2))
+    assert partitions_to_reset(snapshot, [("orders", (2,)), ("clicks", ())]) == (_tp(0, "clicks"), _tp(2))
     with pytest.raises(NotFoundError, match="there is no topic nothing, and g has no offset of it"):
-        partitions_to_reset(picture, [("nothing", ())])
+        partitions_to_reset(snapshot, [("nothing", ())])
 
 
 def test_what_does_not_exist_is_refused_unless_allowed(idle: MemoryGroups) -> None:
     """A typed topic or partition that is not there writes nothing; allowed, the plan says what is missing."""
     idle.commit("g", "gone", 0, 3)
-    picture = picture_to_change(idle.ensemble, "g", ["orders", "ordres"])
+    snapshot = snapshot_to_change(idle.ensemble, "g", ["orders", "ordres"])
     values = {_tp(0): 1, _tp(0, "ordres"): 2, _tp(3): 3, _tp(9): 4}
     told = "there is no topic ordres; orders has no partition 3, 9"
 
     with pytest.raises(
         NotFoundError, match=f"/brokers/topics/orders: {told.partition('; ')[2]}.*--allow-missing"
     ):
-        plan_values(picture, {tp: value for tp, value in values.items() if tp.topic == "orders"})
+        plan_values(snapshot, {tp: value for tp, value in values.items() if tp.topic == "orders"})
     with pytest.raises(NotFoundError, match="there is no topic ordres"):
-        plan_values(picture, values)
-    for partitions in ([_tp(0), _tp(3)], partitions_to_reset(picture)):
+        plan_values(snapshot, values)
+    for partitions in ([_tp(0), _tp(3)], partitions_to_reset(snapshot)):
         with pytest.raises(NotFoundError, match="nothing was changed"):
-            plan_reset(picture, Absolute(5), partitions)
-        assert plan_reset(picture, Absolute(5), partitions, allow_missing=True).effective
-    allowed = plan_values(picture, values, allow_missing=True)
+            plan_reset(snapshot, Absolute(5), partitions)
+        assert plan_reset(snapshot, Absolute(5), partitions, allow_missing=True).effective
+    allowed = plan_values(snapshot, values, allow_missing=True)
     assert [change.after for change in allowed.effective] == [1, 3, 4, 2]
     assert [note.partition(": ")[0] for note in allowed.notes] == told.split("; ")[::-1]
 
@@ -431,13 +432,13 @@ def test_what_does_not_exist_is_refused_unless_allowed(idle: MemoryGroups) -> No
 def test_a_topic_that_cannot_be_read_is_not_called_missing(idle: MemoryGroups) -> None:
     """Its partitions are not known, and the error says why."""
     idle.server.put(Topic.path("odd"), b"{")
-    picture = picture_to_change(idle.ensemble, "g", ["odd"])
+    snapshot = snapshot_to_change(idle.ensemble, "g", ["odd"])
 
     with pytest.raises(CorruptZnodeError, match="/brokers/topics/odd"):
-        plan_values(picture, {_tp(0, "odd"): 1})
+        plan_values(snapshot, {_tp(0, "odd"): 1})
     with pytest.raises(CorruptZnodeError, match="/brokers/topics/odd"):
-        partitions_to_reset(picture, [("odd", ())])
-    assert plan_values(picture, {_tp(0, "odd"): 1}, allow_missing=True).effective
+        partitions_to_reset(snapshot, [("odd", ())])
+    assert plan_values(snapshot, {_tp(0, "odd"): 1}, allow_missing=True).effective
 
 
 @pytest.mark.parametrize(("group", "topic"), [("g/h", "orders"), ("..", "orders"), ("g", "a b"), ("g", "..")])
@@ -446,19 +447,19 @@ def test_illegal_names_are_refused_before_anything_is_planned(
 ) -> None:
     """A name that Kafka could not have is no place for offsets."""
     with pytest.raises(ConfigError, match="expected"):
-        picture_to_change(idle.ensemble, group, [topic])
+        snapshot_to_change(idle.ensemble, group, [topic])
 
 
 def test_a_group_that_does_not_exist_yet_can_be_seeded(idle: MemoryGroups) -> None:
     """Of topics that exist; the plan says that the group is new."""
-    picture = picture_to_change(idle.ensemble, "new", ["orders"])
+    snapshot = snapshot_to_change(idle.ensemble, "new", ["orders"])
 
-    for plan in (plan_values(picture, {_tp(0): 7}), plan_reset(picture, Absolute(7), [_tp(0)])):
+    for plan in (plan_values(snapshot, {_tp(0): 7}), plan_reset(snapshot, Absolute(7), [_tp(0)])):
         assert plan.notes == ("there is no group 'new' yet: this makes it",)
-    apply_plan(idle.ensemble, plan_values(picture, {_tp(0): 7}), ACT)
+    apply_plan(idle.ensemble, plan_values(snapshot, {_tp(0): 7}), ACT)
 
     assert idle.offset("new", "orders", 0) == "7"
-    assert plan_values(picture_to_change(idle.ensemble, "new", ["orders"]), {_tp(0): 8}).notes == ()
+    assert plan_values(snapshot_to_change(idle.ensemble, "new", ["orders"]), {_tp(0): 8}).notes == ()
 
 
 @pytest.mark.parametrize(

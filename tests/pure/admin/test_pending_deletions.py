@@ -6,10 +6,9 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.pending_deletions import PendingDeletion
-from zkgroup.admin.topics import describe_topics
-from zkgroup.znodes.controller_records import ControllerStatus
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.admin.topics.listing import PendingDeletion, describe_topics
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.controller import ControllerStatus
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
 
 
 def test_brokers_that_are_not_waited_for_are_told(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """K20: as the request names them; one that nobody can read names none."""
+    """K20: as the request names them; one that cannot be read names none."""
     path = TopicDeletion.path("orders")
     world.server.put(path, TopicDeletion((4,)).encode())
     named = _told(world).without_brokers

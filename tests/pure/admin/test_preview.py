@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.memory_groups import OURS, MemoryGroups
-from zkgroup.admin.groups import preview
-from zkgroup.admin.preview import Change
-from zkgroup.admin.values import Preview
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.groups.descriptions import Preview
+from zkgroup.groups.preview import GroupChange
+from zkgroup.groups.reads import preview
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def _then(shown: Preview) -> list[str | None]:
 
 def test_no_change_moves_nothing(group: MemoryGroups) -> None:
     """The plan of a converged group is what it has."""
-    shown = preview(group.ensemble, "g", Change())
+    shown = preview(group.ensemble, "g", GroupChange())
 
     assert shown.moves == 0
     assert [row.now for row in shown.partitions] == _then(shown) == ["g_a-0", "g_a-0", "g_b-0", "g_b-0"]
@@ -35,8 +35,8 @@ def test_no_change_moves_nothing(group: MemoryGroups) -> None:
 
 def test_a_member_more_takes_its_share(group: MemoryGroups) -> None:
     """An added member subscribes like the others unless its topics are given."""
-    shown = preview(group.ensemble, "g", Change(add=(("c", None),)))
-    other = preview(group.ensemble, "g", Change(add=(("g_c", {"clicks": 1}),)))
+    shown = preview(group.ensemble, "g", GroupChange(add=(("c", None),)))
+    other = preview(group.ensemble, "g", GroupChange(add=(("g_c", {"clicks": 1}),)))
 
     assert (_then(shown), shown.moves) == (["g_a-0", "g_a-0", "g_b-0", "g_c-0"], 1)
     assert other.moves == 0
@@ -45,15 +45,15 @@ def test_a_member_more_takes_its_share(group: MemoryGroups) -> None:
 def test_a_member_less_leaves_its_share(group: MemoryGroups) -> None:
     """A removed member is named with or without the group's prefix."""
     for name in ("b", "g_b"):
-        shown = preview(group.ensemble, "g", Change(remove=(name,)))
+        shown = preview(group.ensemble, "g", GroupChange(remove=(name,)))
 
         assert (_then(shown), shown.moves) == (["g_a-0"] * 4, 2)
 
 
 def test_the_number_of_members_can_be_given(group: MemoryGroups) -> None:
     """Members beyond the present ones come last in the order, which is said; surplus ones go from the end."""
-    more = preview(group.ensemble, "g", Change(members=4))
-    fewer = preview(group.ensemble, "g", Change(members=1))
+    more = preview(group.ensemble, "g", GroupChange(members=4))
+    fewer = preview(group.ensemble, "g", GroupChange(members=1))
 
     assert len(set(_then(more))) == 4
     assert more.notes
@@ -62,7 +62,7 @@ def test_the_number_of_members_can_be_given(group: MemoryGroups) -> None:
 
 def test_partitions_can_be_added(group: MemoryGroups) -> None:
     """New partitions are numbered on and shown without an owner now."""
-    shown = preview(group.ensemble, "g", Change(add_partitions={"orders": 2}))
+    shown = preview(group.ensemble, "g", GroupChange(add_partitions={"orders": 2}))
 
     assert [row.topic_partition.partition for row in shown.partitions] == [0, 1, 2, 3, 4, 5]
     assert shown.partitions[5].now is None
@@ -71,9 +71,9 @@ def test_partitions_can_be_added(group: MemoryGroups) -> None:
 
 def test_another_strategy_can_be_tried(group: MemoryGroups) -> None:
     """Sticky starts from who owns what now, so a member more moves the fewest."""
-    change = Change(add=(("0", None),))
+    change = GroupChange(add=(("0", None),))
     by_range = preview(group.ensemble, "g", change)
-    sticky = preview(group.ensemble, "g", Change(add=change.add, assignor="sticky"))
+    sticky = preview(group.ensemble, "g", GroupChange(add=change.add, assignor="sticky"))
 
     assert (by_range.assignor, sticky.assignor) == ("range", "sticky")
     assert sticky.moves < by_range.moves
@@ -82,14 +82,14 @@ def test_another_strategy_can_be_tried(group: MemoryGroups) -> None:
 def test_what_cannot_be_imagined_is_refused(group: MemoryGroups) -> None:
     """Unknown members and topics, a name that is taken, and nothing to copy from."""
     with pytest.raises(NotFoundError, match="no member 'x'"):
-        preview(group.ensemble, "g", Change(remove=("x",)))
+        preview(group.ensemble, "g", GroupChange(remove=("x",)))
     with pytest.raises(NotFoundError, match="no topic 'x'"):
-        preview(group.ensemble, "g", Change(add_partitions={"x": 1}))
+        preview(group.ensemble, "g", GroupChange(add_partitions={"x": 1}))
     with pytest.raises(ConfigError, match="already"):
-        preview(group.ensemble, "g", Change(add=(("a", None),)))
+        preview(group.ensemble, "g", GroupChange(add=(("a", None),)))
     group.member("g", "c", {"clicks": 1}, OURS)
     with pytest.raises(ConfigError, match="different subscriptions"):
-        preview(group.ensemble, "g", Change(members=9))
+        preview(group.ensemble, "g", GroupChange(members=9))
 
 
 def test_what_nobody_owns_is_assigned_and_what_nobody_would_own_is_released(group: MemoryGroups) -> None:
@@ -97,8 +97,8 @@ def test_what_nobody_owns_is_assigned_and_what_nobody_would_own_is_released(grou
     group.topic("fresh", 2)
     group.member("new", "a", {"fresh": 1})
 
-    begins = preview(group.ensemble, "new", Change())
-    ends = preview(group.ensemble, "g", Change(members=0))
+    begins = preview(group.ensemble, "new", GroupChange())
+    ends = preview(group.ensemble, "g", GroupChange(members=0))
 
     assert ([row.step for row in begins.partitions], begins.moves) == (["assigned"] * 2, 0)
     assert ({row.step for row in ends.partitions}, ends.moves) == ({"released"}, 0)
@@ -107,7 +107,7 @@ def test_what_nobody_owns_is_assigned_and_what_nobody_would_own_is_released(grou
 
 def test_a_group_that_does_not_exist_can_be_imagined(group: MemoryGroups) -> None:
     """With members given; it is said that it is new, and without any it is not found."""
-    change = Change(add=(("x", {"orders": 1}), ("y", {"orders": 1})))
+    change = GroupChange(add=(("x", {"orders": 1}), ("y", {"orders": 1})))
 
     shown = preview(group.ensemble, "new", change)
 
@@ -115,19 +115,19 @@ def test_a_group_that_does_not_exist_can_be_imagined(group: MemoryGroups) -> Non
     assert (shown.moves, shown.count_of("assigned")) == (0, 4)
     assert shown.notes == ("there is no group 'new' yet",)
     with pytest.raises(NotFoundError, match="/consumers/new"):
-        preview(group.ensemble, "new", Change())
+        preview(group.ensemble, "new", GroupChange())
     with pytest.raises(ConfigError, match="new has no member: say what a new one subscribes to"):
-        preview(group.ensemble, "new", Change(members=2))
+        preview(group.ensemble, "new", GroupChange(members=2))
 
 
 def test_topics_that_do_not_exist_are_named(group: MemoryGroups) -> None:
     """Past bug: a typo showed a group with nothing to share, without a word. Known ones are looked up."""
     group.topic("clicks", 2)
 
-    shown = preview(group.ensemble, "g", Change(add=(("c", {"clicks": 1, "clicsk": 1}),)))
+    shown = preview(group.ensemble, "g", GroupChange(add=(("c", {"clicks": 1, "clicsk": 1}),)))
 
     assert [row.then for row in shown.partitions if row.topic_partition.topic == "clicks"] == ["g_c-0"] * 2
     (note,) = shown.notes
     assert note.startswith("there is no topic clicsk: nothing of it is shared")
     with pytest.raises(ConfigError, match="topic 'a b'"):
-        preview(group.ensemble, "g", Change(add=(("c", {"a b": 1}),)))
+        preview(group.ensemble, "g", GroupChange(add=(("c", {"a b": 1}),)))

@@ -9,18 +9,22 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
-from zkgroup.admin.cancelling import cancel, plan_cancel
-from zkgroup.admin.reassigning import plan_reassignment, submit
-from zkgroup.admin.reassignments import Progress, list_moves, verify_moves, wait_for_moves
-from zkgroup.admin.throttling import clear_throttles, read_throttles
+from zkgroup.admin.reassign.cancellation import cancel, plan_cancel
+from zkgroup.admin.reassign.progress import (
+    ReassignmentProgress,
+    list_reassignments,
+    verify_reassignments,
+    wait_for_reassignments,
+)
+from zkgroup.admin.reassign.submission import plan_reassignment, submit
+from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi
-from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from zkgroup.znodes.topics import TopicDeletion
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -212,7 +216,7 @@ def test_verify_tells_of_each_partition_what_is_true(world: MemoryGroups, cluste
         move("clicks", 3, 2, 1),
     ]
 
-    _, rows = verify_moves(world.ensemble, [*asked, move("clicks", 9, 1)])
+    _, rows = verify_reassignments(world.ensemble, [*asked, move("clicks", 9, 1)])
 
     assert [row.status for row in rows] == ["in_progress", "done", "failed", "failed", "failed"]
     assert rows[0].before == (1, 2)
@@ -224,7 +228,7 @@ def test_a_move_to_another_target_is_told_apart(world: MemoryGroups, cluster: Me
     """Kafka's tool says "in progress" whatever the target is."""
     cluster.request(move("orders", 0, 3, 9))
 
-    _, (row,) = verify_moves(world.ensemble, [move("orders", 0, 3, 1)])
+    _, (row,) = verify_reassignments(world.ensemble, [move("orders", 0, 3, 1)])
 
     assert row.status == "in_progress"
     assert row.detail == "is being moved to [3, 9] instead; broker 9 is not registered"
@@ -234,9 +238,9 @@ def test_moves_asked_for_by_api_are_under_way_without_a_request(world: MemoryGro
     """controller item 45: `adding_replicas` alone says so, on a tree of Kafka 2.8.2."""
     operator = world.operator(RecordedStore("kafka-2.8.2/10-reassign-running.jsonl"))
 
-    _, rows, unreadable = list_moves(operator)
+    _, rows, unreadable = list_reassignments(operator)
     first = rows[0]
-    _, verified = verify_moves(
+    _, verified = verify_reassignments(
         operator, [move(first.topic_partition.topic, first.topic_partition.partition, *first.target)]
     )
 
@@ -263,7 +267,7 @@ def test_waiting_tells_progress_and_ends_with_the_last_move(
     """Each look is told; the end is when nothing is under way."""
     moves = [move("orders", 0, 3, 1), move("orders", 1, 3, 2)]
     cluster.request(*moves)
-    told: list[Progress] = []
+    told: list[ReassignmentProgress] = []
 
     def pass_time(seconds: float) -> None:
         world.pass_time(seconds)
@@ -271,7 +275,7 @@ def test_waiting_tells_progress_and_ends_with_the_last_move(
             cluster.finish()
 
     operator = world.operator(world.server.client(), pass_time)
-    _, rows = wait_for_moves(operator, moves, 60, told.append)
+    _, rows = wait_for_reassignments(operator, moves, 60, told.append)
 
     assert [row.status for row in rows] == ["done", "done"]
     assert [progress.done for progress in told] == [0, 0, 0, 2]
@@ -282,24 +286,24 @@ def test_waiting_ends_with_the_time(world: MemoryGroups, cluster: MemoryCluster)
     """What is still under way then is told so."""
     cluster.request(move("orders", 0, 3, 1))
 
-    _, (row,) = wait_for_moves(world.ensemble, [move("orders", 0, 3, 1)], 5, lambda _: None)
+    _, (row,) = wait_for_reassignments(world.ensemble, [move("orders", 0, 3, 1)], 5, lambda _: None)
 
     assert row.status == "in_progress"
 
 
 def test_time_left_follows_from_what_was_done_while_waiting() -> None:
     """What was done before says nothing about the rate."""
-    progress = Progress(done=6, total=10, elapsed_ms=60_000, done_before=4)
+    progress = ReassignmentProgress(done=6, total=10, elapsed_ms=60_000, done_before=4)
 
     assert (progress.per_minute, progress.left_ms) == (2.0, 120_000)
-    assert Progress(done=4, total=10, elapsed_ms=60_000, done_before=4).left_ms is None
+    assert ReassignmentProgress(done=4, total=10, elapsed_ms=60_000, done_before=4).left_ms is None
 
 
 # --- cancelling ---------------------------------------------------------------------------------------
 
 
 def test_only_a_controller_of_ours_is_asked_to_cancel(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 17: refused before anything is written where a real one rules, or none."""
+    """recipes 17: refused before anything is written where one of Kafka rules, or none."""
     cluster.request(move("orders", 0, 3, 1))
 
     with pytest.raises(RefusedError, match="real controller"):
@@ -330,7 +334,7 @@ def test_a_cancelled_move_gets_its_former_replicas_as_target(
 
 
 def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """The transaction itself checks that a controller of ours rules."""
+    """The transaction itself checks that a controller of zkgroup rules."""
     cluster.ours()
     cluster.request(move("orders", 0, 3, 1))
     plan = plan_cancel(world.ensemble)

@@ -7,17 +7,17 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import RecordedStore
-from zkgroup.admin.brokers import describe_broker, list_brokers
+from zkgroup.admin.cluster.brokers import describe_broker, list_brokers
+from zkgroup.admin.cluster.controller_info import describe_controller, read_controller_info
 from zkgroup.admin.configs import describe_configs, plan_config
+from zkgroup.admin.descriptions import ConfigEntity, EntityKind, Move
 from zkgroup.admin.elections import plan_preferred
-from zkgroup.admin.moving_plans import Wish, make_plan, planner_decommission
-from zkgroup.admin.reassignments import list_moves, verify_moves
-from zkgroup.admin.ruling import describe_controller, read_ruling
-from zkgroup.admin.topic_creation import plan_topic
-from zkgroup.admin.topic_deletion import plan_topic_deletion
-from zkgroup.admin.topic_growth import Growth, plan_alteration
-from zkgroup.admin.topics import describe_topics, list_topics
-from zkgroup.admin.words import ConfigEntity, EntityKind, Move
+from zkgroup.admin.reassign.progress import list_reassignments, verify_reassignments
+from zkgroup.admin.reassign.proposals import PlanRequest, make_plan, planner_decommission
+from zkgroup.admin.topics.alteration import AddedPartitions, plan_alteration
+from zkgroup.admin.topics.creation import plan_topic
+from zkgroup.admin.topics.deletion import plan_topic_deletion
+from zkgroup.admin.topics.listing import describe_topics, list_topics
 from zkgroup.errors import NotFoundError, RefusedError
 from zkgroup.znodes.admin_requests import Reassignment
 
@@ -33,7 +33,7 @@ def test_nothing_that_kafka_left_is_unreadable(world: MemoryGroups, name: str) -
 
     _, brokers, broken = list_brokers(operator)
     _, topics, unreadable = describe_topics(operator)
-    _, moves, unknown = list_moves(operator)
+    _, moves, unknown = list_reassignments(operator)
 
     assert (broken, unknown) == ((), ())
     assert all("partitions" in str(error) for error in unreadable)  # a topic that was just being made
@@ -46,11 +46,11 @@ def test_nothing_that_kafka_left_is_unreadable(world: MemoryGroups, name: str) -
     try:
         _, ruler = describe_controller(operator)
     except NotFoundError:
-        assert read_ruling(operator).kind is None
+        assert read_controller_info(operator).kind is None
     else:
         assert ruler.kind == "kafka"
-        assert read_ruling(operator).is_ours is False
-    _, again = verify_moves(operator, [Move(row.topic_partition, row.target) for row in moves])
+        assert read_controller_info(operator).is_ours is False
+    _, again = verify_reassignments(operator, [Move(row.topic_partition, row.target) for row in moves])
     assert [row.status for row in again] == ["in_progress"] * len(moves)
     assert {row.topic_partition.topic for row in moves} <= {topic.topic for topic in topics}
 
@@ -71,7 +71,7 @@ def test_running_moves_are_seen_with_and_without_a_request(
     store = RecordedStore(name)
     operator = world.operator(store)
 
-    _, moves, _ = list_moves(operator)
+    _, moves, _ = list_reassignments(operator)
 
     assert moves
     assert (operator.zk.exists(Reassignment.path()) is not None) is asked
@@ -86,11 +86,11 @@ def test_a_cluster_that_has_migrated_is_asked_for_nothing(world: MemoryGroups) -
     with pytest.raises(RefusedError, match="KRaft"):
         plan_config(operator, ConfigEntity.topic(name), {"retention.ms": "1"})
     with pytest.raises(RefusedError, match="KRaft"):
-        plan_alteration(operator, name, Growth(partitions=99))
+        plan_alteration(operator, name, AddedPartitions(partitions=99))
     with pytest.raises(RefusedError, match="KRaft"):
         plan_preferred(operator, None)
     with pytest.raises(RefusedError, match="KRaft"):
-        make_plan(operator, planner_decommission([1]), Wish())
+        make_plan(operator, planner_decommission([1]), PlanRequest())
 
 
 DELETIONS = [

@@ -6,10 +6,10 @@ import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.admin.groups import describe, list_groups, verify
-from zkgroup.admin.reading import TRIES, read_picture
-from zkgroup.admin.values import GroupState
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.groups.descriptions import GroupState
+from zkgroup.groups.reader import TRIES, read_snapshot
+from zkgroup.groups.reads import describe, list_groups, verify
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, ReadMany, Request
 from zkgroup.znodes.consumers import Owner
@@ -140,19 +140,19 @@ def test_verify_gives_up_in_time_with_what_is_wrong(world: MemoryGroups) -> None
 
 
 def test_a_picture_is_taken_again_until_it_stands_still(world: MemoryGroups) -> None:
-    """A member that joins between the lists and the leaves is in the picture (seqlock on `pzxid`)."""
+    """A member that joins between the lists and the leaves is in the snapshot (seqlock on `pzxid`)."""
     _group(world)
     client = world.server.client()
     store = MeddledStore(client, before_nth(ReadMany, 3, lambda: world.member("g", "b", {"orders": 1})))
 
-    picture = read_picture(world.operator(store), "g")
+    snapshot = read_snapshot(world.operator(store), "g")
 
-    assert picture.stood_still
-    assert sorted(picture.registrations) == ["g_a", "g_b"]
+    assert snapshot.stood_still
+    assert sorted(snapshot.registrations) == ["g_a", "g_b"]
 
 
 def test_a_group_that_never_stands_still_is_read_all_the_same(world: MemoryGroups) -> None:
-    """After some tries the last picture is used, marked, and never called inconsistent."""
+    """After some tries the last snapshot is used, marked, and never called inconsistent."""
     _group(world)
     client = world.server.client()
     reads = 0
@@ -165,18 +165,18 @@ def test_a_group_that_never_stands_still_is_read_all_the_same(world: MemoryGroup
             world.server.clients.pop("g_b", None)
             world.member("g", "b", {"orders": 1})
 
-    picture = read_picture(world.operator(MeddledStore(client, change)), "g")
+    snapshot = read_snapshot(world.operator(MeddledStore(client, change)), "g")
 
-    assert not picture.stood_still
+    assert not snapshot.stood_still
     assert reads >= TRIES
 
 
 def test_the_picture_tells_its_zxid(world: MemoryGroups) -> None:
-    """`as_of` is the session's last zxid: nothing in the picture is newer."""
+    """`as_of` is the session's last zxid: nothing in the snapshot is newer."""
     _group(world)
 
-    picture = read_picture(world.ensemble, "g")
+    snapshot = read_snapshot(world.ensemble, "g")
 
-    newest = max(entry.stat.mzxid for entry in picture.owners.values())
-    assert picture.as_of.zxid >= newest
-    assert picture.generation == picture.ids.pzxid if picture.ids else None
+    newest = max(entry.stat.mzxid for entry in snapshot.owners.values())
+    assert snapshot.as_of.zxid >= newest
+    assert snapshot.generation == snapshot.ids.pzxid if snapshot.ids else None

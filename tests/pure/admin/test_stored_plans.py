@@ -9,31 +9,32 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.moving_plans import PhasedPlan, Wish, make_plan, planner_decommission
-from zkgroup.admin.plan_running import Step, carry_on, next_step
-from zkgroup.admin.reassignments import MoveStatus, Progress
-from zkgroup.admin.stored_plans import (
+from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
+from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, make_plan, planner_decommission
+from zkgroup.admin.reassign.stored_plans import (
     PlanDescription,
+    PlanStep,
     begin,
     find_plan,
     list_plans,
+    next_step,
     plan_storing,
     prune,
+    run_plan,
     running_plans,
     stop,
     store,
     take_throttles_off,
 )
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
-from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.reassignment_records import StoredPlan
-from zkgroup.znodes.topics import TopicDeletion
 
-QUIET: Callable[[Progress], object] = lambda progress: None  # noqa: E731
+QUIET: Callable[[ReassignmentProgress], object] = lambda progress: None  # noqa: E731
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
 
 
 def _found(world: MemoryGroups) -> PhasedPlan:
-    return make_plan(world.ensemble, planner_decommission([1]), Wish(max_moves=1))
+    return make_plan(world.ensemble, planner_decommission([1]), PlanRequest(max_moves=1))
 
 
 def _kept(
@@ -67,11 +68,11 @@ def _finishing(world: MemoryGroups, cluster: MemoryCluster) -> Ensemble:
 
 
 def test_a_plan_is_carried_on_phase_by_phase(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 17: over a real controller, one request at a time, with progress, to its end."""
+    """recipes 17: over a controller of Kafka, one request at a time, with progress, to its end."""
     one = _kept(world)
-    seen: list[Progress] = []
+    seen: list[ReassignmentProgress] = []
 
-    ended = carry_on(_finishing(world, cluster), "p", 60, seen.append)
+    ended = run_plan(_finishing(world, cluster), "p", 60, seen.append)
 
     assert (len(one.stored.phases), one.done, one.total) == (3, 0, 3)
     assert (ended.stored.state, ended.stored.next_phase, ended.done) == ("done", 3, 3)
@@ -87,11 +88,11 @@ def test_the_next_command_goes_on_where_the_last_one_ended(
     """A phase that was asked for is not asked for again; the request and the plan move on together."""
     _kept(world)
 
-    first = carry_on(world.ensemble, "p", 0, QUIET)
-    again = carry_on(world.ensemble, "p", 0, QUIET)
+    first = run_plan(world.ensemble, "p", 0, QUIET)
+    again = run_plan(world.ensemble, "p", 0, QUIET)
     asked = cluster.requested()
     cluster.finish()
-    third = carry_on(world.ensemble, "p", 0, QUIET)
+    third = run_plan(world.ensemble, "p", 0, QUIET)
 
     assert (first.stored.next_phase, again.stored.next_phase, third.stored.next_phase) == (1, 1, 2)
     assert asked is not None
@@ -100,15 +101,15 @@ def test_the_next_command_goes_on_where_the_last_one_ended(
 
 
 def test_a_controller_of_ours_goes_on_by_itself(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """Here we only look, and over a real controller that is said before."""
+    """Here we only look, and over a controller of Kafka that is said before."""
     told = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
     cluster.ours()
     silent = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
     _kept(world)
 
-    waited = carry_on(world.ensemble, "p", 3, QUIET)
+    waited = run_plan(world.ensemble, "p", 3, QUIET)
 
-    assert ["--resume ID" in note for note in told] == [True]
+    assert ["plan resume ID" in note for note in told] == [True]
     assert silent == ()
     assert (waited.stored.state, waited.stored.next_phase, cluster.requested()) == ("running", 0, None)
 
@@ -118,13 +119,13 @@ def test_a_phase_that_did_not_come_to_its_end_stops_the_plan(
 ) -> None:
     """Resumed, it asks for that phase again."""
     _kept(world)
-    carry_on(world.ensemble, "p", 0, QUIET)
+    run_plan(world.ensemble, "p", 0, QUIET)
     asked = cluster.requested()
     world.write(Delete(Reassignment.path(), -1))  # dropped: the lists are as they were
 
-    failed = carry_on(world.ensemble, "p", 60, QUIET)
+    failed = run_plan(world.ensemble, "p", 60, QUIET)
     resumed = begin(world.ensemble, failed)
-    ended = carry_on(_finishing(world, cluster), "p", 60, QUIET)
+    ended = run_plan(_finishing(world, cluster), "p", 60, QUIET)
 
     assert (failed.stored.state, "is not where it shall be" in failed.stored.reason) == ("failed", True)
     assert asked is not None
@@ -142,7 +143,7 @@ def test_a_topic_that_is_gone_holds_nothing_up(world: MemoryGroups, cluster: Mem
     world.write(Delete("/brokers/topics/orders/partitions", -1))
     world.write(Delete(Topic.path("orders"), -1))
 
-    ended = carry_on(world.ensemble, "p", 60, QUIET)
+    ended = run_plan(world.ensemble, "p", 60, QUIET)
 
     assert (ended.stored.state, cluster.requested()) == ("done", None)
 
@@ -153,7 +154,7 @@ def test_a_topic_that_is_being_deleted_holds_nothing_up(world: MemoryGroups, clu
     _kept(world)
     world.server.put(TopicDeletion.path("leaving"), b"")
 
-    ended = carry_on(_finishing(world, cluster), "p", 60, QUIET)
+    ended = run_plan(_finishing(world, cluster), "p", 60, QUIET)
 
     assert ended.stored.state == "done"
     assert cluster.replicas("leaving") == {0: (1, 2)}
@@ -166,8 +167,8 @@ def test_somebody_elses_request_is_waited_for(world: MemoryGroups, cluster: Memo
     _kept(world)
     cluster.request(move("clicks", 0, 3, 2))
 
-    waited = carry_on(world.ensemble, "p", 3, QUIET)
-    ended = carry_on(_finishing(world, cluster), "p", 60, QUIET)
+    waited = run_plan(world.ensemble, "p", 3, QUIET)
+    ended = run_plan(_finishing(world, cluster), "p", 60, QUIET)
 
     assert waited.stored.next_phase == 0
     assert ended.stored.state == "done"
@@ -180,7 +181,7 @@ def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: MemoryCluster) ->
 
     with pytest.raises(ConflictError, match="plan p is running"):
         plan_storing(world.ensemble, _found(world), by="ada", begin=True)
-    with pytest.raises(ConflictError, match="--pause p"):
+    with pytest.raises(ConflictError, match="plan pause p"):
         begin(world.ensemble, paused)
     with pytest.raises(ConflictError):
         store(world.ensemble, "p", plan_storing(world.ensemble, _found(world), by="ada", begin=False))
@@ -222,7 +223,7 @@ def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: MemoryClus
     one = _kept(world)
     paused = stop(world.ensemble, one, "paused", "later")
 
-    still = carry_on(world.ensemble, "p", 60, QUIET)
+    still = run_plan(world.ensemble, "p", 60, QUIET)
 
     assert (still.stored.state, still.stored.next_phase, cluster.requested()) == ("paused", 0, None)
     with pytest.raises(ConflictError, match="changed since it was read"):
@@ -233,13 +234,13 @@ def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: MemoryClus
 def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """controller item 48: in the transaction of the request; a controller of ours takes its own off."""
+    """controller item 48: in the transaction of the request; a controller of zkgroup takes its own off."""
     _kept(world, throttle=1000)
     before = cluster.overrides("/config/brokers/3")
-    carry_on(world.ensemble, "p", 0, QUIET)
+    run_plan(world.ensemble, "p", 0, QUIET)
     rates = [set(cluster.overrides(f"/config/brokers/{number}").values()) for number in (1, 2, 3)]
     lists = cluster.overrides("/config/topics/orders")
-    ended = carry_on(_finishing(world, cluster), "p", 60, QUIET)
+    ended = run_plan(_finishing(world, cluster), "p", 60, QUIET)
     off, written = take_throttles_off(world.ensemble, ended)
     again = take_throttles_off(world.ensemble, off)
     cluster.ours()
@@ -285,16 +286,16 @@ def test_a_broker_that_is_gone_stops_the_command_not_the_plan(
     world.write(Delete("/brokers/ids/3", -1))
 
     with pytest.raises(ConfigError, match="broker 3 is not registered"):
-        carry_on(world.ensemble, "p", 60, QUIET)
+        run_plan(world.ensemble, "p", 60, QUIET)
     stays = find_plan(world.ensemble, "p")
     cluster.broker(3)
 
     assert (stays.stored.state, stays.stored.next_phase) == ("running", 0)
-    assert carry_on(_finishing(world, cluster), "p", 60, QUIET).stored.state == "done"
+    assert run_plan(_finishing(world, cluster), "p", 60, QUIET).stored.state == "done"
 
 
 def test_of_plans_that_are_over_the_last_hundred_stay(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """By their ends; one with throttles stays until they are off, and a controller of ours prunes itself."""
+    """By their ends; one with throttles stays until they are off; a controller of zkgroup prunes itself."""
     over = _found(world)
     assert over.phases
     stored = plan_storing(world.ensemble, over, by="ada", begin=False).stored
@@ -311,8 +312,8 @@ def test_of_plans_that_are_over_the_last_hundred_stay(world: MemoryGroups, clust
     assert sorted(names) == [*left, "resting"]
 
 
-def _row(status: str) -> MoveStatus:
-    return MoveStatus(topic_partition=TopicPartition("t", 0), before=None, target=(1,), status=status)
+def _row(status: str) -> ReassignmentStatus:
+    return ReassignmentStatus(topic_partition=TopicPartition("t", 0), before=None, target=(1,), status=status)
 
 
 @pytest.mark.parametrize(
@@ -338,5 +339,5 @@ def test_the_next_step_follows_from_the_last_phase(
     step = next_step(stored, [_row(status)] if status else [], is_free=free)
 
     assert step.action == action
-    assert step == Step(action, step.reason)
+    assert step == PlanStep(action, step.reason)
     assert bool(step.reason) is (action == "fail")

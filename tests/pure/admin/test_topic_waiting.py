@@ -8,14 +8,15 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
-from zkgroup.admin.topic_waiting import wait_for_leaders, wait_until_gone
+from zkgroup.admin.topics.deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
+from zkgroup.admin.topics.waiting import wait_for_leaders, wait_until_gone
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller_records import ControllerStatus
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.controller import ControllerStatus
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
-from zkgroup.admin import topic_creation, topics
-from zkgroup.admin.topic_deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
+from zkgroup.admin.topics import creation, listing
+from zkgroup.admin.topics.deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model.requests import Create, Delete, Multi
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, Topic
+from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 
 def _broker(world: MemoryGroups, number: int, **extensions: object) -> None:
@@ -32,8 +33,8 @@ def _controller(world: MemoryGroups) -> None:
 
 def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: MemoryGroups) -> None:
     """With no broker registered every replica list is [0], which is said."""
-    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=2, configs={"retention.ms": "1"})
-    topic_creation.create_topic(world.ensemble, new)
+    new = creation.plan_topic(world.ensemble, "orders", partitions=2, configs={"retention.ms": "1"})
+    creation.create_topic(world.ensemble, new)
 
     found = world.server.find(Topic.path("orders"))
     config = world.server.find(TopicConfig.path("orders"))
@@ -46,9 +47,7 @@ def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: Mem
 
 def test_topic_and_configuration_are_one_transaction(world: MemoryGroups) -> None:
     """K22: Kafka's tool writes them one after the other and can lose a race in between."""
-    topic_creation.create_topic(
-        world.ensemble, topic_creation.plan_topic(world.ensemble, "orders", partitions=1)
-    )
+    creation.create_topic(world.ensemble, creation.plan_topic(world.ensemble, "orders", partitions=1))
 
     paths = [operation.path for operation in world.server.log[-1].operations]
     assert paths == ["/config/topics/orders", "/brokers/topics/orders", "/zkgroup/unhosted/orders"]
@@ -59,13 +58,12 @@ def test_replicas_are_spread_over_the_live_brokers(world: MemoryGroups) -> None:
     for number in (1, 2, 3):
         _broker(world, number)
 
-    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=6, replication_factor=2)
+    new = creation.plan_topic(world.ensemble, "orders", partitions=6, replication_factor=2)
 
     assert list(new.assignment.values()) == [(3, 1), (1, 2), (2, 3), (3, 2), (1, 3), (2, 1)]
     assert new.notes == ("no controller lives: the topic has no leaders until there is one",)
     firsts = {
-        topic_creation.plan_topic(world.ensemble, name, partitions=1).assignment[0]
-        for name in ("a", "b", "c", "d")
+        creation.plan_topic(world.ensemble, name, partitions=1).assignment[0] for name in ("a", "b", "c", "d")
     }
     assert len(firsts) > 1
 
@@ -78,24 +76,27 @@ def test_racks_are_looked_at_unless_told_otherwise(world: MemoryGroups) -> None:
         )
         world.server.put(BrokerRegistration.path(number), registration.encode())
 
-    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=8, replication_factor=2)
+    new = creation.plan_topic(world.ensemble, "orders", partitions=8, replication_factor=2)
     _broker(world, 5)
 
     racks = {1: "a", 2: "a", 3: "b", 4: "b"}
     assert all({racks[broker] for broker in replicas} == {"a", "b"} for replicas in new.assignment.values())
     with pytest.raises(ConfigError, match="broker 5 has no rack"):
-        topic_creation.plan_topic(world.ensemble, "orders", partitions=8)
-    assert topic_creation.plan_topic(world.ensemble, "orders", partitions=8, rack_mode="disabled").assignment
+        creation.plan_topic(world.ensemble, "orders", partitions=8)
+    assert creation.plan_topic(world.ensemble, "orders", partitions=8, rack_mode="disabled").assignment
 
 
 def test_a_controller_that_hosts_nothing_holds_no_replica(world: MemoryGroups) -> None:
     """recipes 14: controller-only brokers are left out; where only they live a topic is refused."""
     _broker(world, 9, zkgroup={"role": "controller"})
     with pytest.raises(RefusedError, match="/brokers/ids"):
-        topic_creation.plan_topic(world.ensemble, "orders", partitions=1)
+        creation.plan_topic(world.ensemble, "orders", partitions=1)
     _broker(world, 1, zkgroup={"role": "data"})
 
-    assert topic_creation.plan_topic(world.ensemble, "orders", partitions=2).assignment == {0: (1,), 1: (1,)}
+    assert creation.plan_topic(world.ensemble, "orders", partitions=2).assignment == {
+        0: (1,),
+        1: (1,),
+    }
 
 
 def test_a_name_that_is_no_broker_id_is_passed_over(world: MemoryGroups) -> None:
@@ -104,18 +105,16 @@ def test_a_name_that_is_no_broker_id_is_passed_over(world: MemoryGroups) -> None
     for name in ("²", "01", "x", "9" * 5000):
         world.server.put(f"/brokers/ids/{name}", b"{}")
 
-    assert topic_creation.plan_topic(world.ensemble, "orders", partitions=1).assignment == {0: (1,)}
+    assert creation.plan_topic(world.ensemble, "orders", partitions=1).assignment == {0: (1,)}
 
 
 def test_an_explicit_assignment_is_taken_as_it_is(world: MemoryGroups) -> None:
     """`0:1,1:2`: two partitions; brokers that can hold no replica now are noted, not refused."""
     lists = [[0, 1], [1, 2]]
-    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
+    new = creation.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
     _broker(world, 0)
     _broker(world, 1, zkgroup={"role": "controller"})
-    with_brokers = topic_creation.plan_topic(
-        world.ensemble, "orders", partitions=None, replica_assignment=lists
-    )
+    with_brokers = creation.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
 
     assert new.assignment == {0: (0, 1), 1: (1, 2)}
     assert new.notes == ("brokers 0, 1, 2 are not registered now: replicas there come when they start",)
@@ -140,24 +139,20 @@ def test_an_explicit_assignment_is_taken_as_it_is(world: MemoryGroups) -> None:
 def test_impossible_topics_are_refused_with_the_reason(world: MemoryGroups, options: dict, told: str) -> None:  # type: ignore[type-arg]
     """What can never be is a usage error before anything is written."""
     with pytest.raises(ConfigError, match=told):
-        topic_creation.plan_topic(world.ensemble, "orders", **options)
+        creation.plan_topic(world.ensemble, "orders", **options)
 
 
 def test_a_name_that_is_taken_is_a_conflict(world: MemoryGroups) -> None:
     """An existing topic, one whose metric name is the same, and one that is being deleted."""
-    new = topic_creation.plan_topic(world.ensemble, "a.b", partitions=1)
-    topic_creation.create_topic(world.ensemble, new)
+    new = creation.plan_topic(world.ensemble, "a.b", partitions=1)
+    creation.create_topic(world.ensemble, new)
     with pytest.raises(ConflictError, match=r"/brokers/topics/.* exists already"):
-        topic_creation.create_topic(world.ensemble, new)
+        creation.create_topic(world.ensemble, new)
     with pytest.raises(ConflictError, match="collides"):
-        topic_creation.create_topic(
-            world.ensemble, topic_creation.plan_topic(world.ensemble, "a_b", partitions=1)
-        )
+        creation.create_topic(world.ensemble, creation.plan_topic(world.ensemble, "a_b", partitions=1))
     world.server.put(TopicDeletion.path("gone"), b"")
     with pytest.raises(ConflictError, match="being deleted"):
-        topic_creation.create_topic(
-            world.ensemble, topic_creation.plan_topic(world.ensemble, "gone", partitions=1)
-        )
+        creation.create_topic(world.ensemble, creation.plan_topic(world.ensemble, "gone", partitions=1))
 
 
 # --- list and describe ----------------------------------------------------------------------------------
@@ -167,21 +162,21 @@ def test_topics_of_a_real_cluster_are_described(world: MemoryGroups) -> None:
     """Partitions, leaders, ISR and overrides as Kafka 0.8.2.2 wrote them."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/11-no-live-replica.jsonl"))
 
-    _, (orders,), _ = topics.describe_topics(operator, ["orders"])
+    _, (orders,), _ = listing.describe_topics(operator, ["orders"])
 
     assert [row.partition for row in orders.partitions] == [0, 1, 2, 3, 4, 5]
     without = [row.partition for row in orders.partitions if row.leader == -1]
     assert without == [2, 3, 5]
-    assert topics.is_under_replicated(orders.partitions[0])
-    assert topics.is_unavailable(orders.partitions[2], [1])
-    assert not topics.is_unavailable(orders.partitions[0], [orders.partitions[0].leader or 0])
+    assert listing.is_under_replicated(orders.partitions[0])
+    assert listing.is_unavailable(orders.partitions[2], [1])
+    assert not listing.is_unavailable(orders.partitions[0], [orders.partitions[0].leader or 0])
 
 
 def test_overrides_and_new_keys_are_shown(world: MemoryGroups) -> None:
     """A reassignment of Kafka 2.4 and later shows what is added and removed."""
     operator = world.operator(RecordedStore("kafka-3.9.1/10-reassign-running.jsonl"))
 
-    _, described, _ = topics.describe_topics(operator)
+    _, described, _ = listing.describe_topics(operator)
 
     moving = [row for topic in described for row in topic.partitions if row.adding or row.removing]
     assert moving
@@ -195,7 +190,7 @@ def test_listed_topics_tell_size_and_deletion(world: MemoryGroups) -> None:
     world.server.put(Topic.path("broken"), b"{")
     world.server.put(TopicDeletion.path("orders"), b"")
 
-    _, rows = topics.list_topics(world.ensemble)
+    _, rows = listing.list_topics(world.ensemble)
 
     told = [
         (row.topic, row.partitions, row.replication_factor, row.internal, row.marked_for_deletion)
@@ -215,7 +210,7 @@ def test_states_and_configurations_that_cannot_be_read_hide_no_partition(world: 
     world.server.put(state, b"junk")
     world.server.put(config, b"{")
 
-    _, (orders,), others = topics.describe_topics(world.ensemble)
+    _, (orders,), others = listing.describe_topics(world.ensemble)
 
     assert others == ()
     assert [error.path for error in orders.unreadable] == [config, state]
@@ -226,7 +221,7 @@ def test_states_and_configurations_that_cannot_be_read_hide_no_partition(world: 
 def test_a_missing_topic_is_not_found(world: MemoryGroups) -> None:
     """Asked for by name, it must exist."""
     with pytest.raises(NotFoundError, match="/brokers/topics/orders"):
-        topics.describe_topics(world.ensemble, ["orders"])
+        listing.describe_topics(world.ensemble, ["orders"])
 
 
 # --- delete ---------------------------------------------------------------------------------------------
@@ -235,9 +230,7 @@ def test_a_missing_topic_is_not_found(world: MemoryGroups) -> None:
 def test_without_a_controller_the_znodes_are_removed(world: MemoryGroups) -> None:
     """Topic, configuration, partitions and a waiting request go; nothing else does."""
     world.topic("other", 1)
-    topic_creation.create_topic(
-        world.ensemble, topic_creation.plan_topic(world.ensemble, "orders", partitions=2)
-    )
+    creation.create_topic(world.ensemble, creation.plan_topic(world.ensemble, "orders", partitions=2))
     world.server.put("/brokers/topics/orders/partitions/0/state", b"{}")
     world.server.put(TopicDeletion.path("orders"), b"")
 

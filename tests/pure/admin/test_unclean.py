@@ -6,13 +6,17 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.unclean import all_led, elect_unclean, plan_unclean, wait_for_verdicts
+from zkgroup.admin.elections import all_led, elect_unclean, plan_unclean, wait_for_verdicts
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
+from zkgroup.znodes.admin_requests import (
+    PartitionVerdict,
+    TopicDeletion,
+    UncleanElection,
+    UncleanElectionDone,
+)
 from zkgroup.znodes.brokers import PartitionState
-from zkgroup.znodes.topics import TopicDeletion
-from zkgroup.znodes.unclean_elections import PartitionVerdict, UncleanElection, UncleanElectionDone
 
 
 def _tp(number: int, topic: str = "orders") -> TopicPartition:
@@ -53,7 +57,7 @@ def test_what_would_lose_records_is_told_from_what_would_not(
 
 
 def test_an_empty_isr_with_more_replicas_is_unclean(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 15: `isr: []` left by a real controller."""
+    """recipes 15: `isr: []` left by a controller of Kafka."""
     cluster.state("orders", 0, -1, ())
 
     (row,) = plan_unclean(world.ensemble, [_tp(0)]).rows

@@ -7,18 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.brokers import describe_broker
-from zkgroup.admin.elections import plan_preferred
-from zkgroup.admin.moving_plans import Wish, make_plan, planner_balance, planner_set_rf, propose
-from zkgroup.admin.reassigning import plan_reassignment, submit
-from zkgroup.admin.status import read_findings, read_status
-from zkgroup.admin.topic_creation import create_topic, plan_topic
-from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
-from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
-from zkgroup.admin.topics import describe_topics, is_unavailable, only
-from zkgroup.admin.unclean import plan_unclean
-from zkgroup.admin.undo import UndoRecord
-from zkgroup.admin.undoing import plan_restoration, restore_znodes
+from zkgroup.admin.cluster.brokers import describe_broker
+from zkgroup.admin.cluster.status import read_findings, read_status
+from zkgroup.admin.elections import plan_preferred, plan_unclean
+from zkgroup.admin.reassign.proposals import PlanRequest, make_plan, planner_balance, planner_set_rf, propose
+from zkgroup.admin.reassign.submission import plan_reassignment, submit
+from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic, plan_alteration
+from zkgroup.admin.topics.creation import create_topic, plan_topic
+from zkgroup.admin.topics.deletion import delete_topic, plan_topic_deletion
+from zkgroup.admin.topics.listing import describe_topics, is_unavailable, only
+from zkgroup.admin.undo import UndoRecord, plan_restoration, restore_znodes
 from zkgroup.errors import ConfigError, ConflictError, PlacementError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
@@ -160,11 +158,13 @@ def test_plans_leave_it_where_it_is_not(world: MemoryGroups, maker: Maker) -> No
     broker(world, 0)
     sizes = {TopicPartition("orders", 0): 10}
 
-    plan = make_plan(world.ensemble, planner_balance(leaders_only=False, tolerance=None), Wish(sizes=sizes))
+    plan = make_plan(
+        world.ensemble, planner_balance(leaders_only=False, tolerance=None), PlanRequest(sizes=sizes)
+    )
     assert (plan.plan.before.loads[0].replicas, plan.plan.before.loads[1].replicas) == (0, 1)
     assert not [move for move in plan.plan.changes if move.topic_partition.topic == "work"]
     with pytest.raises(ConfigError, match="topic alter work --replica-assignment"):
-        make_plan(world.ensemble, planner_set_rf(2, ["work"]), Wish(topics=["work"]))
+        make_plan(world.ensemble, planner_set_rf(2, ["work"]), PlanRequest(topics=["work"]))
     proposed = propose(world.ensemble, ["work"], [1, 2, 3])
     assert {tp.topic for tp in proposed.proposed} == {"work"}
 
@@ -232,7 +232,7 @@ def test_topic_alter_gives_it_brokers(world: MemoryGroups, maker: Maker) -> None
     """All lists are what is named, broker 0 included, and the mark goes in the same transaction."""
     cluster(world, maker)
     broker(world, 0)
-    plan = plan_alteration(world.ensemble, "work", Growth(replica_assignment=[[0], [0]]))
+    plan = plan_alteration(world.ensemble, "work", AddedPartitions(replica_assignment=[[0], [0]]))
     alter_topic(world.ensemble, plan)
 
     (topic,) = describe_topics(world.ensemble, ["work"])[1]
@@ -245,15 +245,15 @@ def test_topic_alter_gives_it_brokers(world: MemoryGroups, maker: Maker) -> None
 def test_more_partitions_come_with_the_first_brokers(world: MemoryGroups) -> None:
     """Lists of old and new ones; all old ones need one, of brokers that are there."""
     cluster(world)
-    named = Growth(replica_assignment=[[1, 2], [2, 3], [3, 1]])
+    named = AddedPartitions(replica_assignment=[[1, 2], [2, 3], [3, 1]])
     plan = plan_alteration(world.ensemble, "work", named)
     assert plan.after.partitions == {0: (1, 2), 1: (2, 3), 2: (3, 1)}
     assert "begin with nothing" in plan.notes[0]
 
     with pytest.raises(PlacementError, match="partition 1: expected brokers"):
-        plan_alteration(world.ensemble, "work", Growth(replica_assignment=[[1]]))
+        plan_alteration(world.ensemble, "work", AddedPartitions(replica_assignment=[[1]]))
     with pytest.raises(PlacementError, match="broker 7 is not registered"):
-        plan_alteration(world.ensemble, "work", Growth(replica_assignment=[[1], [7]]))
+        plan_alteration(world.ensemble, "work", AddedPartitions(replica_assignment=[[1], [7]]))
     alter_topic(world.ensemble, plan)
     with pytest.raises(ConflictError, match="changed since"):
         alter_topic(world.ensemble, plan)
@@ -263,7 +263,7 @@ def test_more_partitions_come_with_the_first_brokers(world: MemoryGroups) -> Non
 def test_it_grows_without_brokers_where_none_is_named(world: MemoryGroups, maker: Maker) -> None:
     """Also next to brokers; one of an older tree gets a mark, as it is no older than marks any more."""
     cluster(world, maker)
-    plan = plan_alteration(world.ensemble, "work", Growth(partitions=3))
+    plan = plan_alteration(world.ensemble, "work", AddedPartitions(partitions=3))
     alter_topic(world.ensemble, plan)
     broker(world, 0)
 
@@ -296,4 +296,4 @@ def test_no_brokers_are_given_where_a_controller_of_kafka_rules(world: MemoryGro
     with pytest.raises(RefusedError, match="create it anew with brokers"):
         plan_reassignment(world.ensemble, [Move(TP, (1, 2))])
     with pytest.raises(RefusedError, match="create it anew with brokers"):
-        plan_alteration(world.ensemble, "work", Growth(replica_assignment=[[1], [2]]))
+        plan_alteration(world.ensemble, "work", AddedPartitions(replica_assignment=[[1], [2]]))

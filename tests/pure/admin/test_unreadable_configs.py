@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import RecordedStore
-from zkgroup.admin.unreadable_configs import unreadable_configs
+from zkgroup.admin.configs import unreadable_configs
 
 GOOD = b'{"version":1,"config":{"a":"b"}}'
 ODD = {

@@ -7,8 +7,8 @@ from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import RecordedStore
-from zkgroup.admin.ruling import read_ruling
-from zkgroup.admin.usage import CORRECTED, EARLY, Counts, read_usage, release_of, walk
+from zkgroup.admin.cluster.controller_info import read_controller_info
+from zkgroup.admin.cluster.usage import CORRECTED, EARLY, Counts, read_usage, release_of, walk
 
 COUNTS = Counts(brokers=2, topics=4, partitions=10, reassigning=1, notifications=3, requests=1)
 
@@ -58,7 +58,7 @@ def test_what_nobody_counted_has_no_formula(world: MemoryGroups) -> None:
     cluster = MemoryCluster(world, release="0.9.0.1")
     unknown = read_usage(world.ensemble, [])
     cluster.broker(4, "2.8.2")
-    mixed = release_of(read_ruling(world.ensemble))
+    mixed = release_of(read_controller_info(world.ensemble))
 
     ours = MemoryGroups()
     made = MemoryCluster(ours, brokers=0)

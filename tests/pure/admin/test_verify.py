@@ -8,17 +8,17 @@ import pytest
 
 from tests.worlds.memory_groups import OURS, MemoryGroups
 from tests.worlds.stores import RecordedStore
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.expectation import expectation
-from zkgroup.admin.groups import describe, verify
-from zkgroup.admin.reading import read_picture
-from zkgroup.admin.values import GroupState, Problem, ProblemKind
-from zkgroup.admin.verify import find_problems
-from zkgroup.assignment.digest import inputs_digest, result_digest
+from zkgroup.assignment.comparison import inputs_digest, result_digest
 from zkgroup.errors import NotFoundError
+from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reader import read_snapshot
+from zkgroup.groups.reads import describe, verify
+from zkgroup.groups.verify import expected_ownership, find_problems
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.model.requests import Create, Delete
-from zkgroup.znodes.consumers import Owner, Plan, View
+from zkgroup.znodes.consumers import Owner
+from zkgroup.znodes.group_records import Plan, View
 
 POISON = [
     b"",
@@ -32,8 +32,8 @@ POISON = [
 
 
 def _problems(world: MemoryGroups, group: str = "g") -> tuple[Problem, ...]:
-    picture = read_picture(world.ensemble, group)
-    return find_problems(picture, expectation(picture))
+    snapshot = read_snapshot(world.ensemble, group)
+    return find_problems(snapshot, expected_ownership(snapshot))
 
 
 def _two_members(world: MemoryGroups) -> None:
@@ -187,7 +187,7 @@ def test_members_that_publish_different_strategies_are_told(world: MemoryGroups)
 def test_a_member_that_published_another_result_disagrees(world: MemoryGroups) -> None:
     """recipes 11: `views` names who computed something else from the same membership."""
     _two_members(world)
-    generation = read_picture(world.ensemble, "g").generation
+    generation = read_snapshot(world.ensemble, "g").generation
     assert generation is not None
     world.publish("g", "a", View(generation, "0" * 16, "f" * 16))
 
@@ -201,7 +201,7 @@ def test_a_member_that_published_another_result_disagrees(world: MemoryGroups) -
 def test_a_result_published_for_an_older_membership_says_nothing_yet(world: MemoryGroups) -> None:
     """Members publish lazily: another result counts only for the present generation, an equal one always."""
     _two_members(world)
-    expected = expectation(read_picture(world.ensemble, "g")).owners
+    expected = expected_ownership(read_snapshot(world.ensemble, "g")).owners
     assert expected is not None
     world.publish("g", "a", View(1, "0" * 16, "f" * 16))
     world.publish("g", "b", View(1, "0" * 16, result_digest(expected)))
@@ -234,7 +234,7 @@ def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwis
     world.member("g", "a", Whitelist(".*"), {})
     world.member("h", "a", Whitelist(".*"), {**OURS, "exclude_internal": "false"})
 
-    topics = [sorted(expectation(read_picture(world.ensemble, name)).topics) for name in ("g", "h")]
+    topics = [sorted(expected_ownership(read_snapshot(world.ensemble, name)).topics) for name in ("g", "h")]
 
     assert topics == [["orders"], ["__consumer_offsets", "orders"]]
 
@@ -273,10 +273,10 @@ def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: Memory
     world.topic("page-views", 4)
     for name in ("a", "b"):
         world.member("g", name, {"orders": 1, "page-views": 1}, {})
-    picture = read_picture(world.ensemble, "g")
-    planned = expectation(picture, "roundrobin").owners
+    snapshot = read_snapshot(world.ensemble, "g")
+    planned = expected_ownership(snapshot, "roundrobin").owners
     assert planned is not None
-    assert planned != expectation(picture).owners
+    assert planned != expected_ownership(snapshot).owners
     for tp, thread in planned.items():
         world.own("g", tp.topic, tp.partition, thread)
 
@@ -289,10 +289,10 @@ def test_sticky_counts_only_where_every_member_publishes_it(world: MemoryGroups)
     """recipes 4: one registration without sticky and every member of ours uses range."""
     world.topic("orders", 2)
     world.member("g", "a", {"orders": 1}, {**OURS, "strategy": "sticky"})
-    alone = expectation(read_picture(world.ensemble, "g")).assignor
+    alone = expected_ownership(read_snapshot(world.ensemble, "g")).assignor
     world.member("g", "jvm", {"orders": 1}, {})
 
-    mixed = expectation(read_picture(world.ensemble, "g")).assignor
+    mixed = expected_ownership(read_snapshot(world.ensemble, "g")).assignor
 
     assert (alone, mixed) == ("sticky", "range")
 
@@ -302,7 +302,7 @@ def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: MemoryGrou
     world.topic("orders", 2)
     for name in ("a", "b"):
         world.member("g", name, {"orders": 1}, {**OURS, "strategy": "sticky"})
-    members = expectation(read_picture(world.ensemble, "g")).members
+    members = expected_ownership(read_snapshot(world.ensemble, "g")).members
     inputs = inputs_digest("sticky", members, {"orders": (0, 1)})
     owners = {TopicPartition("orders", 0): "g_b-0", TopicPartition("orders", 1): "g_a-0"}
     world.server.put(Plan.path("g"), Plan(1, inputs, owners).encode())

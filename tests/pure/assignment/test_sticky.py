@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 
-from zkgroup.assignment import assign, moves
+from zkgroup.assignment import assign, assignment_diff
 from zkgroup.model import EvaluatedMember, TopicPartition
 
 
@@ -24,7 +24,7 @@ def test_a_join_moves_only_what_the_newcomer_gets() -> None:
 
     after = assign("sticky", group_of(11), partitions(100), before).owners
 
-    changed = moves(before, after)
+    changed = assignment_diff(before, after)
     assert len(changed.moved) == 9
     assert {after[tp] for tp in changed.moved} == {"g_m010-0"}
 
@@ -35,7 +35,7 @@ def test_a_leave_moves_only_what_the_leaver_had() -> None:
 
     after = assign("sticky", group_of(9), partitions(100), before).owners
 
-    changed = moves(before, after)
+    changed = assignment_diff(before, after)
     assert len(changed.moved) == 10
     assert sorted(Counter(after.values()).values()) == [11] * 8 + [12]
 
@@ -46,7 +46,7 @@ def test_new_partitions_move_nothing() -> None:
 
     after = assign("sticky", group_of(3), partitions(9), before).owners
 
-    changed = moves(before, after)
+    changed = assignment_diff(before, after)
     assert (len(changed.kept), len(changed.moved), len(changed.gained)) == (7, 0, 2)
     assert set(Counter(after.values()).values()) == {3}
 
@@ -57,7 +57,7 @@ def test_a_deleted_topic_is_dropped() -> None:
 
     after = assign("sticky", group_of(2), partitions(3), before).owners
 
-    assert moves(before, after).dropped == (TopicPartition("t", 3),)
+    assert assignment_diff(before, after).dropped == (TopicPartition("t", 3),)
 
 
 def test_without_a_past_the_topics_are_spread_over_all() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.reading import events_of
-from zkgroup.testing import memory_zookeeper_tree as tree
-from zkgroup.testing.memory_zookeeper_leader import Transaction as Entry
+from zkgroup.testing.memory_zookeeper import tree
+from zkgroup.testing.memory_zookeeper.leader import Transaction as Entry
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 _KINDS: Mapping[str, int] = {

@@ -23,10 +23,10 @@ from zkgroup.model.requests import (
     Request,
     SetData,
     Sync,
+    Znode,
 )
-from zkgroup.model.stat import Znode
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper_tree import Tree
+from zkgroup.testing.memory_zookeeper.tree import Tree
 from zkgroup.zookeeper.blocking import Blocking
 
 

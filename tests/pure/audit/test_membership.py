@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import OURS
 from tests.worlds.audit_log import AuditLog, registration
-from zkgroup.assignment.digest import inputs_digest
+from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.audit.group_picture import GroupPicture
 from zkgroup.audit.membership import (
     Span,
@@ -20,7 +20,8 @@ from zkgroup.audit.membership import (
 )
 from zkgroup.audit.planned import Planned, least_moves, planned
 from zkgroup.model import EvaluatedMember, TopicPartition
-from zkgroup.znodes.consumers import Plan, Registration
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import Plan
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -14,8 +14,8 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.testing.simulation import Simulation
-from zkgroup.testing.simulation.setup import GROUP, Setup
+from zkgroup.testing.simulation.group import Simulation
+from zkgroup.testing.simulation.group.setup import GROUP, Setup
 
 STRANGE = ("steal", "foreign_write", "reset", "reset_then_write", "unregister")
 """Faults that are a foreign hand in the group's znodes."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.pure.broker.folders import write_batches
-from zkgroup.broker.directory import DirectoryReplicaHost
+from tests.worlds.replica_managers import on_disk
+from zkgroup.broker.replicas.manager import ReplicaManager
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def folder(written: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[DirectoryReplicaHost]:
-    made = DirectoryReplicaHost(1, tmp_path / "fresh")
+def host(tmp_path: Path) -> Iterator[ReplicaManager]:
+    made = on_disk(1, tmp_path / "fresh")
     yield made
     made.close()

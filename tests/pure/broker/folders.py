@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.worlds.replica_hosts import TP, append, fetch, text_of
-from zkgroup.broker.directory import DirectoryReplicaHost
-from zkgroup.broker.replica_host import ReplicaHost
+from tests.worlds.replica_managers import TP, append, fetch, on_disk, text_of
+from zkgroup.broker.replicas.manager import ReplicaManager
 
 BATCHES = ((b"a", b"bb"), (b"", b"ccc"), (b"d", b"e", b"f" * 40))
 """The last one in a second term."""
@@ -20,7 +19,7 @@ def path_of(folder: Path, ending: str) -> Path:
 
 def write_batches(folder: Path) -> None:
     """A folder that a broker has left in order."""
-    host = DirectoryReplicaHost(1, folder)
+    host = on_disk(1, folder)
     host.become_leader(TP, 0, (1, 2), {1})
     append(host, 0, *BATCHES[0])
     append(host, 0, *BATCHES[1])
@@ -29,7 +28,7 @@ def write_batches(folder: Path) -> None:
     host.close()
 
 
-def all_lines(host: ReplicaHost) -> bytes:
+def all_lines(host: ReplicaManager) -> bytes:
     """Of a replica, as a follower of the next term would get them."""
     host.become_leader(TP, 9, (1, 2), {1})
     return text_of(fetch(host, 0, replica=2, leader_epoch=9))

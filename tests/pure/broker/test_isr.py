@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from tests.worlds.broker_requests import ORDERS, state
-from zkgroup.broker.isr import REFUSED_PAUSE_MAX_MS, REFUSED_PAUSE_MS, Isr, IsrWrite, Meaning
-from zkgroup.broker.replica_host import Follower
+from zkgroup.broker.machine.isr import REFUSED_PAUSE_MAX_MS, REFUSED_PAUSE_MS, Isr, IsrOutcome, IsrWrite
+from zkgroup.broker.replicas.replica_view import Follower
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
     Code,
@@ -24,7 +24,7 @@ from zkgroup.model.requests import (
     SetData,
     Unanswered,
 )
-from zkgroup.znodes.partitions import PartitionState
+from zkgroup.znodes.brokers import PartitionState
 
 LAG_MS = 10_000
 START_MS = 1_000
@@ -168,8 +168,8 @@ def test_an_accepted_write_is_the_isr_and_its_version_the_next_condition() -> No
     isr = led()
     shrinking(isr)
 
-    assert isr.written(done(8)) is Meaning.STORED
-    assert (isr.isr, isr.version, isr.counted) == ((1,), 8, {1})
+    assert isr.written(done(8)) is IsrOutcome.STORED
+    assert (isr.isr, isr.version, isr.maximal_isr) == ((1,), 8, {1})
     isr.fetched(2, offset=10, log_end_offset=10, now_ms=50_000)
     write = isr.propose(able(2), 50_000, LAG_MS)
     assert write is not None
@@ -182,10 +182,10 @@ def test_a_conflict_with_identical_content_was_the_own_lost_reply(outcome: Outco
     isr = led()
     shrinking(isr)
 
-    assert isr.written(outcome) is Meaning.READ_BACK
+    assert isr.written(outcome) is IsrOutcome.READ_BACK
     assert isr.read_request() == Read(PATH)
     assert isr.propose({}, START_MS + 3 * LAG_MS, LAG_MS) is None
-    assert isr.read_back(stored((1,), 8)) is Meaning.STORED
+    assert isr.read_back(stored((1,), 8)) is IsrOutcome.STORED
     assert (isr.isr, isr.version, isr.acts) == ((1,), 8, True)
 
 
@@ -196,7 +196,7 @@ def test_a_conflict_with_another_decision_stops_it(changed: dict[str, int]) -> N
     shrinking(isr)
     isr.written(BAD_VERSION)
 
-    assert isr.read_back(stored((2, 3), 9, **changed)) is Meaning.DEPOSED
+    assert isr.read_back(stored((2, 3), 9, **changed)) is IsrOutcome.DEPOSED
     assert not isr.acts
     assert isr.propose({}, START_MS + 9 * LAG_MS, LAG_MS) is None
     assert (isr.isr, isr.version) == ((1, 2, 3), 7)
@@ -209,8 +209,8 @@ def test_a_foreign_write_in_the_own_term_is_adopted() -> None:
     isr.written(BAD_VERSION)
 
     outcome = stored((1, 3), 12, decided=4, more=',"leader_recovery_state":0')
-    assert isr.read_back(outcome) is Meaning.ADOPTED
-    assert (isr.isr, isr.version, isr.counted) == ((1, 3), 12, {1, 3})
+    assert isr.read_back(outcome) is IsrOutcome.ADOPTED
+    assert (isr.isr, isr.version, isr.maximal_isr) == ((1, 3), 12, {1, 3})
     write = isr.propose({}, START_MS + 2 * LAG_MS, LAG_MS)
     assert write is not None
     assert (write.version, write.state) == (12, PartitionState(1, 5, (1,), 4, {"leader_recovery_state": 0}))
@@ -221,8 +221,8 @@ def test_what_was_certainly_not_written_is_proposed_again() -> None:
     isr = led()
     first = shrinking(isr)
 
-    assert isr.written(NotSent("suspended")) is Meaning.KEPT
-    assert isr.counted == {1, 2, 3}
+    assert isr.written(NotSent("suspended")) is IsrOutcome.KEPT
+    assert isr.maximal_isr == {1, 2, 3}
     assert shrinking(isr) == first
 
 
@@ -232,8 +232,8 @@ def test_a_write_that_an_acl_refuses_is_tried_after_growing_pauses() -> None:
     for now_ms in range(START_MS + 2 * LAG_MS, START_MS + 2 * LAG_MS + 300_000, 500):
         if isr.propose({}, now_ms, LAG_MS) is not None:
             tried.append(now_ms)
-            assert isr.written(MultiRefused(0, Code.NO_AUTH)) is Meaning.KEPT
-            assert isr.counted == {1, 2, 3}
+            assert isr.written(MultiRefused(0, Code.NO_AUTH)) is IsrOutcome.KEPT
+            assert isr.maximal_isr == {1, 2, 3}
 
     pauses = [later - sooner for sooner, later in pairwise(tried)]
     assert pauses[:7] == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
@@ -262,7 +262,7 @@ def test_a_znode_that_is_gone_stops_it() -> None:
     shrinking(isr)
     isr.written(Unanswered("x"))
 
-    assert isr.read_back(ReadDone(None)) is Meaning.DEPOSED
+    assert isr.read_back(ReadDone(None)) is IsrOutcome.DEPOSED
     assert not isr.acts
 
 
@@ -280,14 +280,14 @@ def test_a_znode_that_cannot_be_read_is_looked_at_again(found: Outcome) -> None:
     isr.written(BAD_VERSION)
     now_ms = START_MS + 5 * LAG_MS
 
-    assert isr.read_back(found) is Meaning.UNREADABLE
+    assert isr.read_back(found) is IsrOutcome.UNREADABLE
     assert isr.acts
-    assert isr.counted == {1, 2, 3}
+    assert isr.maximal_isr == {1, 2, 3}
     assert isr.propose({}, now_ms, LAG_MS) is None
     assert isr.propose({}, now_ms + LAG_MS // 2 - 1, LAG_MS) is None
     assert isr.propose({}, now_ms + LAG_MS // 2, LAG_MS) is not None
     isr.written(BAD_VERSION)
-    assert isr.read_back(stored((1, 2, 3), 9)) is Meaning.ADOPTED
+    assert isr.read_back(stored((1, 2, 3), 9)) is IsrOutcome.ADOPTED
     assert (isr.isr, isr.version) == ((1, 2, 3), 9)
 
 
@@ -296,7 +296,7 @@ def test_a_partition_that_is_gone_stops_it() -> None:
     isr = led()
     shrinking(isr)
 
-    assert isr.written(MultiRefused(0, Code.NO_NODE)) is Meaning.DEPOSED
+    assert isr.written(MultiRefused(0, Code.NO_NODE)) is IsrOutcome.DEPOSED
     assert not isr.acts
 
 
@@ -307,9 +307,9 @@ def test_a_read_that_says_nothing_is_to_be_done_again(outcome: Outcome) -> None:
     shrinking(isr)
     isr.written(BAD_VERSION)
 
-    assert isr.read_back(outcome) is Meaning.READ_BACK
+    assert isr.read_back(outcome) is IsrOutcome.READ_BACK
     assert isr.propose({}, START_MS + 9 * LAG_MS, LAG_MS) is None
-    assert isr.read_back(stored((1,), 8)) is Meaning.STORED
+    assert isr.read_back(stored((1,), 8)) is IsrOutcome.STORED
 
 
 # --- whom the high watermark waits for ------------------------------------------------------------
@@ -328,11 +328,11 @@ def growing() -> Isr:
 def test_a_proposed_member_counts_before_it_is_stored_and_a_dropped_one_until_then() -> None:
     """Whichever of both ISRs is in the znode, the high watermark has waited for its members."""
     isr = growing()
-    assert (isr.isr, isr.counted) == ((1,), {1, 2})
+    assert (isr.isr, isr.maximal_isr) == ((1,), {1, 2})
 
     other = led()
     shrinking(other)
-    assert other.counted == {1, 2, 3}
+    assert other.maximal_isr == {1, 2, 3}
 
 
 def test_a_write_in_doubt_counts_until_the_znode_has_moved_on() -> None:
@@ -340,14 +340,14 @@ def test_a_write_in_doubt_counts_until_the_znode_has_moved_on() -> None:
     isr = growing()
     isr.written(Unanswered("connection lost"))
 
-    assert isr.read_back(stored((1,), 7)) is Meaning.KEPT
-    assert (isr.isr, isr.counted) == ((1,), {1, 2})
+    assert isr.read_back(stored((1,), 7)) is IsrOutcome.KEPT
+    assert (isr.isr, isr.maximal_isr) == ((1,), {1, 2})
     write = isr.propose(behind(2), START_MS + 2 * LAG_MS, LAG_MS)
     assert write is not None
     assert (write.state.isr, write.version) == ((1,), 7)
-    assert isr.counted == {1, 2}
+    assert isr.maximal_isr == {1, 2}
     isr.written(done(8))
-    assert isr.counted == {1}
+    assert isr.maximal_isr == {1}
     assert isr.propose(behind(2), START_MS + 3 * LAG_MS, LAG_MS) is None
 
 
@@ -365,7 +365,7 @@ def test_a_shrink_in_doubt_is_settled_too() -> None:
     assert write is not None
     assert (write.state.isr, write.version) == ((1, 2), 7)
     isr.written(BAD_VERSION)
-    assert isr.read_back(stored((1,), 8)) is Meaning.ADOPTED
+    assert isr.read_back(stored((1,), 8)) is IsrOutcome.ADOPTED
     assert isr.isr == (1,)
 
 
@@ -375,4 +375,4 @@ def test_a_deposed_leader_counts_all_that_it_ever_meant() -> None:
     isr.written(BAD_VERSION)
     isr.read_back(stored((2,), 9, leader=2, epoch=6))
 
-    assert isr.counted == {1, 2}
+    assert isr.maximal_isr == {1, 2}

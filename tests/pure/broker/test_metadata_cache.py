@@ -10,7 +10,7 @@ from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, broker, brokers, state, update_metadata
 from tests.worlds.golden_data import Frame
 from zkgroup.assignment.order import java_hash
-from zkgroup.broker.metadata_cache import OFFSETS_TOPIC, MetadataCache
+from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC, MetadataCache
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LEADER_DURING_DELETE, NO_LEADER, Broker, UpdateMetadataRequest
 from zkgroup.wire.messages import Api, decode_response, encode
@@ -25,7 +25,7 @@ from zkgroup.wire.metadata import (
     body_in_pieces,
 )
 from zkgroup.wire.requests import decode_request
-from zkgroup.znodes.partitions import PartitionState, Topic
+from zkgroup.znodes.brokers import PartitionState, Topic
 
 OTHER = TopicPartition("orders", 1)
 

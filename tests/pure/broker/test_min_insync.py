@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.broker_requests import ORDERS
-from zkgroup.broker.min_insync import MinInsync
+from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.errors import ConfigError
-from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.config import ConfigEntity
 
 TOPIC, MINE, ALL = ConfigEntity.topic("orders"), ConfigEntity.broker(1), ConfigEntity.broker(None)
 

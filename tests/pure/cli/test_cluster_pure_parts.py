@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from zkgroup_cli.config_changes import split_settings
+from zkgroup_cli.commands.config import split_settings
 from zkgroup_cli.reassign_tables import progress, progress_text
 from zkgroup_cli.units import parse_size, size
 
-from zkgroup.admin.reassignments import Progress
+from zkgroup.admin.reassign.progress import ReassignmentProgress
 
 
 @pytest.mark.parametrize(
@@ -40,21 +40,21 @@ def test_settings_are_split_outside_of_brackets() -> None:
 
 def test_progress_tells_rate_and_time_left() -> None:
     """Once something was done while we looked; not at the end."""
-    assert progress_text(Progress(done=0, total=1, elapsed_ms=5000)) == "0 of 1 partition done"
-    halfway = Progress(done=3, total=12, elapsed_ms=120_000)
+    assert progress_text(ReassignmentProgress(done=0, total=1, elapsed_ms=5000)) == "0 of 1 partition done"
+    halfway = ReassignmentProgress(done=3, total=12, elapsed_ms=120_000)
     assert progress_text(halfway) == "3 of 12 partitions done, 1.5 a minute, 6m left"
-    slow = Progress(done=1, total=12, elapsed_ms=3_600_000)
+    slow = ReassignmentProgress(done=1, total=12, elapsed_ms=3_600_000)
     assert progress_text(slow).endswith("11h00m left")
-    quick = Progress(done=11, total=12, elapsed_ms=11_000)
+    quick = ReassignmentProgress(done=11, total=12, elapsed_ms=11_000)
     assert progress_text(quick).endswith("1s left")
-    assert progress_text(Progress(done=12, total=12, elapsed_ms=9)) == "12 of 12 partitions done"
+    assert progress_text(ReassignmentProgress(done=12, total=12, elapsed_ms=9)) == "12 of 12 partitions done"
 
 
 def test_without_a_terminal_a_line_comes_at_each_change(capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, so that data on stdout stays data."""
     with progress() as show:
         for done in (0, 0, 1, 1):
-            show(Progress(done=done, total=2, elapsed_ms=0))
+            show(ReassignmentProgress(done=done, total=2, elapsed_ms=0))
 
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", ["0 of 2 partitions done", "1 of 2 partitions done"])

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from zkgroup_cli.member_events import EventPrinter
-from zkgroup_cli.output import Output
-from zkgroup_cli.settings_values import parse_settings
-from zkgroup_cli.tables import Cell, Column, render, shorten
+from zkgroup_cli.params import parse_settings
+from zkgroup_cli.render import Cell, Column, Output, render, shorten
 from zkgroup_cli.units import age, counted, iso_time, parse_duration_ms, parse_iso_duration_ms, parse_time_ms
 
 from zkgroup.errors import ConfigError

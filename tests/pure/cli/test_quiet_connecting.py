@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from zkgroup_cli.output import say
+from zkgroup_cli.render import echo_err
 
 from tests.waiting import happened
 from tests.worlds.shell import Shell
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import MemberClosedError, StoreUnavailableError
-from zkgroup.zookeeper.quiet import QuietLogger
+from zkgroup.zookeeper.kazoo_adapter import RedactingLogger
 
 NOWHERE = ("-z", "nowhere:1")
 WARNED = "WARNING zkgroup.zookeeper: nowhere:1: Connection dropped: once more\n"
@@ -67,7 +67,7 @@ class Connection:
 
     @staticmethod
     def _fail(text: str) -> None:
-        QuietLogger("nowhere:1", lambda: False, lambda _: None).warning("Connection dropped: %s", text)
+        RedactingLogger("nowhere:1", lambda: False, lambda _: None).warning("Connection dropped: %s", text)
 
 
 def asked_to_stop() -> None:
@@ -89,9 +89,9 @@ def connected() -> None:
 
 COMMANDS = {
     "group list": ("zkgroup.zookeeper.ZooKeeperClient", ("group", "list")),
-    "consume": ("zkgroup.consumer.member.GroupMember", ("consume", "g", "--topic", "t")),
+    "consume": ("zkgroup.consumer.sync.GroupMember", ("consume", "g", "--topic", "t")),
     "broker run": (
-        "zkgroup.broker.node.controller_only.ControllerOnly",
+        "zkgroup.broker.controller_only.ControllerOnly",
         ("broker", "run", "--controller-only", "--id", "7", "--connect-timeout", "1ms"),
     ),
 }
@@ -133,7 +133,7 @@ def test_a_connection_that_is_lost_later_is_told(
 ) -> None:
     """Once there was one, losing it is news."""
     shell = _staged(monkeypatch, tmp_path, command, connected)
-    monkeypatch.setattr("zkgroup_cli.signals.StopSignals.wait", lambda *_: True)
+    monkeypatch.setattr("zkgroup_cli.serving.StopSignals.wait", lambda *_: True)
 
     ran = shell.run(*COMMANDS[command][1], *NOWHERE)
 
@@ -167,8 +167,8 @@ def test_whom_a_command_waits_for_is_said(
 ) -> None:
     """Past bug: ten seconds without a word, where a port was wrong."""
     said = threading.Event()
-    monkeypatch.setattr("zkgroup_cli.connection.say", lambda text: (say(text), said.set()))
-    monkeypatch.setattr("zkgroup_cli.connection.WAITING_AFTER_S", 0.0)
+    monkeypatch.setattr("zkgroup_cli.context.echo_err", lambda text: (echo_err(text), said.set()))
+    monkeypatch.setattr("zkgroup_cli.context.ECHO_WAITING_AFTER_S", 0.0)
 
     def wait() -> None:
         happened(said)

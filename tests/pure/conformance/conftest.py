@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.replica_hosts import DirectoryHosts, Hosts, MemoryHosts
-from zkgroup.broker.replica_host import ReplicaHost
+from tests.worlds.replica_managers import DirectoryHosts, Hosts, MemoryHosts
+from zkgroup.broker.replicas.manager import ReplicaManager
 
 
 @pytest.fixture(params=["memory", "directory"])
@@ -18,7 +18,7 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Hosts:
 
 
 @pytest.fixture
-def one(hosts: Hosts) -> Iterator[ReplicaHost]:
+def one(hosts: Hosts) -> Iterator[ReplicaManager]:
     """The host of broker 1."""
     host = hosts.open(1)
     yield host
@@ -26,7 +26,7 @@ def one(hosts: Hosts) -> Iterator[ReplicaHost]:
 
 
 @pytest.fixture
-def two(hosts: Hosts) -> Iterator[ReplicaHost]:
+def two(hosts: Hosts) -> Iterator[ReplicaManager]:
     """The host of broker 2."""
     host = hosts.open(2)
     yield host

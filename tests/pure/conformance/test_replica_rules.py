@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.worlds.replica_hosts import TP, Hosts, append, asked, end, fetch, pair, text_of, view, watermark
-from zkgroup.broker.memory_host import replicate
-from zkgroup.broker.replica_host import Follower, ReplicaHost, Role
+from tests.worlds.replica_managers import (
+    TP,
+    Hosts,
+    append,
+    asked,
+    end,
+    fetch,
+    pair,
+    replicate,
+    text_of,
+    view,
+    watermark,
+)
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica_view import Follower, Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.line_batches import batch_of
@@ -23,7 +35,7 @@ OTHER = TopicPartition("orders", 1)
 
 
 def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
-    hosts: Hosts, one: ReplicaHost
+    hosts: Hosts, one: ReplicaManager
 ) -> None:
     """A term without lines leaves no mark behind once the next one begins."""
     one.become_leader(TP, 0, (1,), {1})
@@ -37,7 +49,7 @@ def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
     assert hosts.epochs(1) == ((0, 0), (4, 2))
 
 
-def test_rule_1_followers_do_not_cut_to_the_high_watermark(one: ReplicaHost, two: ReplicaHost) -> None:
+def test_rule_1_followers_do_not_cut_to_the_high_watermark(one: ReplicaManager, two: ReplicaManager) -> None:
     """Lines above the high watermark stay through changes of role: the leader says what diverges."""
     pair(one, two)
     append(one, 0, b"a", b"b")
@@ -52,7 +64,7 @@ def test_rule_1_followers_do_not_cut_to_the_high_watermark(one: ReplicaHost, two
     assert end(two) == 2
 
 
-def test_rule_1_a_leader_that_lacks_the_epoch_answers_diverging(one: ReplicaHost) -> None:
+def test_rule_1_a_leader_that_lacks_the_epoch_answers_diverging(one: ReplicaManager) -> None:
     """The latest epoch that both can have, and where it ends on the leader."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a", b"b")
@@ -66,7 +78,7 @@ def test_rule_1_a_leader_that_lacks_the_epoch_answers_diverging(one: ReplicaHost
     assert view(one).followers[2].log_end_offset is None
 
 
-def test_rule_1_a_leader_whose_end_of_the_epoch_is_below_answers_diverging(one: ReplicaHost) -> None:
+def test_rule_1_a_leader_whose_end_of_the_epoch_is_below_answers_diverging(one: ReplicaManager) -> None:
     """At the end of the epoch the follower is right, one line further it is not."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a", b"b")
@@ -81,7 +93,7 @@ def test_rule_1_a_leader_whose_end_of_the_epoch_is_below_answers_diverging(one: 
 
 
 def test_rule_1_a_follower_cuts_to_the_smaller_end_and_asks_again(
-    hosts: Hosts, one: ReplicaHost, two: ReplicaHost
+    hosts: Hosts, one: ReplicaManager, two: ReplicaManager
 ) -> None:
     """Twice here: the leader's end of its epoch is larger than the follower's own end of that epoch."""
     one.become_leader(TP, 0, (1, 2), {1})
@@ -106,7 +118,7 @@ def test_rule_1_a_follower_cuts_to_the_smaller_end_and_asks_again(
 
 
 def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
-    hosts: Hosts, one: ReplicaHost, two: ReplicaHost
+    hosts: Hosts, one: ReplicaManager, two: ReplicaManager
 ) -> None:
     """Who led for a moment and got no line takes those of the term before from the next leader."""
     pair(one, two)
@@ -123,7 +135,7 @@ def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
     assert hosts.epochs(2) == ((0, 0),)
 
 
-def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaHost, two: ReplicaHost) -> None:
+def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaManager, two: ReplicaManager) -> None:
     """A leader that takes back what it gave in the same term has lost it; its follower keeps the lines."""
     pair(one, two)
     append(one, 0, b"a")
@@ -137,7 +149,7 @@ def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaHost, two: 
     assert "has lost lines" in (view(two).failure or "")
 
 
-def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two: ReplicaHost) -> None:
+def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two: ReplicaManager) -> None:
     """Its folder was lost in the first term, where nothing else can tell; it does not lead again so."""
     first = hosts.open(1)
     pair(first, two)
@@ -159,7 +171,7 @@ def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two:
     emptied.close()
 
 
-def test_rule_1_a_replica_that_was_never_waited_for_ends_no_leader(one: ReplicaHost) -> None:
+def test_rule_1_a_replica_that_was_never_waited_for_ends_no_leader(one: ReplicaManager) -> None:
     """Its lines can be of a former topic of that name; nobody has been told of them by this leader."""
     assert one.become_leader(TP, 0, (1, 2, 3), {1, 3}) is ErrorCode.NONE
     append(one, 0, b"a")
@@ -173,7 +185,7 @@ def test_rule_1_a_replica_that_was_never_waited_for_ends_no_leader(one: ReplicaH
 # --- rule 2: the high watermark -------------------------------------------------------------------
 
 
-def test_rule_2_the_high_watermark_is_the_smallest_end_of_the_isr(one: ReplicaHost) -> None:
+def test_rule_2_the_high_watermark_is_the_smallest_end_of_the_isr(one: ReplicaManager) -> None:
     """Of the leader too; a replica outside does not count."""
     one.become_leader(TP, 0, (1, 2, 3, 4), {1, 2, 3})
     append(one, 0, b"a")
@@ -187,7 +199,7 @@ def test_rule_2_the_high_watermark_is_the_smallest_end_of_the_isr(one: ReplicaHo
     assert watermark(one) == 1
 
 
-def test_rule_2_every_isr_that_is_proposed_counts(one: ReplicaHost) -> None:
+def test_rule_2_every_isr_that_is_proposed_counts(one: ReplicaManager) -> None:
     """`set_isr` is told the union; what leaves it holds nothing any more."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a")
@@ -202,7 +214,7 @@ def test_rule_2_every_isr_that_is_proposed_counts(one: ReplicaHost) -> None:
     assert watermark(one) == 2
 
 
-def test_rule_2_the_high_watermark_never_falls_within_a_term(one: ReplicaHost) -> None:
+def test_rule_2_the_high_watermark_never_falls_within_a_term(one: ReplicaManager) -> None:
     """Neither for a member that is behind nor for one that has not been heard."""
     one.become_leader(TP, 0, (1, 2, 3), {1})
     append(one, 0, b"a")
@@ -213,7 +225,7 @@ def test_rule_2_the_high_watermark_never_falls_within_a_term(one: ReplicaHost) -
     assert watermark(one) == 1
 
 
-def test_rule_2_consumers_read_below_the_high_watermark(one: ReplicaHost) -> None:
+def test_rule_2_consumers_read_below_the_high_watermark(one: ReplicaManager) -> None:
     """At and above it they get nothing, past the end an error; followers get all."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
     append(one, 0, b"a", b"b")
@@ -227,7 +239,7 @@ def test_rule_2_consumers_read_below_the_high_watermark(one: ReplicaHost) -> Non
     assert text_of(fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)) == b"c\n"
 
 
-def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaHost, two: ReplicaHost) -> None:
+def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaManager, two: ReplicaManager) -> None:
     """As far as its own lines go, and for the next term."""
     pair(one, two)
     append(one, 0, b"a")
@@ -238,7 +250,7 @@ def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaHost, two: Repl
     assert watermark(two) == 1
 
 
-def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaHost, two: ReplicaHost) -> None:
+def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaManager, two: ReplicaManager) -> None:
     """A leader that has just been elected may not know yet what its predecessor acknowledged."""
     pair(one, two)
     append(one, 0, b"a")
@@ -255,7 +267,7 @@ def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaHost, two: 
 
 
 def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_term(
-    one: ReplicaHost,
+    one: ReplicaManager,
 ) -> None:
     """Lines of former terms above the high watermark may have been acknowledged, so it needs them too."""
     one.become_leader(TP, 0, (1, 2, 3), {1, 2})
@@ -277,7 +289,7 @@ def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_t
     assert not one.caught_up(TP, 3), "below the high watermark"
 
 
-def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
+def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaManager) -> None:
     """It must know that it is level: else one that was emptied would be in the ISR and refuse to lead."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a")
@@ -295,7 +307,7 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
     assert one.caught_up(TP, 2)
 
 
-def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaHost) -> None:
+def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaManager) -> None:
     """ADR 0024: it may come when its broker is back and empty, and has never fetched from this leader.
 
     What it had was another topic's, with lines and a term that agree with this one's by their numbers. It
@@ -317,7 +329,7 @@ def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: Repl
     assert one.caught_up(TP, 2)
 
 
-def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: ReplicaHost) -> None:
+def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: ReplicaManager) -> None:
     """It gets none before it is out of the ISR: with some of them it could be elected."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
     append(one, 0, b"a")
@@ -336,7 +348,7 @@ def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: R
 # --- rule 4: who may lead -------------------------------------------------------------------------
 
 
-def test_rule_4_leading_without_data_is_an_error_but_in_the_first_term(one: ReplicaHost) -> None:
+def test_rule_4_leading_without_data_is_an_error_but_in_the_first_term(one: ReplicaManager) -> None:
     """56: the controller takes such a replica for offline."""
     assert one.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.become_leader(OTHER, 0, (1, 2), {1, 2}) is ErrorCode.NONE
@@ -347,7 +359,7 @@ def test_rule_4_leading_without_data_is_an_error_but_in_the_first_term(one: Repl
     assert one.partitions() == (OTHER,)
 
 
-def test_rule_4_an_empty_partition_of_the_first_term_can_be_led_later(one: ReplicaHost) -> None:
+def test_rule_4_an_empty_partition_of_the_first_term_can_be_led_later(one: ReplicaManager) -> None:
     """Nothing can be missing in a replica that was there from the beginning."""
     one.become_follower(TP, 0)
 
@@ -355,7 +367,7 @@ def test_rule_4_an_empty_partition_of_the_first_term_can_be_led_later(one: Repli
 
 
 def test_rule_4_a_folder_that_was_emptied_does_not_lead_before_it_was_level(
-    hosts: Hosts, one: ReplicaHost
+    hosts: Hosts, one: ReplicaManager
 ) -> None:
     """Not with no line, not with some, and after a restart no more; then it does."""
     one.become_leader(TP, 0, (1, 2), {1})
@@ -381,7 +393,7 @@ def test_rule_4_a_folder_that_was_emptied_does_not_lead_before_it_was_level(
 
 
 def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
-    hosts: Hosts, one: ReplicaHost
+    hosts: Hosts, one: ReplicaManager
 ) -> None:
     """A new leader may know a lower one than the last did, so that says nothing of what was acknowledged."""
     one.become_follower(TP, 0)
@@ -402,7 +414,7 @@ def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
 
 
 def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
-    one: ReplicaHost, two: ReplicaHost
+    one: ReplicaManager, two: ReplicaManager
 ) -> None:
     """The leader's view holds those of its followers; a partition that is not here has none."""
     one.become_leader(TP, 0, (1, 2, 3), {1, 2})
@@ -420,7 +432,7 @@ def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
     assert not one.caught_up(OTHER, 2)
 
 
-def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaHost, two: ReplicaHost) -> None:
+def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaManager, two: ReplicaManager) -> None:
     """Leader, follower or stopped; it gets no line and counts as nobody."""
     pair(one, two)
     append(one, 0, b"a", b"b")

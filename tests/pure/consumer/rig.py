@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from zkgroup.consumer.delivery import Delivery
-from zkgroup.consumer.effects import Assign, FinishCommit
-from zkgroup.consumer.lease import LeaseBoard
+from zkgroup.consumer.lease import LeaseTable
+from zkgroup.consumer.machine.events import Assign, FinishCommit
 from zkgroup.consumer.records import Record, SourceRecord
-from zkgroup.consumer.share import Processed
+from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.errors import CommitRefusedError, CommitResult
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.testing.clock import FakeClock
@@ -23,11 +23,11 @@ class Host:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.board = LeaseBoard(self.clock)
-        self.board.extend(self.clock.now_ms() + LEASE_MS)
+        self.lease_table = LeaseTable(self.clock)
+        self.lease_table.extend(self.clock.now_ms() + LEASE_MS)
         self.tasks: list[Callable[[], None]] = []
         self.timers: dict[str, tuple[int, Callable[[], None]]] = {}
-        self.commits: list[tuple[Processed, Future[CommitResult]]] = []
+        self.commits: list[tuple[ProcessedPositions, Future[CommitResult]]] = []
         self.notes: list[tuple[str, int]] = []
         self.delivery: Delivery | None = None
 
@@ -37,7 +37,7 @@ class Host:
     def call_at(self, name: str, at_ms: int, task: Callable[[], None]) -> None:
         self.timers[name] = (at_ms, task)
 
-    def begin_commit(self, processed: Processed, future: Future[CommitResult]) -> None:
+    def begin_commit(self, processed: ProcessedPositions, future: Future[CommitResult]) -> None:
         self.commits.append((processed, future))
 
     def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
@@ -59,7 +59,9 @@ class Host:
                 task()
         self.run()
 
-    def answer(self, refused: Mapping[TopicPartition, CommitRefusedError] | None = None) -> Processed:
+    def answer(
+        self, refused: Mapping[TopicPartition, CommitRefusedError] | None = None
+    ) -> ProcessedPositions:
         """Ends the oldest commit, as the member's thread does."""
         processed, future = self.commits.pop(0)
         refused = refused or {}
@@ -92,7 +94,7 @@ class Rig:
         self, tp: TopicPartition = A, offset: int | None = 0, token: int = 7, start: bool = True
     ) -> LeaseGrant:
         grant = LeaseGrant(topic_partition=tp, thread=0, token=token, offset=offset)
-        self.host.board.grant([grant], token)
+        self.host.lease_table.grant([grant], token)
         self.delivery.assigned(Assign((grant,), token))
         if start:
             self.delivery.started([grant])
@@ -100,9 +102,9 @@ class Rig:
 
     def feed(self, count: int, tp: TopicPartition = A) -> None:
         """The source gives the next so many records."""
-        order = self.delivery.feeding.order()
+        order = self.delivery.fetch_buffer.order()
         first = order.positions[tp]
-        self.delivery.feeding.accept(order, records(tp, range(first, first + count)))
+        self.delivery.fetch_buffer.accept(order, records(tp, range(first, first + count)))
 
     def take(self, count: int = 100) -> list[Record]:
         self.delivery.begin_poll()

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.wired.consumer.test_engine import ByHand
-from zkgroup.consumer.consuming import ConsumingMember
-from zkgroup.consumer.opening import MemberOptions
-from zkgroup.consumer.share import Processed
+from zkgroup.consumer.consumer_engine import ConsumerEngine
+from zkgroup.consumer.options import MemberOptions
 from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.settings import GroupSettings
@@ -41,14 +41,14 @@ class Bench:
                 **settings,  # type: ignore[arg-type]
             ),
         )  # fmt: skip
-        self.consuming = ConsumingMember(options, MemorySource(), self.runner, lambda: None)
+        self.consuming = ConsumerEngine(options, MemorySource(), self.runner, lambda: None)
         self._of_machine = self.consuming.delivery.to_commit
         monkeypatch.setattr(self.consuming.delivery, "to_commit", self._to_commit)
         self.consuming.engine.open()
         self.consuming.engine.call_soon(self.consuming._start_timers)
         self.pass_time(0)
 
-    def _to_commit(self) -> Processed:
+    def _to_commit(self) -> ProcessedPositions:
         return replace(self._of_machine(), positions={ZERO: self.position})
 
     def pass_time(self, ms: int) -> None:

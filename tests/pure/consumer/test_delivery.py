@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.pure.consumer.rig import LEASE_MS, A, B, Rig, records
 from zkgroup.consumer.records import Record
-from zkgroup.consumer.share import Processed
+from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import TopicPartition
 
 # --- delivery -------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_nothing_is_delivered_outside_the_lease(rig: Rig) -> None:
     outside = rig.offsets()
     rig.wakes.clear()
 
-    rig.host.board.extend(rig.host.clock.now_ms() + 1)
+    rig.host.lease_table.extend(rig.host.clock.now_ms() + 1)
     rig.delivery.extended()
 
     assert (inside, outside) == ([0], [])
@@ -75,17 +75,17 @@ def test_a_revoked_partition_delivers_nothing_more(rig: Rig) -> None:
     rig.delivery.stop([A])
 
     assert [(r.partition, r.offset) for r in rig.take()] == [(1, 0), (1, 1)]
-    assert A not in rig.delivery.feeding.order().positions
+    assert A not in rig.delivery.fetch_buffer.order().positions
 
 
 def test_what_was_fetched_for_an_earlier_claim_is_dropped(rig: Rig) -> None:
     """A partition lost and claimed again while the source was read starts from the new claim's value."""
     rig.own(token=7)
-    late = rig.delivery.feeding.order()
+    late = rig.delivery.fetch_buffer.order()
     rig.delivery.ended([A])
     rig.own(token=8, offset=5)
 
-    rig.delivery.feeding.accept(late, records(A, range(3)))
+    rig.delivery.fetch_buffer.accept(late, records(A, range(3)))
 
     assert rig.offsets() == []
     rig.feed(1)
@@ -111,9 +111,9 @@ def test_the_source_is_asked_again_when_half_is_gone() -> None:
     rig.own()
     rig.feed(500)
     rig.feed(500)
-    assert A not in rig.delivery.feeding.order().positions
+    assert A not in rig.delivery.fetch_buffer.order().positions
     rig.take(499)
-    still_full = A not in rig.delivery.feeding.order().positions
+    still_full = A not in rig.delivery.fetch_buffer.order().positions
     rig.delivery.begin_poll()
     rig.wakes.clear()
 
@@ -121,7 +121,7 @@ def test_the_source_is_asked_again_when_half_is_gone() -> None:
 
     assert still_full
     assert rig.wakes == ["fetcher"]
-    assert rig.delivery.feeding.order().positions == {A: 1000}
+    assert rig.delivery.fetch_buffer.order().positions == {A: 1000}
 
 
 # --- pause ----------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Drained:
     def __init__(self) -> None:
         self.reports: list[Mapping[TopicPartition, int]] = []
 
-    def __call__(self, processed: Processed) -> None:
+    def __call__(self, processed: ProcessedPositions) -> None:
         self.reports.append(processed.positions)
 
 

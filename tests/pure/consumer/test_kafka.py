@@ -8,12 +8,11 @@ import kafka
 import pytest
 from kafka import errors
 
-from zkgroup.consumer.consumer import Consumer
-from zkgroup.consumer.member import GroupMember
-from zkgroup.consumer.reads import ZooKeeperCluster
+from zkgroup.consumer.group_reads import ZooKeeperCluster
 from zkgroup.consumer.sources import kafka as module
 from zkgroup.consumer.sources.kafka import KafkaSource, address_of, protocol_of
 from zkgroup.consumer.sources.port import Bounds
+from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
@@ -72,7 +71,7 @@ def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception
         raise error
 
     with pytest.raises(told) as raised:
-        module._asked(asking, "k1:9092,k2:9092")
+        module._requested(asking, "k1:9092,k2:9092")
     assert type(raised.value) is told
     assert raised.value is error or raised.value.__cause__ is error
     assert ("k1:9092,k2:9092" in str(raised.value)) == (raised.value is not error)
@@ -97,7 +96,7 @@ def test_what_waiting_does_not_mend_says_what_to_do(error: Exception, remedy: st
         raise error
 
     with pytest.raises(SourceError, match=re.escape(remedy)):
-        module._asked(asking, "k1:9092")
+        module._requested(asking, "k1:9092")
 
 
 class Brokers:

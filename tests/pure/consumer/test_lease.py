@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.consumer.lease import Lease, LeaseBoard
+from zkgroup.consumer.lease import Lease, LeaseTable
 from zkgroup.errors import LeaseLostError
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.testing.clock import FakeClock
@@ -19,30 +19,30 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def board(clock: FakeClock) -> LeaseBoard:
-    board = LeaseBoard(clock)
-    board.extend(T0 + 4000)
-    return board
+def lease_table(clock: FakeClock) -> LeaseTable:
+    lease_table = LeaseTable(clock)
+    lease_table.extend(T0 + 4000)
+    return lease_table
 
 
-def granted(board: LeaseBoard, token: int = 7) -> Lease:
+def granted(lease_table: LeaseTable, token: int = 7) -> Lease:
     grant = LeaseGrant(topic_partition=ORDERS_3, thread=1, token=token, offset=42)
-    board.grant([grant])
-    return Lease(grant, board)
+    lease_table.grant([grant])
+    return Lease(grant, lease_table)
 
 
-def test_a_lease_tells_what_was_granted(board: LeaseBoard) -> None:
+def test_a_lease_tells_what_was_granted(lease_table: LeaseTable) -> None:
     """Partition, thread, token and the position written with the claim."""
-    lease = granted(board)
+    lease = granted(lease_table)
 
     assert (lease.topic_partition, lease.topic, lease.partition) == (ORDERS_3, "orders", 3)
     assert (lease.thread, lease.token, lease.offset) == (1, 7, 42)
     assert repr(lease) == "Lease(orders-3, thread=1, token=7, valid=True)"
 
 
-def test_it_is_valid_until_its_deadline_and_not_at_it(board: LeaseBoard, clock: FakeClock) -> None:
+def test_it_is_valid_until_its_deadline_and_not_at_it(lease_table: LeaseTable, clock: FakeClock) -> None:
     """item 50: the last millisecond belongs to the next owner."""
-    lease = granted(board)
+    lease = granted(lease_table)
     clock.advance(3999)
     last = (lease.is_valid, lease.remaining_ms)
 
@@ -54,61 +54,63 @@ def test_it_is_valid_until_its_deadline_and_not_at_it(board: LeaseBoard, clock: 
         lease.check()
 
 
-def test_a_pause_ends_with_the_same_token(board: LeaseBoard, clock: FakeClock) -> None:
+def test_a_pause_ends_with_the_same_token(lease_table: LeaseTable, clock: FakeClock) -> None:
     """Back in the same session the lease goes on."""
-    lease = granted(board)
+    lease = granted(lease_table)
     clock.advance(5000)
     paused = lease.is_valid
 
-    board.extend(T0 + 9000)
+    lease_table.extend(T0 + 9000)
 
     assert (paused, lease.is_valid, lease.remaining_ms) == (False, True, 4000)
 
 
-def test_a_lease_of_an_earlier_claim_never_comes_back(board: LeaseBoard) -> None:
+def test_a_lease_of_an_earlier_claim_never_comes_back(lease_table: LeaseTable) -> None:
     """Its partition may be this member's again: under another token."""
-    old = granted(board, token=7)
-    board.end([ORDERS_3])
+    old = granted(lease_table, token=7)
+    lease_table.end([ORDERS_3])
     ended = old.is_valid
-    new = granted(board, token=8)
+    new = granted(lease_table, token=8)
 
     assert (ended, old.is_valid, new.is_valid) == (False, False, True)
 
 
-def test_a_partition_being_revoked_may_commit_but_not_deliver(board: LeaseBoard, clock: FakeClock) -> None:
+def test_a_partition_being_revoked_may_commit_but_not_deliver(
+    lease_table: LeaseTable, clock: FakeClock
+) -> None:
     """on_revoked is still the owner."""
-    lease = granted(board)
-    board.stop([ORDERS_3])
-    holdings = board.current
+    lease = granted(lease_table)
+    lease_table.stop([ORDERS_3])
+    holdings = lease_table.current
 
     assert lease.is_valid
     assert holdings.may_commit(ORDERS_3, 7, clock.now_ms())
     assert not holdings.may_deliver(ORDERS_3, 7, clock.now_ms())
 
 
-def test_the_guard_raises_when_the_lease_ran_out_meanwhile(board: LeaseBoard, clock: FakeClock) -> None:
+def test_the_guard_raises_when_the_lease_ran_out_meanwhile(lease_table: LeaseTable, clock: FakeClock) -> None:
     """Also when it is valid again at the end: part of the work was done without it."""
-    lease = granted(board)
+    lease = granted(lease_table)
     with lease.guard():
-        board.extend(T0 + 5000)
+        lease_table.extend(T0 + 5000)
     with pytest.raises(LeaseLostError, match="over"), lease.guard():
         clock.advance(5000)
     with pytest.raises(LeaseLostError, match="over"), lease.guard():
         pytest.fail("not entered")
-    board.extend(T0 + 9000)
+    lease_table.extend(T0 + 9000)
 
     def outage() -> None:
         with lease.guard():
             clock.advance(4000)
-            board.extend(T0 + 20_000)
+            lease_table.extend(T0 + 20_000)
 
     with pytest.raises(LeaseLostError, match="for a while"):
         outage()
 
 
-def test_the_guard_lets_errors_of_the_body_through(board: LeaseBoard, clock: FakeClock) -> None:
+def test_the_guard_lets_errors_of_the_body_through(lease_table: LeaseTable, clock: FakeClock) -> None:
     """What went wrong first is what is raised."""
-    lease = granted(board)
+    lease = granted(lease_table)
 
     def failing() -> None:
         with lease.guard():

@@ -6,9 +6,8 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, realm
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic, stray_replicas_path
+from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas, StrayTopic, stray_replicas_path
 
 
 def kept(world: SteppedControllers) -> list[tuple[int, StrayTopic]]:

@@ -12,11 +12,11 @@ from typing import Literal
 
 from tests.pure.controller.replicas import Brokers, Replicas
 from tests.worlds.stepped_candidates import CandidateNode, SteppedCandidates
+from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.effects import OpenChannel, SendToBroker
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp
-from zkgroup.controller.machine.reign import Reign
-from zkgroup.controller.machine.requests import ToBroker
-from zkgroup.controller.machine.rule_books import ControllerSettings
+from zkgroup.controller.machine.requests.batch import BrokerRequest
+from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Multi, Operation, SetData
 from zkgroup.testing.memory_zookeeper import Step
@@ -34,10 +34,10 @@ class Cluster:
         self.world = SteppedCandidates()
         self.replicas = Replicas(self.world, ids, version)
         self.world.server.put("/admin")
-        self.wires: deque[tuple[CandidateNode, ToBroker]] = deque()
-        self.keeps: Callable[[ToBroker], bool] = lambda message: False
+        self.wires: deque[tuple[CandidateNode, BrokerRequest]] = deque()
+        self.keeps: Callable[[BrokerRequest], bool] = lambda message: False
         """Which requests do not arrive for now."""
-        self.kept: list[tuple[CandidateNode, ToBroker]] = []
+        self.kept: list[tuple[CandidateNode, BrokerRequest]] = []
         self.points = 0
         self.kill_at: set[int] = set()
         self.written = 0
@@ -68,9 +68,9 @@ class Cluster:
         return node
 
     @property
-    def reign(self) -> Reign:
+    def active(self) -> ActiveController:
         """Of the one who rules."""
-        return self.ruler.reign
+        return self.ruler.active
 
     def request(self, targets: Mapping[TopicPartition, Brokers]) -> None:
         """A tool asks; the replica floor is what the smaller list of each has."""
@@ -164,7 +164,7 @@ class Cluster:
             self.written += 1
             self._point(node, f"{node.name} wrote {flight.operations[-1].path}")
 
-    def _arrive(self, node: CandidateNode, message: ToBroker) -> None:
+    def _arrive(self, node: CandidateNode, message: BrokerRequest) -> None:
         """A broker obeys; the answer of one that is gone goes nowhere."""
         host = self.replicas.hosts[message.broker]
         if host.incarnation != message.incarnation:
@@ -205,7 +205,7 @@ def ruled(ids: Brokers, lists: dict[int, Brokers], version: int = 4) -> Cluster:
     cluster = Cluster(ids, version)
     cluster.replicas.topic("t", lists)
     node = cluster.candidate()
-    cluster.run(lambda: node.machine.picture is not None)
+    cluster.run(lambda: node.machine.context is not None)
     cluster.rest()
     return cluster
 

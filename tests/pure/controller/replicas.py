@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.worlds.stepped_candidates import SteppedCandidates
-from zkgroup.controller.machine.requests import ControlRequest
+from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, MultiDone, SetData
 from zkgroup.testing.memory_zookeeper import Step
@@ -24,17 +24,16 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.broker_registration import Endpoint
+from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import (
     NO_LEADER,
     BrokerRegistration,
+    Endpoint,
     PartitionState,
     Topic,
     broker_ids_path,
     topics_path,
 )
-from zkgroup.znodes.topics import TopicDeletion
 
 Brokers = tuple[int, ...]
 WHOLE, BEHIND = 2, 1

@@ -17,7 +17,7 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.config import TopicConfig
 
 
 def quiet(realm: SteppedControllers) -> None:
@@ -65,10 +65,10 @@ def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
     realm.stop_broker(1)
 
     assert realm.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
-    assert "leader of t-0" in ruler.reign.waiting
+    assert "leader of t-0" in ruler.active.waiting
     realm.start_broker(1)
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert ruler.reign.waiting == {}
+    assert ruler.active.waiting == {}
     assert roles(realm, 1)["t-0"] == (1, 2, (1,))
 
 
@@ -110,11 +110,11 @@ def test_a_registration_nobody_can_read_is_passed_over() -> None:
     realm.make_topic("u", {0: (2, 4)})
     realm.run()
 
-    assert set(ruler.reign.picture.unreadable) == {path}
+    assert set(ruler.active.context.unreadable) == {path}
     assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2,), 1)
     realm.delete(path)
     realm.run()
-    assert not ruler.reign.picture.unreadable
+    assert not ruler.active.context.unreadable
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> Non
     realm.run()
 
     assert ruler.rules
-    assert set(ruler.reign.picture.unreadable) == {path}
+    assert set(ruler.active.context.unreadable) == {path}
     assert heard(realm, 2)[-1] == {1, 2, 3}
 
 
@@ -158,25 +158,25 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     realm, ruler = ruled({0: (1, 2)})
     realm.set_state(tp(0), isr=(1, 2))
     realm.run()
-    reign = ruler.reign
-    live = reign.picture.brokers[1]
-    batch = reign.batch()
+    active = ruler.active
+    live = active.context.brokers[1]
+    batch = active.requests.batch()
     batch.leader_and_isr([1], tp(0))
     realm.hosts[1].silent = True
-    reign.tell(batch)
-    reign.flush()
-    for effect in reign.core.take_effects():
+    active.requests.send(batch)
+    active.flush()
+    for effect in active.core.take_effects():
         ruler._perform(effect)  # type: ignore[arg-type]
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
     ruler.loop.post(BrokerAnswered(1, live.epoch, failed))
     realm.run()
 
     assert realm.state(tp(0)).leader == 2
-    assert reign.picture.unfit == {tp(0): {1}}
+    assert active.context.unfit == {tp(0): {1}}
     realm.hosts[1].silent = False
     realm.stop_broker(1, run=False)
     realm.start_broker(1)
-    assert reign.picture.unfit == {}
+    assert active.context.unfit == {}
 
 
 def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
@@ -187,7 +187,7 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     realm.hosts[2].silent = True
     realm.stop_broker(1)
     assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
-    reign = ruler.reign
+    active = ruler.active
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
     (flying,) = ruler.flying
     assert isinstance(flying.request, LeaderAndIsrRequest)
@@ -197,7 +197,7 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     realm.start_broker(1)
 
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert reign.waiting == {}
+    assert active.waiting == {}
 
 
 def cannot_serve(realm: SteppedControllers, ruler: ControllerNode, broker: int) -> None:
@@ -220,7 +220,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     realm.hosts[2].silent = True
     realm.stop_broker(1)
     cannot_serve(realm, ruler, 2)
-    assert "leader of t-0" in ruler.reign.waiting
+    assert "leader of t-0" in ruler.active.waiting
     if by_hand:
         for path in (*sorted(realm.below(Topic.path("t")), reverse=True), TopicConfig.path("t")):
             realm.delete(path)
@@ -228,7 +228,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     else:
         realm.mark("t", 1)
     assert realm.below(Topic.path("t")) == set()
-    assert "leader of t-0" not in ruler.reign.waiting
+    assert "leader of t-0" not in ruler.active.waiting
 
     realm.start_broker(1)
     realm.hosts[2].silent = True
@@ -237,7 +237,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     realm.set_state(tp(0), isr=(2,))
     cannot_serve(realm, ruler, 2)
     assert realm.state(tp(0)) == PartitionState(2, 0, (2,), 1)
-    assert "leader of t-0" in ruler.reign.waiting
+    assert "leader of t-0" in ruler.active.waiting
 
 
 @pytest.mark.parametrize("event", ["connection", "restart"])
@@ -275,7 +275,7 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
     realm.stop_broker(2)
     realm.start_broker(1)
 
-    assert ruler.reign.untried == {}
+    assert not ruler.active.unconfirmed_leaders
     assert realm.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
 
 
@@ -287,7 +287,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
     assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
     assert realm.state(tp(1)).leader == 2
-    assert "in epoch 99" in ruler.reign.waiting["leader of t-0"]
+    assert "in epoch 99" in ruler.active.waiting["leader of t-0"]
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
@@ -327,7 +327,7 @@ def test_a_configuration_nobody_can_read_allows_nothing() -> None:
     realm.stop_broker(1)
 
     assert realm.state(tp(0)).leader == -1
-    assert set(ruler.reign.picture.unreadable) == {"/config/topics/t"}
+    assert set(ruler.active.context.unreadable) == {"/config/topics/t"}
 
 
 def test_the_controller_is_no_broker_of_this_cluster() -> None:
@@ -339,13 +339,13 @@ def test_the_controller_is_no_broker_of_this_cluster() -> None:
 def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
     """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
     _, ruler = realm()
-    reign = ruler.reign
-    reign.untold.add(tp(0))
-    one, all_ = reign.batch(), reign.batch()
+    active = ruler.active
+    active.requests.unsent.add(tp(0))
+    one, all_ = active.requests.batch(), active.requests.batch()
     one.leader_and_isr([2], tp(0))
-    reign.tell(one)
-    assert tp(0) in reign.untold
+    active.requests.send(one)
+    assert tp(0) in active.requests.unsent
 
     all_.leader_and_isr([1, 2], tp(0))
-    reign.tell(all_)
-    assert tp(0) not in reign.untold
+    active.requests.send(all_)
+    assert tp(0) not in active.requests.unsent

@@ -53,9 +53,15 @@ def test_nothing_is_left_of_topics_that_come_and_go(by_hand: bool) -> None:
     world, ruler, _ = with_topics(0)
 
     def kept() -> tuple[int, ...]:
-        reign = ruler.machine.reign
-        assert reign is not None
-        return len(reign._armed), len(reign.births), len(reign.markers), len(reign.waiting), len(reign.agenda)
+        active = ruler.machine.active
+        assert active is not None
+        return (
+            len(active._armed),
+            len(active.context.topic_czxids),
+            len(active.deletion_requests),
+            len(active.waiting),
+            len(active.queue),
+        )
 
     before = kept()
     for number in range(30):
@@ -82,6 +88,6 @@ def test_a_topic_made_again_at_once_is_watched() -> None:
     world.grow("t0", {**TWO, 2: (3, 1)})
     world.run()
 
-    reign = ruler.machine.reign
-    assert reign is not None
-    assert [each.partition for each in reign.picture.partitions("t0")] == [0, 1, 2]
+    active = ruler.machine.active
+    assert active is not None
+    assert [each.partition for each in active.context.partitions("t0")] == [0, 1, 2]

@@ -19,24 +19,24 @@ from tests.worlds.stepped_controllers import (
     realm,
     rounds,
 )
-from zkgroup.controller.machine import deleting
-from zkgroup.controller.machine.fence import Write
+from zkgroup.controller.machine.deletion import decision
+from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.config import TopicConfig
 
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Znodes go in as many transactions as there are partitions, and one more, as those of a big topic."""
-    remove = deleting.remove_topic
+    remove = decision.remove_topic
 
     def small(*args: Any) -> Sequence[Write]:
         topic, partitions, found, _, *records = args
         return remove(topic, partitions, found, 300, *records)
 
-    monkeypatch.setattr(deleting, "remove_topic", small)
+    monkeypatch.setattr(decision, "remove_topic", small)
 
 
 def crashed_after(writes: int) -> bool:

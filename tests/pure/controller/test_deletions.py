@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.worlds.acls import READ_ONLY
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import TWO, ControllerNode, SteppedControllers, is_gone, left_of, realm
-from zkgroup.controller.machine.abandoned import AGAIN_MS
+from zkgroup.controller.machine.deletion.stray_replicas import ABANDONED_AGAIN_MS
 from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
@@ -14,11 +14,11 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
+from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import ControllerEpoch
 from zkgroup.znodes.notifications import IsrChange
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 from zkgroup.zookeeper.settings import OPEN_ACL
 
 
@@ -405,7 +405,7 @@ def test_recovery_gives_no_role_to_replicas_that_are_deleted() -> None:
     told = len(world.hosts[1].told(LeaderAndIsrRequest))
     for path in forbidden:
         world.server.set_acl(path, *OPEN_ACL)
-    world.advance(2 * AGAIN_MS, 5_000)
+    world.advance(2 * ABANDONED_AGAIN_MS, 5_000)
 
     assert left_of(world, "t") == set()
     assert len(world.hosts[1].told(LeaderAndIsrRequest)) == told

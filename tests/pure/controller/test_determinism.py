@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import SteppedControllers
-from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.effects import Effect
+from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.model.ports import Instant
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 
@@ -34,13 +34,13 @@ def test_the_same_events_give_the_same_effects() -> None:
     world.bump()
     world.run()
 
-    other = Candidate(ruler.machine.core.config, world.settings)
+    other = ControllerMachine(ruler.machine.core.config, world.settings)
     assert [other.step(event, now) for event, now in told] == ordered  # type: ignore[arg-type]
     assert len(ordered) > 100
 
 
 def _record(
-    candidate: Candidate, told: list[tuple[object, Instant]], ordered: list[Sequence[Effect]]
+    candidate: ControllerMachine, told: list[tuple[object, Instant]], ordered: list[Sequence[Effect]]
 ) -> None:
     """Notes every step of the machine."""
     step = candidate.step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.duties import Writer, fails
+from tests.worlds.controller_handlers import Writer, fails
 from tests.worlds.stepped_candidates import (
     CONTROLLER,
     EPOCH,
@@ -13,16 +13,13 @@ from tests.worlds.stepped_candidates import (
     elected,
     resigned,
 )
+from zkgroup.controller.machine.controller_election.elector import ElectorState
 from zkgroup.controller.machine.effects import Elected
-from zkgroup.controller.machine.election import Stage
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.machinery.events import TimerFired
+from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.runtime.events import TimerFired
 from zkgroup.testing.memory_zookeeper import Step
-from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.controller_records import (
-    ControllerRecord,
-)
+from zkgroup.znodes.controller import Controller, ControllerRecord
 
 # --- winning --------------------------------------------------------------------------------------
 
@@ -69,7 +66,7 @@ def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
     world.bump()
-    world.run(lambda: node.machine.election.stage is Stage.GRACE)
+    world.run(lambda: node.machine.election.stage is ElectorState.GRACE)
 
     assert not node.rules
     assert world.server.find(CONTROLLER) is None
@@ -117,7 +114,7 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
     """Recipes 13: what is of our session and not our rule goes, and then there is an election."""
     world = SteppedCandidates()
     node = world.node(1)
-    world.run(lambda: node.machine.election.stage is Stage.VACANT)
+    world.run(lambda: node.machine.election.stage is ElectorState.VACANT)
     world.write(Create(CONTROLLER, Controller(1, 5).encode(), True), session_id=node.session_id)
     stray = world.find(CONTROLLER).stat.czxid
     world.pass_grace()
@@ -226,7 +223,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
 
     assert world.find(CONTROLLER).stat == mine
     assert mine.version == 1
-    assert node.machine.election.stage is Stage.WATCHING
+    assert node.machine.election.stage is ElectorState.WATCHING
 
 
 def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:

@@ -17,22 +17,25 @@ from tests.worlds.stepped_candidates import (
     elected,
     resigned,
 )
-from zkgroup.controller.machine.candidacy import Candidacy, ends, ours_up_to
+from zkgroup.controller.machine.controller_election.elector import Elector, ElectorState
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
+from zkgroup.controller.machine.controller_election.transactions import (
+    ElectionAttempt,
+    end_records,
+    zkgroup_epochs_up_to,
+)
 from zkgroup.controller.machine.effects import IdInUse
-from zkgroup.controller.machine.election import Election, Stage
 from zkgroup.controller.machine.events import Retire
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.controller.machine.records import Records
-from zkgroup.controller.machine.rule_books import ControllerSettings
-from zkgroup.machinery.procedures import Procedure
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import Znode
-from zkgroup.model.requests import Delete, Read, Request, SetData
-from zkgroup.model.stat import ZnodeStat
+from zkgroup.model.requests import Delete, Read, Request, SetData, ZnodeStat
+from zkgroup.runtime.procedures import Procedure
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.controller_records import (
+from zkgroup.znodes.controller import (
     ControllerRecord,
     ResignRequest,
-    WaitingController,
+    StandbyController,
     controller_history_path,
 )
 
@@ -104,7 +107,7 @@ def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
     world = SteppedCandidates()
     node = world.node(7, controller_only=True)
     request = world.until_asked(node, CONTROLLER)
-    assert WaitingController.path(7) in world.server.tree()
+    assert StandbyController.path(7) in world.server.tree()
     assert [op.path for op in request.operations][-1] == BrokerRegistration.path(7)
     world.run()
     found = world.find(BrokerRegistration.path(7))
@@ -113,12 +116,12 @@ def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
     assert found.stat.czxid == world.find(CONTROLLER).stat.czxid
     assert (registration.version, registration.host, registration.port) == (1, "h", 9007)
     assert registration.extensions == {"zkgroup": {"role": "controller"}}
-    assert world.server.find(WaitingController.path(7)) is None
+    assert world.server.find(StandbyController.path(7)) is None
 
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
     world.run()
     assert world.server.find(BrokerRegistration.path(7)) is None
-    assert world.find(WaitingController.path(7)).stat.ephemeral_owner == node.session_id
+    assert world.find(StandbyController.path(7)).stat.ephemeral_owner == node.session_id
 
 
 def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
@@ -152,7 +155,7 @@ def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
     world.run()
 
     assert node.story == [IdInUse(7, BrokerRegistration.path(7), session_id)]
-    assert world.server.find(WaitingController.path(7)) is None
+    assert world.server.find(StandbyController.path(7)) is None
 
 
 def test_two_processes_with_one_id_do_not_both_wait() -> None:
@@ -167,8 +170,8 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
     assert second.story == []
     world.advance(1000)
 
-    assert second.story == [IdInUse(7, WaitingController.path(7), first.session_id)]
-    assert first.machine.election.stage is Stage.WATCHING
+    assert second.story == [IdInUse(7, StandbyController.path(7), first.session_id)]
+    assert first.machine.election.stage is ElectorState.WATCHING
 
 
 # --- leaving --------------------------------------------------------------------------------------
@@ -230,7 +233,7 @@ def test_who_retires_within_the_grace_does_not_stand() -> None:
     node = world.node(1)
     world.run()
     world.depose()
-    assert node.machine.election.stage is Stage.GRACE
+    assert node.machine.election.stage is ElectorState.GRACE
     node.loop.post(Retire("stopped"))
     world.run()
     assert node.machine.has_left
@@ -256,7 +259,7 @@ def test_the_record_says_how_long_loading_took() -> None:
     world = SteppedCandidates()
     done = []
 
-    def load(election: Election) -> tuple[str, object] | None:
+    def load(election: Elector) -> tuple[str, object] | None:
         return None if done else ("load", lambda: once(node.machine.records.loaded(345)))
 
     def once(procedure: Procedure[None]) -> Procedure[None]:
@@ -297,7 +300,7 @@ def test_a_record_that_is_open_is_ended_by_the_session_that_wrote_it(raised: boo
     second = mine if raised else others
     found = [_znode(1, first), _znode(2, second), None, _znode(3, None)]
 
-    (operation,) = ends(found, ended)
+    (operation,) = end_records(found, ended)
 
     epoch = 2 if raised else 1
     assert operation == SetData(ControllerRecord.path(epoch), mine.over(20, "stopped").encode(), 5)
@@ -417,8 +420,8 @@ def test_what_controllers_hand_on_is_what_the_whole_history_would_say() -> None:
                 foreign = epoch
                 continue
             node = world.node(1, name=f"n{epoch}")
-            node.machine.records = Records(node.machine.election, kept=1)
-            world.run(lambda node=node: node.rules or node.machine.election.stage is Stage.GRACE)
+            node.machine.records = ControllerHistory(node.machine.election, kept=1)
+            world.run(lambda node=node: node.rules or node.machine.election.stage is ElectorState.GRACE)
             world.advance(GRACE_AND_SPREAD_MS)
             world.run()
             assert (elected(node).fence.epoch, elected(node).foreign_epoch) == (epoch, foreign), seed
@@ -436,5 +439,5 @@ _HISTORY = f"{controller_history_path()}/"
 )
 def test_the_epochs_that_were_ours(epoch: int, recorded: list[int], ours: list[int]) -> None:
     """Recipes 13: down to the first without a record."""
-    assert ours_up_to(epoch, recorded) == ours
-    assert Candidacy(epoch, 7, 0).fence == Fence(epoch + 1, 8)
+    assert zkgroup_epochs_up_to(epoch, recorded) == ours
+    assert ElectionAttempt(epoch, 7, 0).fence == Fence(epoch + 1, 8)

@@ -9,8 +9,8 @@ import pytest
 from tests.worlds.stepped_candidates import CONTROLLER, EPOCH, GRACE_AND_SPREAD_MS, SteppedCandidates
 from zkgroup.controller.machine.effects import Elected, Resigned
 from zkgroup.model.requests import Delete
-from zkgroup.testing.memory_zookeeper_tree import Deleted
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.testing.memory_zookeeper.tree import Deleted
+from zkgroup.znodes.controller import ControllerRecord
 
 SEEDS = range(60)
 STEPS = 250

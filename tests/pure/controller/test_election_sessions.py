@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.duties import Writer
+from tests.worlds.controller_handlers import Writer
 from tests.worlds.stepped_candidates import (
     CONTROLLER,
     EPOCH,
@@ -13,13 +13,12 @@ from tests.worlds.stepped_candidates import (
     elected,
     resigned,
 )
+from zkgroup.controller.machine.controller_election.elector import ElectorState
 from zkgroup.controller.machine.effects import Elected, ExtendLease, Resigned
-from zkgroup.controller.machine.election import Stage
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.machinery.effects import Note
-from zkgroup.machinery.events import TimerFired
-from zkgroup.machinery.procedures import Procedure, write
+from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Check, Create, Delete
+from zkgroup.runtime.events import LogEvent, TimerFired
+from zkgroup.runtime.procedures import Procedure, write
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -99,7 +98,7 @@ def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> Non
     world.run()
     assert resigned(node) == ["expired by the own clock"]
     assert world.find(CONTROLLER).stat.ephemeral_owner == former
-    assert node.machine.election.stage is Stage.WATCHING
+    assert node.machine.election.stage is ElectorState.WATCHING
     world.server.expire_session(former)
     world.run()
 
@@ -146,15 +145,15 @@ def test_a_living_real_controller_gets_time_to_notice() -> None:
     world.real()
     node = world.node(1)
     world.run()
-    assert node.machine.election.stage is Stage.WATCHING
+    assert node.machine.election.stage is ElectorState.WATCHING
     world.depose()
     world.advance(GRACE_MS)
-    assert node.machine.election.stage is Stage.GRACE
+    assert node.machine.election.stage is ElectorState.GRACE
     assert not node.story
     world.advance(GRACE_AND_SPREAD_MS - GRACE_MS)
 
     assert elected(node) == Elected(Fence(2, 1), world.find(CONTROLLER).stat.czxid, 1)
-    assert [note.fields["broker"] for note in node.told(Note)] == [9]  # type: ignore[union-attr]
+    assert [note.fields["broker"] for note in node.told(LogEvent)] == [9]  # type: ignore[union-attr]
 
 
 def test_a_dead_real_controller_is_followed_at_once() -> None:
@@ -176,12 +175,12 @@ def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() ->
     node = world.node(1)
     world.run()
     world.depose()
-    assert node.machine.election.stage is Stage.GRACE
+    assert node.machine.election.stage is ElectorState.GRACE
     world.real_rules(9, session)
     world.advance(GRACE_AND_SPREAD_MS)
 
     assert not node.story
-    assert node.machine.election.stage is Stage.WATCHING
+    assert node.machine.election.stage is ElectorState.WATCHING
     assert node.machine.election.predecessor.epoch_version == 1
 
 
@@ -211,7 +210,7 @@ def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
     world.bump()
     world.depose()
 
-    assert waits.machine.election.stage is Stage.GRACE
+    assert waits.machine.election.stage is ElectorState.GRACE
     world.advance(GRACE_AND_SPREAD_MS)
     assert len(world.rulers) == 1
 
@@ -227,4 +226,4 @@ def test_a_real_controller_that_cannot_be_read_is_taken_for_a_living_one() -> No
     world.server.expire_session(session)
     world.run()
 
-    assert node.machine.election.stage is Stage.GRACE
+    assert node.machine.election.stage is ElectorState.GRACE

@@ -7,14 +7,13 @@ import pytest
 from tests.pure.controller.forced import forced, records, told
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import TWO, SteppedControllers, is_gone, left_of, realm
-from zkgroup.controller.machine.abandoned import AGAIN_MS
+from zkgroup.controller.machine.deletion.stray_replicas import ABANDONED_AGAIN_MS
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
-from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.stray_replicas import AbandonedReplicas
 
 
 def test_a_topic_goes_without_a_broker_that_is_lost() -> None:
@@ -22,7 +21,7 @@ def test_a_topic_goes_without_a_broker_that_is_lost() -> None:
     world, ruler = forced()
 
     assert all(each.topic != "t" for id_ in (1, 2) for each in world.hosts[id_].logs)
-    assert records(world) == [AbandonedReplicas("t", 3, (1,), ruler.machine.reign.epoch)]  # type: ignore[union-attr]
+    assert records(world) == [AbandonedReplicas("t", 3, (1,), ruler.machine.active.epoch)]  # type: ignore[union-attr]
     assert ruler.waiting == {}
     assert ruler.notes("deletion.finished") == [{"topic": "t", "without": (3,)}]
     assert world.state(tp(0, "u")).leader == 1
@@ -37,7 +36,7 @@ def test_a_lost_broker_that_comes_back_deletes_what_it_has() -> None:
     assert records(world) == []
     assert told(world, 3)[-1] == "delete"
     before = len(world.hosts[3].requests)
-    world.advance(2 * AGAIN_MS, 5_000)
+    world.advance(2 * ABANDONED_AGAIN_MS, 5_000)
     assert len(world.hosts[3].requests) == before
 
 
@@ -156,7 +155,7 @@ def test_a_folder_that_cannot_be_deleted_is_tried_again_and_named() -> None:
     assert asked[-1] == "delete"
     assert len(records(world)) == 1
     world.hosts[3].refusals.clear()
-    world.advance(AGAIN_MS + 1_000, 5_000)
+    world.advance(ABANDONED_AGAIN_MS + 1_000, 5_000)
 
     assert told(world, 3)[len(asked) :] == ["delete", "replica"]
     assert (records(world), ruler.waiting) == ([], {})
@@ -244,7 +243,7 @@ def test_a_move_without_a_leader_that_was_found_before_the_deletion_ends_with_th
     world.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2, 1)),)).encode()))
     world.rule()
     world.server.put(path, whole)
-    world.advance(2 * AGAIN_MS, 5_000)
+    world.advance(2 * ABANDONED_AGAIN_MS, 5_000)
 
     assert left_of(world, "t") == set()
     assert world.server.find(Reassignment.path()) is None

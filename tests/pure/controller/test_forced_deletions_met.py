@@ -9,14 +9,13 @@ import pytest
 from tests.pure.controller.forced import forced, records, told
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import SteppedControllers, is_gone, left_of, loses_answer, realm, rounds
-from zkgroup.controller.machine.abandoned import AGAIN_MS
+from zkgroup.controller.machine.deletion.stray_replicas import ABANDONED_AGAIN_MS
 from zkgroup.model.requests import Create
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.stray_replicas import StrayReplicas
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas
 
 
 def kafka_rules(world: SteppedControllers) -> None:
@@ -89,8 +88,8 @@ def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
     world.start_broker(3, run=False)
     ruler = world.rule()
 
-    reign = ruler.reign
-    assert set(reign.picture.unreadable) == {AbandonedReplicas.path(77), StrayReplicas.path(4)}
+    active = ruler.active
+    assert set(active.context.unreadable) == {AbandonedReplicas.path(77), StrayReplicas.path(4)}
     assert tp(1) not in world.hosts[3].logs
 
 
@@ -109,7 +108,7 @@ def test_while_nobody_can_tell_who_has_a_new_topic_nothing_is_deleted() -> None:
     assert good is not None
     world.server.put(Topic.path("t"), good)
     world.run()
-    world.advance(AGAIN_MS + 1_000, 5_000)
+    world.advance(ABANDONED_AGAIN_MS + 1_000, 5_000)
 
     assert told(world, 3)[before:] == ["delete", "replica"]
     assert records(world) == []
@@ -143,14 +142,14 @@ def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
     path = TopicDeletion.path("t")
     world.write(Create(path, b'{"zkgroup":{"without_brokers":3}}'))
     world.run()
-    reign = ruler.reign
-    assert set(reign.picture.unreadable) == {path}
+    active = ruler.active
+    assert set(active.context.unreadable) == {path}
     assert left_of(world, "t")
     world.start_broker(3)
     world.mark("nobody")
 
     assert is_gone(world)
-    assert reign.picture.unreadable == {}
+    assert active.context.unreadable == {}
 
 
 def crashed_in_the_deletion(writes: int) -> bool:

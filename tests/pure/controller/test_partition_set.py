@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.worlds.controller_clusters import tp
-from zkgroup.controller.machine.partition_set import PartitionSet
+from zkgroup.controller.machine.context import PartitionSet
 from zkgroup.model import TopicPartition
 
 

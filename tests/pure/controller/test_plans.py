@@ -12,12 +12,10 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_candidates import resigned
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.znodes.admin_requests import Move
-from zkgroup.znodes.config_entity import ConfigEntity
-from zkgroup.znodes.configs import EntityConfig
+from zkgroup.znodes.admin_requests import Move, TopicDeletion, delete_topics_path
+from zkgroup.znodes.config import ConfigEntity, EntityConfig
+from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from zkgroup.znodes.reassignment_records import StoredPlan, plans_path
-from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from zkgroup.znodes.topics import TopicDeletion, delete_topics_path
 
 TWO = ((Move(tp(0), (2,)),), (Move(tp(1), (3,)), Move(tp(0), (3,))))
 """Partition 0 goes from 1 by 2 to 3, partition 1 from 1 to 3."""
@@ -77,7 +75,7 @@ def test_one_phase_after_the_other_becomes_the_request() -> None:
     assert requests == list(TWO)
     assert cluster.replicas.lists("t").partitions == {0: (3,), 1: (3,)}
     assert [record.outcome for record in cluster.records] == ["done"] * 3
-    assert cluster.reign.waiting == {}
+    assert cluster.active.waiting == {}
 
 
 def test_a_plan_is_carried_on_whoever_rules() -> None:
@@ -139,7 +137,7 @@ def test_lists_of_every_replica_stay_and_odd_ones_are_waited_for(text: str) -> N
         assert plan(cluster).state == "done"
     else:
         assert plan(cluster).next_phase == 0
-        assert "throttled replicas" in cluster.reign.waiting["plan p"]
+        assert "throttled replicas" in cluster.active.waiting["plan p"]
 
 
 def test_a_plan_that_cannot_lose_its_throttles_is_tried_again_after_a_pause() -> None:
@@ -150,10 +148,10 @@ def test_a_plan_that_cannot_lose_its_throttles_is_tried_again_after_a_pause() ->
     before = cluster.world.find(path)
     cluster.world.write(SetData(path, b"{", before.stat.version))
     cluster.run(
-        lambda: "move of t-0" not in cluster.reign.waiting and "its throttles" in str(cluster.reign.waiting)
+        lambda: "move of t-0" not in cluster.active.waiting and "its throttles" in str(cluster.active.waiting)
     )
     cluster.rest()
-    assert cluster.reign.waiting["plan p"] == f"its throttles: {path} cannot be read"
+    assert cluster.active.waiting["plan p"] == f"its throttles: {path} cannot be read"
 
     cluster.world.write(SetData(path, before.data or b"", before.stat.version + 1))
     over(cluster)
@@ -169,7 +167,7 @@ def test_a_paused_plan_rests_and_a_cancelled_one_loses_its_throttles() -> None:
     cluster.run(limit_ms=5_000)
     assert cluster.replicas.lists("t").partitions == {0: (2,), 1: (1,)}
     assert "brokers/1" in settings(cluster)
-    assert cluster.reign.waiting["plan p"] == "1 of 2 phases are submitted; it is paused"
+    assert cluster.active.waiting["plan p"] == "1 of 2 phases are submitted; it is paused"
 
     change(cluster, plan(cluster).at(1, "cancelled"))
     cluster.run(lambda: plan(cluster).throttles_off)
@@ -229,7 +227,7 @@ def test_a_plan_that_cannot_be_read_stops_no_other() -> None:
     cluster.world.write(Create(StoredPlan.path("a"), b"{"))
     over(cluster)
 
-    assert StoredPlan.path("a") in cluster.reign.picture.unreadable
+    assert StoredPlan.path("a") in cluster.active.context.unreadable
 
 
 def test_a_plan_that_could_not_be_written_again_is_reported() -> None:
@@ -239,7 +237,7 @@ def test_a_plan_that_could_not_be_written_again_is_reported() -> None:
     cluster.world.write(Create(StoredPlan.path("a"), odd))
     over(cluster)
 
-    assert cluster.reign.picture.unreadable[StoredPlan.path("a")] == (
+    assert cluster.active.context.unreadable[StoredPlan.path("a")] == (
         "move of t-0: expected replicas, found none"
     )
     assert resigned(cluster.ruler) == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.worlds import golden_data
 from tests.worlds.controller_clusters import broker, cluster, standing, tp
-from zkgroup.controller.machine.holding import Holding
-from zkgroup.controller.machine.outbox import Outbox
-from zkgroup.controller.machine.picture import Picture
-from zkgroup.controller.machine.requests import Batch, Built, ToBroker
+from zkgroup.controller.machine.context import ControllerContext
+from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.requests.batch import BrokerRequest, BuiltRequests, RequestBatch
+from zkgroup.controller.machine.requests.send_queue import SendQueue
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
@@ -22,30 +22,32 @@ from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
-def batch() -> Batch:
+def batch() -> RequestBatch:
     """Of controller 7 in epoch 5."""
-    return Batch(7, 5)
+    return RequestBatch(7, 5)
 
 
-def greeted(picture: Picture) -> Picture:
+def greeted(context: ControllerContext) -> ControllerContext:
     """Every broker has had its first LeaderAndIsr."""
-    picture.greeted = {id_: each.epoch for id_, each in picture.brokers.items()}
-    return picture
+    context.first_request_sent = {id_: each.epoch for id_, each in context.brokers.items()}
+    return context
 
 
-def build(one: Batch, picture: Picture, holding: Holding | None = None) -> Built:
+def build(
+    one: RequestBatch, context: ControllerContext, pending_deletes: PendingDeletes | None = None
+) -> BuiltRequests:
     """With nothing held unless said."""
-    return one.build(picture, holding or Holding())
+    return one.build(context, pending_deletes or PendingDeletes())
 
 
-def sort_of(each: ToBroker) -> str:
+def sort_of(each: BrokerRequest) -> str:
     """Kind of a request, with the flag of a stop."""
     if isinstance(each.request, StopReplicaRequest):
         return "delete" if each.request.delete else "stop"
     return "lead" if isinstance(each.request, LeaderAndIsrRequest) else "metadata"
 
 
-def led(built: Built, broker_id: int) -> dict[TopicPartition, PartitionStateInfo]:
+def led(built: BuiltRequests, broker_id: int) -> dict[TopicPartition, PartitionStateInfo]:
     """What a broker's LeaderAndIsr says of each partition."""
     return {
         info.topic_partition: info
@@ -55,7 +57,7 @@ def led(built: Built, broker_id: int) -> dict[TopicPartition, PartitionStateInfo
     }
 
 
-def metadata(built: Built) -> UpdateMetadataRequest:
+def metadata(built: BuiltRequests) -> UpdateMetadataRequest:
     """The one UpdateMetadata that all brokers get."""
     found = {each.request for each in built.requests if isinstance(each.request, UpdateMetadataRequest)}
     assert len(found) == 1
@@ -64,13 +66,13 @@ def metadata(built: Built) -> UpdateMetadataRequest:
 
 def test_leader_and_isr_then_metadata_then_stop() -> None:
     """Controller item 68: in this order for each broker, to stop before to delete, however called."""
-    picture = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
+    context = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
     one = batch()
     one.stop_replica([1, 2], tp(1), delete=True)
     one.stop_replica([2], tp(1), delete=False)
     one.leader_and_isr([1, 2], tp(0))
 
-    built = build(one, picture)
+    built = build(one, context)
 
     by_broker = {id_: [sort_of(each) for each in built.requests if each.broker == id_] for id_ in (1, 2, 3)}
     assert by_broker == {
@@ -84,14 +86,14 @@ def test_leader_and_isr_then_metadata_then_stop() -> None:
 
 def test_a_request_says_what_the_picture_has_when_it_is_built() -> None:
     """State, version, replica list and the addresses of the leaders named."""
-    picture = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
+    context = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
     one = batch()
     one.leader_and_isr([1], tp(0))
-    picture.state_seen(tp(0), standing(2, (2,), leader_epoch=3, version=4, epoch=5))
+    context.state_seen(tp(0), standing(2, (2,), leader_epoch=3, version=4, epoch=5))
 
-    built = build(one, picture)
+    built = build(one, context)
 
-    assert built.requests[0] == ToBroker(
+    assert built.requests[0] == BrokerRequest(
         1,
         1,
         LeaderAndIsrRequest(
@@ -102,22 +104,22 @@ def test_a_request_says_what_the_picture_has_when_it_is_built() -> None:
 
 def test_of_two_calls_for_one_partition_the_last_counts() -> None:
     """One entry, with the list of the last call."""
-    picture = greeted(cluster({"t": {0: (1, 2)}}))
+    context = greeted(cluster({"t": {0: (1, 2)}}))
     one = batch()
     one.leader_and_isr([1], tp(0), (1, 2, 3))
     one.leader_and_isr([1], tp(0), (1, 3))
 
-    assert led(build(one, picture), 1)[tp(0)].replicas == (1, 3)
+    assert led(build(one, context), 1)[tp(0)].replicas == (1, 3)
 
 
 def test_what_brokers_lead_is_told_to_all() -> None:
     """LeaderAndIsr brings UpdateMetadata to every broker, those that stop included, with one body."""
-    picture = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
-    picture.shutting_down = {3}
+    context = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
+    context.shutting_down = {3}
     one = batch()
     one.leader_and_isr([1, 2], tp(0))
 
-    built = build(one, picture)
+    built = build(one, context)
 
     told = [each for each in built.requests if sort_of(each) == "metadata"]
     assert [each.broker for each in told] == [1, 2, 3]
@@ -137,13 +139,13 @@ def test_an_update_without_partitions_tells_the_brokers_alone() -> None:
 
 def test_an_update_of_all_names_every_partition_with_a_state() -> None:
     """Controller item 36: one without leader is a state too; one that has none yet is left out."""
-    picture = cluster({"t": {0: (1, 2), 1: (1, 2)}})
-    picture.topic_seen("u", Topic({0: (1,)}), 0)
-    picture.state_seen(tp(1), standing(-1, (), version=1))
+    context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
+    context.topic_seen("u", Topic({0: (1,)}), 0)
+    context.state_seen(tp(1), standing(-1, (), version=1))
     one = batch()
     one.update_metadata_of_all()
 
-    found = metadata(build(one, picture)).partitions
+    found = metadata(build(one, context)).partitions
 
     assert [(info.topic_partition, info.leader, info.isr) for info in found] == [
         (tp(0), 1, (1, 2)),
@@ -153,18 +155,18 @@ def test_an_update_of_all_names_every_partition_with_a_state() -> None:
 
 def test_nothing_asked_for_is_nothing_sent() -> None:
     """An empty batch."""
-    assert build(batch(), cluster({"t": {0: (1, 2)}})) == Built(())
+    assert build(batch(), cluster({"t": {0: (1, 2)}})) == BuiltRequests(())
 
 
 def test_partitions_of_deleted_topics_are_hidden_in_every_update() -> None:
     """Leader -2 and leader epoch 0, at the end, in what the others are told too; never as they are."""
-    picture = cluster({"t": {0: (1, 2)}, "gone": {0: (2, 1)}})
-    picture.state_seen(tp(0, "gone"), standing(2, (2, 1), leader_epoch=9, version=4, epoch=3))
-    picture.deletions = {"gone", "unknown"}
+    context = cluster({"t": {0: (1, 2)}, "gone": {0: (2, 1)}})
+    context.state_seen(tp(0, "gone"), standing(2, (2, 1), leader_epoch=9, version=4, epoch=3))
+    context.deletions = {"gone", "unknown"}
     one = batch()
     one.update_metadata([tp(0, "gone"), tp(0)])
 
-    found = metadata(build(one, picture)).partitions
+    found = metadata(build(one, context)).partitions
 
     assert found[0].topic_partition == tp(0)
     assert found[1:] == (PartitionStateInfo("gone", 0, 3, LEADER_DURING_DELETE, 0, (2, 1), 0, (2, 1)),)
@@ -185,14 +187,14 @@ def test_real_kafka_hides_them_the_same_way() -> None:
 
 def test_ids_below_0_and_brokers_that_are_gone_are_told_nothing() -> None:
     """Nor is a controller that hosts nothing (recipes 14); a leader -1 has no address."""
-    picture = greeted(cluster({"t": {0: (1, 2)}}))
-    picture.set_brokers({1: broker(1), -1: broker(-1), 8: broker(8, role="controller")})
-    picture.state_seen(tp(0), standing(-1, (), version=1))
+    context = greeted(cluster({"t": {0: (1, 2)}}))
+    context.set_brokers({1: broker(1), -1: broker(-1), 8: broker(8, role="controller")})
+    context.state_seen(tp(0), standing(-1, (), version=1))
     one = batch()
     one.leader_and_isr([1, 2, -1, 8], tp(0))
     one.stop_replica([2, -1], tp(0), delete=True)
 
-    built = build(one, picture)
+    built = build(one, context)
 
     assert [(each.broker, sort_of(each)) for each in built.requests] == [(1, "lead"), (1, "metadata")]
     request = built.requests[0].request
@@ -216,14 +218,14 @@ def test_stops_are_one_request_for_each_broker_and_flag() -> None:
 
 def test_a_stop_is_dropped_for_a_later_leader_and_isr_of_the_batch() -> None:
     """K28: it has no leader epoch, so it would undo what is newer; a later stop stays."""
-    picture = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
+    context = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
     one = batch()
     one.stop_replica([1, 2], tp(0), delete=False)
     one.leader_and_isr([1], tp(0))
     one.leader_and_isr([2], tp(1))
     one.stop_replica([2], tp(1), delete=False)
 
-    stops = [each for each in build(one, picture).requests if sort_of(each) == "stop"]
+    stops = [each for each in build(one, context).requests if sort_of(each) == "stop"]
 
     assert [(each.broker, getattr(each.request, "partitions", ())) for each in stops] == [(2, (tp(0), tp(1)))]
 
@@ -233,43 +235,43 @@ def test_a_stop_is_dropped_for_a_later_leader_and_isr_of_the_batch() -> None:
 
 def test_the_first_leader_and_isr_names_every_partition_of_the_broker() -> None:
     """Recipes 15: a real follower truncates what it does not name. Once for each incarnation."""
-    picture = cluster({"t": {0: (1, 2), 1: (2, 1), 2: (2, 3)}, "u": {0: (1,)}})
+    context = cluster({"t": {0: (1, 2), 1: (2, 1), 2: (2, 3)}, "u": {0: (1,)}})
     one = batch()
     one.leader_and_isr([1], tp(0))
-    assert list(led(build(one, picture), 1)) == [tp(0), tp(1), tp(0, "u")]
+    assert list(led(build(one, context), 1)) == [tp(0), tp(1), tp(0, "u")]
 
     again = batch()
     again.leader_and_isr([1], tp(0))
-    assert list(led(build(again, picture), 1)) == [tp(0)]
+    assert list(led(build(again, context), 1)) == [tp(0)]
 
-    picture.set_brokers({**picture.brokers, 1: broker(1, epoch=2)})
+    context.set_brokers({**context.brokers, 1: broker(1, epoch=2)})
     bounced = batch()
     bounced.leader_and_isr([1], tp(1))
-    assert list(led(build(bounced, picture), 1)) == [tp(0), tp(1), tp(0, "u")]
+    assert list(led(build(bounced, context), 1)) == [tp(0), tp(1), tp(0, "u")]
 
 
 def test_what_the_first_request_cannot_name_is_told() -> None:
     """Recipes 15: an unreadable state is reported; a missing one is no matter, nor is a deleted topic."""
-    picture = cluster({"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}, "gone": {0: (1, 2)}})
-    picture.state_seen(tp(1), None)
-    picture.state_seen(tp(2), None)
-    picture.unreadable[PartitionState.path(tp(1))] = "no JSON"
-    picture.deletions.add("gone")
+    context = cluster({"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}, "gone": {0: (1, 2)}})
+    context.state_seen(tp(1), None)
+    context.state_seen(tp(2), None)
+    context.unreadable[PartitionState.path(tp(1))] = "no JSON"
+    context.deletions.add("gone")
     one = batch()
     one.leader_and_isr([1], tp(0))
 
-    built = build(one, picture)
+    built = build(one, context)
 
     assert (list(led(built, 1)), built.unnamed) == ([tp(0)], ((1, tp(1)),))
 
 
 def test_a_late_move_is_told_with_its_target_to_new_incarnations_too() -> None:
     """Recipes 17: those that leave are not made followers again; brokers hear the target."""
-    picture = cluster({"t": {0: (2, 1), 1: (1, 2)}})
+    context = cluster({"t": {0: (2, 1), 1: (1, 2)}})
     one = batch()
     one.leader_and_isr([1, 2], tp(1))
 
-    built = one.build(picture, Holding(), {tp(0): (2, 3)})
+    built = one.build(context, PendingDeletes(), {tp(0): (2, 3)})
 
     assert list(led(built, 1)) == [tp(1)]
     assert led(built, 2)[tp(0)].replicas == (2, 3)
@@ -280,14 +282,14 @@ def test_a_late_move_is_told_with_its_target_to_new_incarnations_too() -> None:
 
 def test_a_replica_that_is_being_deleted_is_told_and_named_nothing() -> None:
     """Recipes 17 [M]: not even to the leader, which would let it back into the ISR."""
-    picture = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
-    holding = Holding()
-    holding.delete_asked(tp(0), [2])
+    context = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
+    pending_deletes = PendingDeletes()
+    pending_deletes.delete_asked(tp(0), [2])
     one = batch()
     for number in (0, 1):
         one.leader_and_isr([1, 2], tp(number))
 
-    built = build(one, picture, holding)
+    built = build(one, context, pending_deletes)
 
     assert {each: info.replicas for each, info in led(built, 1).items()} == {tp(0): (1,), tp(1): (1, 2)}
     assert list(led(built, 2)) == [tp(1)]
@@ -296,53 +298,53 @@ def test_a_replica_that_is_being_deleted_is_told_and_named_nothing() -> None:
 
 def test_a_deletion_holds_until_its_answer_or_the_end_of_the_incarnation() -> None:
     """Recipes 17: a restart ends the connections on which it could arrive."""
-    picture = cluster({"t": {0: (1, 2), 1: (1, 2)}})
-    holding = Holding()
-    holding.delete_asked(tp(0), [2, 3])
-    holding.delete_asked(tp(1), [3])
-    assert holding.of(picture, tp(0)) == {2, 3}
+    context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
+    pending_deletes = PendingDeletes()
+    pending_deletes.delete_asked(tp(0), [2, 3])
+    pending_deletes.delete_asked(tp(1), [3])
+    assert pending_deletes.of(context, tp(0)) == {2, 3}
 
-    assert holding.delete_answered(2, [tp(0), tp(1)]) == (tp(0),)
-    assert holding.of(picture, tp(0)) == {3}
-    assert holding.restarted(3) == (tp(0), tp(1))
-    assert (holding.of(picture, tp(0)), holding.all_deleting()) == (frozenset(), {})
+    assert pending_deletes.delete_answered(2, [tp(0), tp(1)]) == (tp(0),)
+    assert pending_deletes.of(context, tp(0)) == {3}
+    assert pending_deletes.restarted(3) == (tp(0), tp(1))
+    assert (pending_deletes.of(context, tp(0)), pending_deletes.all_deleting()) == (frozenset(), {})
 
 
 def test_during_a_move_a_broker_that_has_not_answered_this_epoch_is_held() -> None:
     """Recipes 17 [M]: a predecessor's request may be under way to it; in-sync replicas are not held."""
-    picture = cluster({"t": {0: (1, 2), 1: (1, 2)}})
-    picture.moves.add(tp(0))
-    holding = Holding()
-    assert (holding.of(picture, tp(0)), holding.of(picture, tp(1))) == ({3}, frozenset())
+    context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
+    context.moves.add(tp(0))
+    pending_deletes = PendingDeletes()
+    assert (pending_deletes.of(context, tp(0)), pending_deletes.of(context, tp(1))) == ({3}, frozenset())
 
-    holding.answered(3, 1)
-    assert holding.of(picture, tp(0)) == frozenset()
+    pending_deletes.answered(3, 1)
+    assert pending_deletes.of(context, tp(0)) == frozenset()
 
-    picture.set_brokers({**picture.brokers, 3: broker(3, epoch=2)})
-    assert holding.of(picture, tp(0)) == {3}
-    holding.answered(3, 2)
-    holding.epoch_raised()
-    assert holding.of(picture, tp(0)) == {3}
+    context.set_brokers({**context.brokers, 3: broker(3, epoch=2)})
+    assert pending_deletes.of(context, tp(0)) == {3}
+    pending_deletes.answered(3, 2)
+    pending_deletes.epoch_raised()
+    assert pending_deletes.of(context, tp(0)) == {3}
 
 
 # --- the queue to one broker ----------------------------------------------------------------------
 
 
-def stop(*numbers: int, delete: bool = False, incarnation: int = 1) -> ToBroker:
+def stop(*numbers: int, delete: bool = False, incarnation: int = 1) -> BrokerRequest:
     """To broker 1."""
     partitions = tuple(tp(number) for number in numbers)
-    return ToBroker(1, incarnation, StopReplicaRequest(7, 5, delete, partitions))
+    return BrokerRequest(1, incarnation, StopReplicaRequest(7, 5, delete, partitions))
 
 
-def lead(*numbers: int) -> ToBroker:
+def lead(*numbers: int) -> BrokerRequest:
     """To broker 1."""
     infos = tuple(PartitionStateInfo("t", number, 5, 1, 0, (1,), 0, (1,)) for number in numbers)
-    return ToBroker(1, 1, LeaderAndIsrRequest(7, 5, infos, ()))
+    return BrokerRequest(1, 1, LeaderAndIsrRequest(7, 5, infos, ()))
 
 
 def test_one_request_is_in_flight_and_is_sent_again_first() -> None:
     """Controller item 68: a failure keeps the order, however often it happens."""
-    outbox = Outbox(1, 1)
+    outbox = SendQueue(1, 1)
     outbox.put([lead(0), stop(1)])
     assert outbox.next() is None
 
@@ -359,16 +361,16 @@ def test_one_request_is_in_flight_and_is_sent_again_first() -> None:
 
 def test_requests_to_another_incarnation_are_not_sent() -> None:
     """K8: what was decided for the former one is not for the new one; nor what is for others."""
-    outbox = Outbox(1, 2)
+    outbox = SendQueue(1, 2)
 
-    outbox.put([stop(0, incarnation=1), ToBroker(3, 2, stop(0).request)])
+    outbox.put([stop(0, incarnation=1), BrokerRequest(3, 2, stop(0).request)])
 
     assert (outbox.connected(), len(outbox)) == (None, 0)
 
 
 def test_a_waiting_stop_gives_way_to_a_newer_leader_and_isr() -> None:
     """K28: for the partitions named by it; a dropped deletion is told, as nobody will answer it."""
-    outbox = Outbox(1, 1)
+    outbox = SendQueue(1, 1)
     outbox.put([stop(0, 1), stop(0, 2, delete=True), stop(3)])
 
     assert outbox.put([lead(0, 3)]) == {tp(0)}
@@ -381,7 +383,7 @@ def test_a_waiting_stop_gives_way_to_a_newer_leader_and_isr() -> None:
 
 def test_a_stop_in_flight_is_not_taken_back() -> None:
     """It has been sent; its answer decides."""
-    outbox = Outbox(1, 1)
+    outbox = SendQueue(1, 1)
     outbox.put([stop(0, delete=True)])
     outbox.connected()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import standing
-from zkgroup.controller.machine import selectors
-from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.controller.machine.leadership import selectors
+from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
 
 

@@ -8,9 +8,9 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_candidates import EPOCH, GRACE_AND_SPREAD_MS
 from tests.worlds.stepped_controllers import Host, SteppedControllers
 from zkgroup.controller.machine.effects import Elected
-from zkgroup.controller.machine.transitions import PartitionPhase
-from zkgroup.machinery.effects import Note
+from zkgroup.controller.machine.state_machines import PartitionPhase
 from zkgroup.model.requests import Create, Delete, Request, SetData
+from zkgroup.runtime.events import LogEvent
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
@@ -54,12 +54,12 @@ def test_first_states_are_made_with_their_parents() -> None:
     assert realm.state(tp(0)) == PartitionState(3, 0, (3, 2), 1)
     assert realm.server.find(PartitionState.path(tp(1))) is None
     assert realm.server.find(Topic.partitions_path("t")) is not None
-    reign = ruler.reign
-    assert reign.waiting == {"leader of t-1": "no replica of 1 is live"}
+    active = ruler.active
+    assert active.waiting == {"leader of t-1": "no replica of 1 is live"}
 
     realm.start_broker(1)
     assert realm.state(tp(1)) == PartitionState(1, 0, (1,), 1)
-    assert reign.waiting == {}
+    assert active.waiting == {}
 
 
 def test_the_list_of_partitions_exists_also_where_no_replica_lives() -> None:
@@ -121,13 +121,13 @@ def test_a_real_predecessor_that_may_rule_on_is_named() -> None:
     ruler = realm.rule()
     realm.write(Delete(Controller.path(), -1))
     realm.advance(4000)
-    reign = ruler.reign
-    assert set(reign.waiting) == {"broker 9"}
-    assert reign.waiting["broker 9"].endswith("restart it")
+    active = ruler.active
+    assert set(active.waiting) == {"broker 9"}
+    assert active.waiting["broker 9"].endswith("restart it")
 
     realm.server.expire_session(session)
     realm.run()
-    assert reign.waiting == {}
+    assert active.waiting == {}
 
 
 def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
@@ -141,8 +141,8 @@ def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
 
     assert realm.state(tp(1)) == PartitionState(3, 1, (3,), 2)
     assert realm.state(tp(0)).leader == -1
-    reign = ruler.reign
-    assert reign.waiting["leader of t-0"].endswith(": zkgroup elect unclean --topic t:0 --execute")
+    active = ruler.active
+    assert active.waiting["leader of t-0"].endswith(": zkgroup elect unclean --topic t:0 --execute")
 
 
 def test_states_of_our_own_controllers_are_not_rewritten() -> None:
@@ -202,12 +202,12 @@ def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
     """Controller item 25: refused, logged, and the others of the batch are moved."""
     realm = realm_of_two_topics()
     ruler = realm.rule()
-    reign = ruler.reign
-    reign.partitions.begin(tp(0), PartitionPhase.NON_EXISTENT)
-    moved = reign.move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
+    active = ruler.active
+    active.context.partition_phases.begin(tp(0), PartitionPhase.NON_EXISTENT)
+    moved = active.move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
 
     assert moved == {tp(1): PartitionPhase.ONLINE}
-    (note,) = [each for each in reign.core.take_effects() if isinstance(each, Note)]
+    (note,) = [each for each in active.core.take_effects() if isinstance(each, LogEvent)]
     assert note.kind == "transition.refused"
     assert note.fields == {"detail": "t-0 cannot become offline: it is non-existent"}
 
@@ -225,19 +225,19 @@ def test_nothing_of_a_lost_rule_survives() -> None:
     """Controller item 24: the reign is dropped with everything that it knew, and the next one begins anew."""
     realm = realm_of_two_topics()
     ruler = realm.rule()
-    old = ruler.reign
-    assert ruler.machine.picture is old.picture
+    old = ruler.active
+    assert ruler.machine.context is old.context
     realm.bump()
     realm.run()
 
-    assert old.is_over
-    assert ruler.machine.reign is None
-    assert ruler.machine.picture is None
+    assert old.requests.is_stopped
+    assert ruler.machine.active is None
+    assert ruler.machine.context is None
     realm.advance(3000)
-    new = ruler.reign
+    new = ruler.active
     assert new is not old
     assert new.epoch == 3
-    assert new.picture is not old.picture
+    assert new.context is not old.context
 
 
 def test_notifications_left_over_are_deleted() -> None:
@@ -333,7 +333,7 @@ def test_a_malformed_znode_stops_nothing_and_is_named(path: str, data: bytes) ->
     assert realm.state(tp(0)).leader == 1
     assert realm.state(tp(0, "new")).leader == 2
     realm.advance(6000)
-    assert not [each for each in ruler.effects if isinstance(each, Note) and each.kind == "duty.failed"]
+    assert not [each for each in ruler.effects if isinstance(each, LogEvent) and each.kind == "duty.failed"]
 
 
 def test_a_topic_that_is_mended_is_taken_up_with_its_states() -> None:
@@ -380,8 +380,8 @@ def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
     realm.write(SetData(path, b"{", realm.find(path).stat.version))
     ruler = realm.rule()
 
-    reign = ruler.reign
-    assert reign.unnamed == {1: (tp(0),), 2: (tp(0),)}
+    active = ruler.active
+    assert active.requests.omitted == {1: (tp(0),), 2: (tp(0),)}
     assert realm.find(path).data == b"{"
 
 
@@ -392,4 +392,4 @@ def test_a_controller_epoch_that_is_deleted_is_no_work_for_a_reign() -> None:
     realm.write(SetData(EPOCH, ControllerEpoch(7).encode(), realm.epoch()[1]))
     realm.run()
 
-    assert ruler.machine.reign is None
+    assert ruler.machine.active is None

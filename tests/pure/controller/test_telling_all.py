@@ -9,52 +9,52 @@ import pytest
 from tests.pure.controller.test_requests import batch, build, greeted, led
 from tests.worlds.controller_clusters import broker, cluster, standing, tp
 from tests.worlds.stepped_controllers import SteppedControllers
-from zkgroup.controller.machine.holding import Holding
-from zkgroup.controller.machine.picture import Brokers, Picture
-from zkgroup.controller.machine.requests import Batch
+from zkgroup.controller.machine.context import Brokers, ControllerContext
+from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 BROKERS = (1, 2, 3, 4)
 
 
-def drawn(rng: random.Random) -> tuple[Picture, Holding]:
+def drawn(rng: random.Random) -> tuple[ControllerContext, PendingDeletes]:
     """A cluster in which everything can be under way but a move past step 7."""
-    picture, holding = Picture(), Holding()
-    picture.set_brokers({id_: broker(id_) for id_ in BROKERS if rng.random() < 0.9})
+    context, pending_deletes = ControllerContext(), PendingDeletes()
+    context.set_brokers({id_: broker(id_) for id_ in BROKERS if rng.random() < 0.9})
     for name in "abcdef":
         lists = {number: drawn_list(rng) for number in rng.sample(range(6), rng.randrange(1, 5))}
-        picture.topic_seen(name, Topic(lists), 0)
+        context.topic_seen(name, Topic(lists), 0)
         for number, replicas in lists.items():
             each = tp(number, name)
             if rng.random() < 0.8:
-                picture.state_seen(each, standing(rng.choice((-1, *replicas)), replicas, rng.randrange(3)))
+                context.state_seen(each, standing(rng.choice((-1, *replicas)), replicas, rng.randrange(3)))
             elif rng.random() < 0.5:
-                picture.unreadable[PartitionState.path(each)] = "no JSON"
+                context.unreadable[PartitionState.path(each)] = "no JSON"
             if rng.random() < 0.05:
-                picture.moves.add(each)
+                context.moves.add(each)
             if rng.random() < 0.05:
-                holding.delete_asked(each, drawn_list(rng))
+                pending_deletes.delete_asked(each, drawn_list(rng))
         if rng.random() < 0.2:
-            picture.deletions.add(name)
-    return picture, holding
+            context.deletions.add(name)
+    return context, pending_deletes
 
 
 def drawn_list(rng: random.Random) -> Brokers:
     return tuple(rng.sample(BROKERS, rng.randrange(1, 4)))
 
 
-def naming_each(picture: Picture) -> Batch:
+def naming_each(context: ControllerContext) -> RequestBatch:
     """Every partition to every replica, one after the other."""
     one = batch()
-    for each in picture.partitions():
-        if not picture.is_going(each):
-            one.leader_and_isr(picture.replicas(each), each)
+    for each in context.partitions():
+        if not context.is_going(each):
+            one.leader_and_isr(context.replicas(each), each)
     one.update_metadata_of_all()
     return one
 
 
-def all_at_once() -> Batch:
+def all_at_once() -> RequestBatch:
     one = batch()
     one.leader_and_isr_of_all()
     one.update_metadata_of_all()
@@ -64,32 +64,32 @@ def all_at_once() -> Batch:
 @pytest.mark.parametrize("seed", range(200))
 def test_all_at_once_is_each_by_itself(seed: int) -> None:
     """The same requests, and the same that cannot be named; whoever has heard something before."""
-    picture, holding = drawn(random.Random(seed))
+    context, pending_deletes = drawn(random.Random(seed))
     wanted = {
         (id_, each)
-        for id_ in picture.reachable
-        for each in picture.on_broker(id_)
-        if PartitionState.path(each) in picture.unreadable and not picture.is_going(each)
+        for id_ in context.reachable
+        for each in context.on_broker(id_)
+        if PartitionState.path(each) in context.unreadable and not context.is_going(each)
     }
 
-    first = build(all_at_once(), picture, holding)
-    again = build(all_at_once(), greeted(picture), holding)
-    singly = build(naming_each(picture), picture, holding)
+    first = build(all_at_once(), context, pending_deletes)
+    again = build(all_at_once(), greeted(context), pending_deletes)
+    singly = build(naming_each(context), context, pending_deletes)
 
     assert first.requests == again.requests == singly.requests
     assert (set(first.unnamed), again.unnamed) == (wanted, ())
-    assert set(all_at_once().led(picture)) == naming_each(picture).named
+    assert set(all_at_once().led(context)) == naming_each(context).named
 
 
 def test_a_broker_that_was_told_of_a_partition_of_its_own_hears_of_it_beside_all() -> None:
     """Also where its topic is being deleted, and where another list than the picture's is told."""
-    picture = cluster({"t": {0: (1, 2), 1: (2, 1)}, "gone": {0: (1, 2), 1: (1, 2)}})
-    picture.deletions.add("gone")
+    context = cluster({"t": {0: (1, 2), 1: (2, 1)}, "gone": {0: (1, 2), 1: (1, 2)}})
+    context.deletions.add("gone")
     one = all_at_once()
     one.leader_and_isr([1], tp(0, "gone"))
     one.leader_and_isr([1], tp(1), (1, 3))
 
-    built = build(one, picture)
+    built = build(one, context)
 
     assert list(led(built, 1)) == [tp(0, "gone"), tp(0), tp(1)]
     assert (led(built, 1)[tp(1)].replicas, led(built, 2)[tp(1)].replicas) == ((1, 3), (2, 1))
@@ -98,23 +98,23 @@ def test_a_broker_that_was_told_of_a_partition_of_its_own_hears_of_it_beside_all
 
 def test_a_broker_with_some_partitions_of_a_topic_hears_of_those_alone() -> None:
     """As many as have a state, and not the same."""
-    picture = cluster({"t": {0: (1,), 1: (1, 2), 2: (2,)}})
-    picture.state_seen(tp(0), None)
+    context = cluster({"t": {0: (1,), 1: (1, 2), 2: (2,)}})
+    context.state_seen(tp(0), None)
 
-    built = build(all_at_once(), picture)
+    built = build(all_at_once(), context)
 
     assert (list(led(built, 1)), list(led(built, 2))) == ([tp(1)], [tp(1), tp(2)])
 
 
 def test_who_has_nothing_is_not_greeted() -> None:
     """Its first LeaderAndIsr is still to come; a broker of which no state can be told has had it."""
-    picture = cluster({"t": {0: (1,), 1: (2,)}, "gone": {0: (3,)}})
-    picture.deletions.add("gone")
-    picture.state_seen(tp(1), None)
+    context = cluster({"t": {0: (1,), 1: (2,)}, "gone": {0: (3,)}})
+    context.deletions.add("gone")
+    context.state_seen(tp(1), None)
 
-    built = build(all_at_once(), picture)
+    built = build(all_at_once(), context)
 
-    assert picture.greeted == {1: 1, 2: 1}
+    assert context.first_request_sent == {1: 1, 2: 1}
     assert (list(led(built, 1)), led(built, 2), led(built, 3)) == ([tp(0)], {}, {})
 
 
@@ -127,10 +127,10 @@ def test_equal_states_are_one_and_their_versions_are_their_own() -> None:
     realm.set_state(tp(2), isr=(1, 2))
     realm.crash(first)
 
-    picture = realm.rule().machine.picture
+    context = realm.rule().machine.context
 
-    assert picture is not None
-    found = [picture.standing(tp(number)) for number in range(3)]
+    assert context is not None
+    found = [context.standing(tp(number)) for number in range(3)]
     assert found == [standing(1, (1, 2), version=0)] * 2 + [standing(1, (1, 2), version=2)]
     assert found[0] is found[1]
     assert {info.zk_version for info in told(realm, 1, tp(2))} == {2}

@@ -6,13 +6,13 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
-from zkgroup.controller.machine.candidate import Candidate
-from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
+from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller_records import ControllerStatus
+from zkgroup.znodes.controller import ControllerStatus
 from zkgroup.znodes.notifications import IsrChange
 
 
@@ -50,7 +50,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
     assert realm.state(tp(0)) == here
     assert realm.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
     assert realm.hosts[3].metadata == {tp(0): 2, tp(1): 1}
-    assert ruler.reign.waiting == {}
+    assert ruler.active.waiting == {}
 
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
@@ -111,7 +111,7 @@ def test_a_key_that_cannot_be_written_again_is_named() -> None:
     realm.write(SetData(path, data, realm.find(path).stat.version))
     realm.run()
 
-    assert set(ruler.reign.picture.unreadable) == {path}
+    assert set(ruler.active.context.unreadable) == {path}
     assert realm.state(tp(1)) == PartitionState(3, 0, (3, 1), 1)
 
 
@@ -132,13 +132,13 @@ def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
     realm.run()
 
     assert ruler.notes("duty.failed") == []
-    assert "different brokers from 0 on" in ruler.reign.picture.unreadable[path]
+    assert "different brokers from 0 on" in ruler.active.context.unreadable[path]
     assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2, 1), 1)
 
     realm.write(SetData(path, Topic({0: (1, 2), 1: (3, 2)}).encode(), realm.find(path).stat.version))
     realm.run()
 
-    assert ruler.reign.picture.unreadable == {}
+    assert ruler.active.context.unreadable == {}
     assert [realm.state(tp(number)).leader for number in (0, 1)] == [1, 3]
 
 
@@ -153,7 +153,7 @@ def test_a_topic_that_others_have_removed_is_forgotten() -> None:
     realm.write(*(Delete(path, -1) for path in (state, parent, parents, Topic.path("t"))))
     realm.run()
 
-    assert "t" not in ruler.reign.picture.topics
+    assert "t" not in ruler.active.context.topics
     realm.make_topic("u", {0: (1, 2)})
     realm.run()
     assert realm.state(tp(0, "u")).leader == 1
@@ -162,8 +162,8 @@ def test_a_topic_that_others_have_removed_is_forgotten() -> None:
 def test_a_controller_that_hosts_nothing_gives_way() -> None:
     """recipes 14: in the transaction of the first state, to the least loaded broker, or it is left out."""
     realm = SteppedControllers((1, 2))
-    config = CandidateConfig(broker=50, controller_only=ControllerOnly("h", 9050))
-    ruler = ControllerNode(realm, "alone", Candidate(config, realm.settings))
+    config = ElectorConfig(broker=50, controller_only=ControllerOnly("h", 9050))
+    ruler = ControllerNode(realm, "alone", ControllerMachine(config, realm.settings))
     realm.nodes.append(ruler)
     realm.run()
     realm.make_topic("a", {0: (1,)})
@@ -268,14 +268,14 @@ def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
 def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     """recipes 17: the first copy may still arrive; a broker that knows a higher epoch obeys it no more."""
     realm, ruler = ruled({0: (1, 2)})
-    reign = ruler.reign
+    active = ruler.active
     realm.hosts[3].silent = True
-    batch = reign.batch()
+    batch = active.requests.batch()
     batch.stop_replica([3], tp(0), delete=True)
-    reign.tell(batch)
+    active.requests.send(batch)
     ruler.ask_shutdown(1, 99)
     realm.run()
-    assert reign.holding.all_deleting() == {tp(0): {3}}
+    assert active.pending_deletes.all_deleting() == {tp(0): {3}}
     realm.run()
     ruler.lose_connection(3)
     realm.run()
@@ -291,7 +291,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     assert first.until_ms is not None
     kinds = [(type(each), each.controller_epoch) for each in realm.hosts[3].requests]
     assert kinds[-2:] == [(StopReplicaRequest, 1), (UpdateMetadataRequest, 2)]
-    assert reign.holding.all_deleting() == {}
+    assert active.pending_deletes.all_deleting() == {}
     realm.make_topic("u", {0: (1, 2)})
     realm.run()
     assert realm.state(tp(0, "u")) == PartitionState(1, 0, (1, 2), 2)
@@ -300,19 +300,19 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
 def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     """K28: it waits in the queue, and a LeaderAndIsr for the pair is queued; nobody will answer it."""
     realm, ruler = ruled({0: (1, 2)})
-    reign = ruler.reign
+    active = ruler.active
     realm.hosts[2].silent = True
     for delete in (False, True):
-        batch = reign.batch()
+        batch = active.requests.batch()
         batch.stop_replica([2], tp(0), delete=delete)
-        reign.tell(batch)
+        active.requests.send(batch)
     ruler.ask_shutdown(1, 99)
     realm.run()
-    assert reign.holding.all_deleting() == {tp(0): {2}}
-    reign.holding.delete_answered(2, [tp(0)])
-    batch = reign.batch()
+    assert active.pending_deletes.all_deleting() == {tp(0): {2}}
+    active.pending_deletes.delete_answered(2, [tp(0)])
+    batch = active.requests.batch()
     batch.leader_and_isr([2], tp(0))
-    reign.tell(batch)
+    active.requests.send(batch)
     realm.hosts[2].silent = False
     ruler.answer_all()
     realm.run()
@@ -341,7 +341,7 @@ def test_a_partition_that_was_seen_and_not_begun_gets_its_state_all_the_same() -
 
     realm.run(reads_states)
     assert reads_states()
-    assert tp(1) in ruler.reign.picture
+    assert tp(1) in ruler.active.context
     realm.deliver(Step("request", ruler.name), "lost_request")
     realm.advance(2_000)
 

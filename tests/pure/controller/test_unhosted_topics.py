@@ -8,15 +8,20 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, is_gone, rounds
-from zkgroup.controller.machine import deleting
-from zkgroup.controller.machine.picture import Brokers
+from zkgroup.controller.machine.context import Brokers
+from zkgroup.controller.machine.deletion import decision
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
-from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
+from zkgroup.znodes.admin_requests import (
+    Move,
+    PreferredElection,
+    Reassignment,
+    UncleanElection,
+    UncleanElectionDone,
+)
 from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
-from zkgroup.znodes.topics import TopicConfig
-from zkgroup.znodes.unclean_elections import UncleanElection, UncleanElectionDone
 from zkgroup.znodes.unhosted_topics import UnhostedTopic, unhosted_topics_path
 from zkgroup.zookeeper.settings import Acl
 
@@ -85,7 +90,7 @@ def is_left_alone(world: SteppedControllers, ruler: ControllerNode, topic: str =
     return (
         not states(world, topic)
         and all(each.topic != topic for each in told)
-        and not any(topic in what for what in ruler.reign.waiting)
+        and not any(topic in what for what in ruler.active.waiting)
         and figures.offline_partitions == 0
     )
 
@@ -136,7 +141,7 @@ def test_a_topic_that_is_given_to_broker_0_is_hosted_by_it() -> None:
     world.stop_broker(0)
     world.make_topic("u", TWO)
     world.run()
-    assert {what for what in ruler.reign.waiting if "u-" in what} == {"leader of u-0", "leader of u-1"}
+    assert {what for what in ruler.active.waiting if "u-" in what} == {"leader of u-0", "leader of u-1"}
     world.start_broker(0)
     assert states(world, "u") == {0: (0,), 1: (0,)}
 
@@ -159,7 +164,7 @@ def test_a_mark_that_an_acl_hides_counts() -> None:
     ruler = world.rule()
 
     assert not states(world)
-    assert set(ruler.reign.picture.unreadable) == {MARK}
+    assert set(ruler.active.context.unreadable) == {MARK}
 
 
 def test_a_mark_of_an_earlier_topic_says_nothing() -> None:
@@ -273,7 +278,7 @@ def test_a_reassignment_gives_it_brokers(how: Maker) -> None:
     assert (states(world), lists(world)) == ({0: (1, 2), 1: (3,)}, {0: (1, 2), 1: (3,)})
     assert not {MARK, Reassignment.path()} & world.server.tree().keys()
     assert world.hosts[1].logs == {tp(0)}
-    assert ruler.reign.waiting == {}
+    assert ruler.active.waiting == {}
     records = sorted(world.below(finished_reassignments_path()) - {finished_reassignments_path()})
     ends = [FinishedReassignment.decode(path, world.find(path).data) for path in records]
     assert [(each.before, each.target, each.outcome) for each in ends] == [
@@ -318,7 +323,7 @@ def test_topic_alter_gives_it_brokers(how: Maker, named: Mapping[int, Brokers]) 
     world.run()
 
     assert (states(world), lists(world)) == (named, named)
-    assert ruler.reign.waiting == {}
+    assert ruler.active.waiting == {}
 
 
 def test_topic_alter_between_the_readings_of_a_controller_is_not_undone() -> None:
@@ -367,7 +372,7 @@ def crashed_in_a_reassignment(writes: int, how: Maker, named: Mapping[int, Broke
 
     assert states(world) == named
     assert not {MARK, Reassignment.path()} & world.server.tree().keys()
-    assert successor.reign.waiting == {}
+    assert successor.active.waiting == {}
     return was_there
 
 
@@ -386,12 +391,12 @@ def test_an_acl_that_keeps_the_topic_is_told_until_it_lets_it() -> None:
     admit(world, Topic.path("t"), "r")
     ask(world, {tp(0): (1,), tp(1): (2,)})
     world.run()
-    assert ruler.reign.waiting["move of t-0"] == f"{Topic.path('t')}: refused with NoAuth"
+    assert ruler.active.waiting["move of t-0"] == f"{Topic.path('t')}: refused with NoAuth"
     assert MARK in world.server.tree()
 
     admit(world, Topic.path("t"), "cdrwa")
     world.advance(60_000)
-    assert (states(world), ruler.reign.waiting) == ({0: (1,), 1: (2,)}, {})
+    assert (states(world), ruler.active.waiting) == ({0: (1,), 1: (2,)}, {})
 
 
 def test_a_request_that_is_taken_away_gives_no_brokers() -> None:
@@ -414,7 +419,7 @@ def test_the_mark_goes_in_the_write_that_takes_the_topic_away() -> None:
     """Of one with so much below it that this goes first: without its mark broker 0 would adopt the rest."""
     below = {Topic.partition_path(tp(number)): 0 for number in range(4)}
     found = {Topic.path("t"): 0, MARK: 0, **below}
-    writes = deleting.remove_topic("t", range(4), found, bytes_max=200)
+    writes = decision.remove_topic("t", range(4), found, bytes_max=200)
 
     assert len(writes) > 1
     assert {operation.path for operation in writes[-1].operations} >= {Topic.path("t"), MARK}
@@ -427,7 +432,7 @@ def test_it_is_no_load_of_broker_0() -> None:
     world.make_topic("u", {0: (0,)})
     ruler = world.rule()
 
-    assert list(ruler.reign.picture.on_broker(0)) == [tp(0, "u")]
+    assert list(ruler.active.context.on_broker(0)) == [tp(0, "u")]
 
 
 def test_a_request_that_loses_to_topic_alter_is_carried_out_on_its_lists() -> None:
@@ -444,4 +449,4 @@ def test_a_request_that_loses_to_topic_alter_is_carried_out_on_its_lists() -> No
     assert lists(world)[1] == (3,)
     assert MARK not in world.server.tree()
     assert 1 in states(world)[0]
-    assert not any(what.startswith("leader") for what in ruler.reign.waiting)
+    assert not any(what.startswith("leader") for what in ruler.active.waiting)

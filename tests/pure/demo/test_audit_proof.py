@@ -10,7 +10,7 @@ from zkgroup.audit.rules import Finding, Severity
 from zkgroup.audit.views.owners import OwnerLife
 from zkgroup.demo.audit.planting import Planted
 from zkgroup.demo.audit.proof import Evidence, judge
-from zkgroup.demo.members.output import MemberOutput, Processed
+from zkgroup.demo.flight_data import MemberOutput, Processed
 from zkgroup.zkfiles.verification import Verification
 
 STRANGER = 0xABC

@@ -11,10 +11,10 @@ from tests.worlds.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory
 from zkgroup.demo.brokers.proof import (
     MUST_DECIDE,
     Acknowledged,
+    ControllerTerm,
     Ending,
     Evidence,
     LogSummary,
-    Reign,
     UnderFire,
     judge,
     records_of,
@@ -23,7 +23,7 @@ from zkgroup.demo.brokers.proof import (
 from zkgroup.history import ClusterFigures, ClusterReport, Violation, check_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller import ControllerRecord
 
 KEPT = {0: (b"a", b"b", b"b"), 1: (b"c",)}
 ACKNOWLEDGED = (
@@ -32,7 +32,7 @@ ACKNOWLEDGED = (
     Acknowledged(2, 1, 0, b"c"),
 )
 LOG = LogSummary(
-    reigns=(Reign(1, 1), Reign(2, 3)),
+    reigns=(ControllerTerm(1, 1), ControllerTerm(2, 3)),
     endings=(Ending(TopicPartition("t", 0), "done", 1), Ending(TopicPartition("t", 1), "done", 2)),
     least_replicas={0: 3, 1: 3},
 )
@@ -71,7 +71,7 @@ def evidence(**changes: Any) -> Evidence:
         kept=KEPT,
         replication=3,
         log=LOG,
-        accounts=(Reign(1, 1), Reign(2, 3)),
+        accounts=(ControllerTerm(1, 1), ControllerTerm(2, 3)),
         verdict=verdict(),
         under_fire=UnderFire(asked=2, open_at_the_kill=1, epoch=1),
         verified=(("t-0", "done"), ("t-1", "done")),
@@ -127,16 +127,20 @@ def test_line_that_was_not_acknowledged_once_is_named(
 @pytest.mark.parametrize(
     ("reigns", "accounts", "text"),
     [
-        ((Reign(1, 1), Reign(2, 3)), (Reign(2, 4),), "epoch 2: brokers 3 and 4"),
-        ((Reign(1, 1), Reign(2, 3), Reign(2, 4)), (), "epoch 2: brokers 3 and 4, epoch 2 was won 2 times"),
-        ((Reign(1, 1), Reign(2, 3), Reign(2, 3)), (), "epoch 2 was won 2 times"),
-        ((Reign(1, 1), Reign(3, 3)), (), "epoch 2 was nobody's"),
-        ((Reign(1, 1),), (Reign(2, 3),), "epoch 2 has no record"),
+        ((ControllerTerm(1, 1), ControllerTerm(2, 3)), (ControllerTerm(2, 4),), "epoch 2: brokers 3 and 4"),
+        (
+            (ControllerTerm(1, 1), ControllerTerm(2, 3), ControllerTerm(2, 4)),
+            (),
+            "epoch 2: brokers 3 and 4, epoch 2 was won 2 times",
+        ),
+        ((ControllerTerm(1, 1), ControllerTerm(2, 3), ControllerTerm(2, 3)), (), "epoch 2 was won 2 times"),
+        ((ControllerTerm(1, 1), ControllerTerm(3, 3)), (), "epoch 2 was nobody's"),
+        ((ControllerTerm(1, 1),), (ControllerTerm(2, 3),), "epoch 2 has no record"),
     ],
     ids=["by its own account", "two records", "the same broker", "a gap", "without a record"],
 )
 def test_two_controllers_in_an_epoch_are_named(
-    reigns: tuple[Reign, ...], accounts: tuple[Reign, ...], text: str
+    reigns: tuple[ControllerTerm, ...], accounts: tuple[ControllerTerm, ...], text: str
 ) -> None:
     """By the records in ZooKeeper, or by what a broker said of itself."""
     found = evidence(log=replace(LOG, reigns=reigns), accounts=accounts)
@@ -217,7 +221,7 @@ def test_summary_of_a_log_names_reigns_moves_and_the_shortest_lists() -> None:
     world.elect(2)
     found = summarise(world.transactions, TOPIC)
 
-    assert found.reigns == (Reign(1, 1), Reign(2, 2))
+    assert found.reigns == (ControllerTerm(1, 1), ControllerTerm(2, 2))
     assert found.endings == (Ending(TP, "done", 1),)
     assert found.least_replicas == {0: 3}
 
@@ -232,7 +236,7 @@ def test_summary_sees_a_second_record_of_an_epoch_and_a_list_that_was_too_short_
     world.write(100, world.topic_change(1, 2, 3))
     found = summarise(world.transactions, TOPIC)
 
-    assert found.reigns == (Reign(1, 1), Reign(1, 2))
+    assert found.reigns == (ControllerTerm(1, 1), ControllerTerm(1, 2))
     assert found.least_replicas == {0: 2}
 
 

@@ -7,11 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from zkgroup.demo.brokers.scene import BrokerRow, PartitionRow, Scene
-from zkgroup.demo.brokers.view import render
-from zkgroup.demo.story import Happening
+from zkgroup.demo.brokers.view import BrokerRow, ClusterView, PartitionRow, render
+from zkgroup.demo.progress import ProgressEvent
 
-SCENE = Scene(
+SCENE = ClusterView(
     elapsed_s=45.6,
     zookeeper="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
     headline="broker 2 is dead; its session lives for 4 s more",
@@ -36,11 +35,11 @@ SCENE = Scene(
     consumed=12_000,
     total=20_000,
     open_moves=13,
-    story=[Happening(number, f"thing {number}") for number in range(20)],
+    story=[ProgressEvent(number, f"thing {number}") for number in range(20)],
 )
 
 
-def drawn(scene: Scene, width: int = 100, height: int = 40) -> list[str]:
+def drawn(scene: ClusterView, width: int = 100, height: int = 40) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
     console.print(render(scene, width, height))
     assert isinstance(console.file, io.StringIO)
@@ -86,6 +85,6 @@ def test_view_fits_a_terminal(width: int, height: int) -> None:
 
 def test_view_before_there_is_a_topic() -> None:
     """Brokers start before there is a partition to show."""
-    empty = Scene(1, "z", "starting", SCENE.brokers, (), 0, 0, 0, 0, ())
+    empty = ClusterView(1, "z", "starting", SCENE.brokers, (), 0, 0, 0, 0, ())
 
     assert any("zkgroup demo brokers" in line for line in drawn(empty))

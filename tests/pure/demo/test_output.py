@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.demo.flights import AirportDelay
-from zkgroup.demo.members.output import MemberOutput, Processed, decode, encode, reduce
+from zkgroup.demo.flight_data import AirportDelay, MemberOutput, Processed, decode_line, encode_line, reduce
 
 
 def record(partition: int, offset: int, token: int = 1, airport: str = "SFO", delay: int = 5) -> Processed:
@@ -16,16 +15,16 @@ def test_line_is_read_back_as_written() -> None:
     """Encoding and decoding are inverse."""
     records = (record(0, 0), record(11, 99, token=2**40, delay=-3))
 
-    output = decode("a", b"".join(map(encode, records)))
+    output = decode_line("a", b"".join(map(encode_line, records)))
 
     assert output == MemberOutput("a", records, torn=0)
 
 
 def test_cut_off_last_line_is_dropped_and_counted() -> None:
     """A SIGKILL in the middle of a write leaves half a line, which is not a processed record."""
-    whole = encode(record(0, 0))
+    whole = encode_line(record(0, 0))
 
-    output = decode("a", whole + encode(record(0, 1))[:10])
+    output = decode_line("a", whole + encode_line(record(0, 1))[:10])
 
     assert output == MemberOutput("a", (record(0, 0),), torn=1)
 
@@ -33,7 +32,7 @@ def test_cut_off_last_line_is_dropped_and_counted() -> None:
 def test_broken_line_in_the_middle_is_an_error() -> None:
     """Only the last line can be cut off; anything else would hide a fault."""
     with pytest.raises(ValueError, match="Expecting"):
-        decode("a", b"nonsense\n" + encode(record(0, 0)))
+        decode_line("a", b"nonsense\n" + encode_line(record(0, 0)))
 
 
 def test_reduction_counts_each_record_once() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from zkgroup.demo.audit.planting import Held, Target, held_by, late_commit, rewind
-from zkgroup.demo.members.output import Processed, encode, last_of
+from zkgroup.demo.audit.planting import HeldOffset, Target, held_by, late_commit, rewind
+from zkgroup.demo.flight_data import Processed, encode_line, last_of
 from zkgroup.model import TopicPartition
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.znodes.consumers import Offset, Owner
 
 ENDS = [1_700] * 12
@@ -22,11 +22,11 @@ def znode(path: str, text: str, czxid: int = TOKEN) -> Znode:
     return Znode(path, text.encode(), stat)
 
 
-def held(partition: int, committed: int) -> Held:
+def held(partition: int, committed: int) -> HeldOffset:
     """A partition of ada, claimed at TOKEN."""
     tp = TopicPartition("flights", partition)
     owner = znode(Owner.path("demo", tp), "demo_ada-0")
-    return Held(partition, owner, znode(Offset.path("demo", tp), str(committed)), committed)
+    return HeldOffset(partition, owner, znode(Offset.path("demo", tp), str(committed)), committed)
 
 
 def processed(partition: int, offset: int, token: int = TOKEN) -> Processed:
@@ -89,7 +89,7 @@ def test_last_record_of_a_growing_file(tmp_path: Path) -> None:
     assert last_of(file) is None
     file.write_bytes(b"")
     assert last_of(file) is None
-    lines = [encode(processed(0, offset)) for offset in range(200)]
+    lines = [encode_line(processed(0, offset)) for offset in range(200)]
     file.write_bytes(b"".join(lines))
     assert last_of(file) == processed(0, 199)
     file.write_bytes(b"".join(lines) + b'{"partition":0')

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from zkgroup.demo.flights import airport_and_delay
-from zkgroup.demo.members.output import MemberOutput, Processed, reduce
+from zkgroup.demo.flight_data import MemberOutput, Processed, airport_and_delay, reduce
 from zkgroup.demo.members.proof import Evidence, judge, slowest
 from zkgroup.history import Figures, Report, Violation
 from zkgroup.model import TopicPartition

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
-from zkgroup.demo.group.view import render
+from zkgroup.demo.group.view import GroupView, MemberRow, PartitionRow, render
+from zkgroup.demo.progress import ProgressEvent
 from zkgroup.demo.screen import LiveScreen
-from zkgroup.demo.story import Happening
 
-SCENE = Scene(
+SCENE = GroupView(
     elapsed_s=12.3,
     zookeeper="127.0.0.1:2181",
     headline="ben is dead",
@@ -25,10 +24,10 @@ SCENE = Scene(
         PartitionRow(partition=0, owner="ada", token=17, offset=40, end=100),
         PartitionRow(partition=1, owner=None, token=None, offset=0, end=2_000),
     ],
-    story=[Happening(number, f"thing {number}") for number in range(20)],
+    story=[ProgressEvent(number, f"thing {number}") for number in range(20)],
 )
 
-WHOLE = Scene(
+WHOLE = GroupView(
     elapsed_s=1,
     zookeeper="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183/a/long/chroot",
     headline="ben is dead; its session lives for 4 s more",
@@ -44,7 +43,7 @@ WHOLE = Scene(
 )
 
 
-def drawn(scene: Scene, width: int = 100, height: int = 40) -> list[str]:
+def drawn(scene: GroupView, width: int = 100, height: int = 40) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
     console.print(render(scene, width, height))
     assert isinstance(console.file, io.StringIO)
@@ -109,13 +108,13 @@ def test_low_terminal_shows_partitions_in_two_columns() -> None:
 
 def test_partition_without_owner_is_no_alarm_when_all_have_left() -> None:
     """At the end nobody owns anything, which is as it should be; before, it is red."""
-    left = Scene(1, "z", "leaving", [MemberRow("ada", 1, "left", (), 1, gone=True)], SCENE.partitions, ())
+    left = GroupView(1, "z", "leaving", [MemberRow("ada", 1, "left", (), 1, gone=True)], SCENE.partitions, ())
 
     assert "1;31mnobody" in colored(SCENE)
     assert "2mnobody" in colored(left)
 
 
-def colored(scene: Scene) -> str:
+def colored(scene: GroupView) -> str:
     file = io.StringIO()
     Console(file=file, force_terminal=True, color_system="standard", width=100, _environ={}).print(
         render(scene)

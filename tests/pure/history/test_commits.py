@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.group_history import TOPIC, GroupHistory, broken, good_history, tp
 from zkgroup.history import CheckOptions, Record, check_history
-from zkgroup.history.intervals import Offsets
+from zkgroup.history.group.delivery_invariants import OffsetSet
 
 EITHER = pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 
@@ -294,7 +294,7 @@ def test_an_offset_that_was_there_before_is_where_it_starts() -> None:
 
 def test_runs_grow_together() -> None:
     """In whatever order they come; missing is the first that is in none."""
-    offsets = Offsets()
+    offsets = OffsetSet()
     for start, end in ((10, 20), (30, 40), (20, 25), (5, 6), (6, 6)):
         offsets.add(start, end)
     offsets.add(4)

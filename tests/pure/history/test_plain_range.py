@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkgroup.assignment import assign
-from zkgroup.history.plain_range import plain_range
+from zkgroup.history.group.assignment_invariants import plain_range
 from zkgroup.model import EvaluatedMember
 
 TOPICS = st.sampled_from(["a", "b"])

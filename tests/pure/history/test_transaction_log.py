@@ -10,7 +10,7 @@ import pytest
 
 from zkgroup.errors import ConfigError, DamagedFileError, NotFoundError
 from zkgroup.history import Change, Refusal, ServerTransaction
-from zkgroup.history.transaction_log import read_transactions
+from zkgroup.history.transactions import read_transactions
 
 HEADER = struct.pack(">4siq", b"ZKLG", 2, 0)
 CREATE, DELETE, SET, CHECK, MULTI, ERROR, OPEN, CLOSE = 1, 2, 5, 13, 14, -1, -10, -11

@@ -21,7 +21,7 @@ from tests.programs.model.following import ME, WIPE, Act, Loss, P, Pair, Pruned,
 from tests.programs.model.member import member_steps
 from tests.programs.model.model_and_server import tp
 from tests.programs.model.values import Op, Pc, check, create, delete, set_data
-from zkgroup.consumer.events import CommitRequested
+from zkgroup.consumer.machine.events import CommitRequested
 from zkgroup.consumer.machine.ownership import Position
 from zkgroup.model.requests import Check
 
@@ -121,8 +121,8 @@ def play(
 
 def commit(pair: Pair) -> None:
     pair.wish = "commits"
-    pair.parts.commits.request(CommitRequested(1, {tp(P): INTENDED}))
-    pair.follow(pair.parts.commits.commit(), pair.parts.commits.commit())
+    pair.components.commits.request(CommitRequested(1, {tp(P): INTENDED}))
+    pair.follow(pair.components.commits.commit(), pair.components.commits.commit())
     if pair.me.pc != Pc.COMMIT_AGAIN:
         assert pair.me.pc in (Pc.IDLE, Pc.UNREGISTERED)
         pair.assert_same_beliefs()
@@ -140,8 +140,8 @@ def test_review(policy: str) -> None:
 
     def look(pair: Pair) -> None:
         pair.believe(pc=Pc.COMMIT_READS_OFFSETS, todo=((P, None),))
-        pair.parts.commits.review.add(tp(P))
-        pair.follow(pair.parts.commits.look_at())
+        pair.components.commits.review.add(tp(P))
+        pair.follow(pair.components.commits.look_at())
         assert pair.me.pc == Pc.IDLE
         assert pair.sent == []
         pair.assert_same_beliefs()
@@ -157,7 +157,7 @@ def test_verification() -> None:
         for _ in pair.acts:
             pair.let_act()
         path = pair.worlds.paths["owner", P]
-        pair.parts.verification.judge({path: pair.worlds.server.find(path)})
+        pair.components.verification.judge({path: pair.worlds.server.find(path)})
         labels = {label: after for label, _, after, _ in member_steps(pair.worlds.s, pair.worlds.cfg, ME)}
         gone = [after for label, after in labels.items() if label.startswith("verifies")]
         if gone:
@@ -172,14 +172,14 @@ def test_verification() -> None:
 
 def release(pair: Pair) -> None:
     pair.wish = "releases"
-    pair.parts.core.owned.releasing[tp(P)] = Position(pair.me.held[P].value)
-    pair.follow(pair.parts.releases.release(), pair.parts.releases.release())
+    pair.components.context.owned.releasing[tp(P)] = Position(pair.me.held[P].value)
+    pair.follow(pair.components.releases.release(), pair.components.releases.release())
     assert pair.me.pc in (Pc.IDLE, Pc.UNREGISTERED)
     pair.assert_same_beliefs()
     assert pair.me.held[P] is None
-    if pair.parts.core.owned.leaked:  # somebody in my name and session
+    if pair.components.context.owned.orphaned:  # somebody in my name and session
         pair.believe(pc=Pc.RELEASE_READS_FIRST, todo=(P,))
-        pair.follow(pair.parts.releases.release())
+        pair.follow(pair.components.releases.release())
         owner = pair.worlds.s.tree.nodes[pair.worlds.cfg.at("owner", P)]
         is_mine = recipes.is_mine(pair.worlds.cfg, ME, pair.me, owner)
         assert not is_mine or pair.me.pc == Pc.UNREGISTERED
@@ -195,10 +195,10 @@ def leaking() -> Pair:
 
 def release_leaked(pair: Pair) -> None:
     pair.believe(pc=Pc.RELEASE_READS_FIRST, todo=(P,))
-    pair.parts.core.owned.leaked.add(tp(P))
-    pair.follow(pair.parts.releases.release(), pair.parts.releases.release())
+    pair.components.context.owned.orphaned.add(tp(P))
+    pair.follow(pair.components.releases.release(), pair.components.releases.release())
     assert pair.me.pc in (Pc.IDLE, Pc.UNREGISTERED)
-    assert tp(P) not in pair.parts.core.owned.leaked
+    assert tp(P) not in pair.components.context.owned.orphaned
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -207,29 +207,29 @@ def release_leaked(pair: Pair) -> None:
 def wanting(*, offset: bool, sticky: bool = False, **cfg: object) -> Pair:
     """The plan gives partition 0 to the first member."""
     pair = registered(sticky=sticky, **cfg)
-    worlds, parts = pair.worlds, pair.parts
+    worlds, components = pair.worlds, pair.components
     if offset:
         assert worlds.act([create("offset", P, 0)])
     pair.believe(target=(True,))
-    parts.core.owned.retarget({tp(P): 0})
-    parts.claims._known_parents.update(parts.paths.topic_parents(["t"]))
+    components.context.owned.retarget({tp(P): 0})
+    components.claims._known_parents.update(components.paths.topic_parents(["t"]))
     if sticky:
         assert worlds.act(recipes.plan_ops(worlds.cfg, ME, None, pair.me.gen, (ME,)), worlds.cfg.client[ME])
         pair.believe(plan=0)
-        parts.planning.plan_check = Check(parts.paths.plan, 0)
+        components.planning.plan_check = Check(components.paths.plan, 0)
     return pair
 
 
 def claim(pair: Pair) -> None:
     pair.wish = "reads offsets of"
-    pair.follow(pair.parts.claims.claim(), pair.parts.claims.resolve_doubts())
-    owned = pair.parts.core.owned
+    pair.follow(pair.components.claims.claim(), pair.components.claims.resolve_unknown_outcomes())
+    owned = pair.components.context.owned
     # A claim of mine that has no fence: the model is on its way to release it.
-    assert (pair.me.pc == Pc.RELEASE_READS_FIRST) == (tp(P) in owned.leaked)
+    assert (pair.me.pc == Pc.RELEASE_READS_FIRST) == (tp(P) in owned.orphaned)
     assert pair.me.pc in (Pc.IDLE, Pc.UNREGISTERED, Pc.RELEASE_READS_FIRST)
     pair.assert_same_beliefs()
     assert [tp(p) for p in pair.me.blocked] == list(owned.blocked)
-    assert not pair.parts.claims.doubtful
+    assert not pair.components.claims.unknown_outcomes
 
 
 # --- every small history of them ------------------------------------------------------------------
@@ -272,8 +272,8 @@ def test_sticky_claim_rests_on_its_plan(version: int) -> None:
     pair.wish = "reads offsets of"
     for _ in range(version):
         assert pair.worlds.act([set_data("plan", 0, (pair.me.gen, (ME,)), -1)])
-    pair.follow(pair.parts.claims.claim())
+    pair.follow(pair.components.claims.claim())
 
     assert check("plan", 0, 0) in pair.sent[0]
-    assert pair.parts.planning.is_outdated == (pair.me.pc == Pc.PLAN) == (version == 1)
+    assert pair.components.planning.is_outdated == (pair.me.pc == Pc.PLAN) == (version == 1)
     pair.assert_same_beliefs()

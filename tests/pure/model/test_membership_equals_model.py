@@ -16,10 +16,10 @@ from tests.programs.model.member import member_steps, snapshot
 from tests.programs.model.model_and_server import OTHER_TOPIC, TOPIC, ModelAndServer, member_id, tp
 from tests.programs.model.plans import sticky_plan
 from tests.programs.model.values import Configuration, Op, Pc, create, delete
-from zkgroup.assignment.digest import inputs_digest
-from zkgroup.machinery.procedures import FencedError, Procedure
+from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Multi, MultiDone
+from zkgroup.runtime.procedures import GuardRefusedError, Procedure
 from zkgroup.znodes.ids import thread_id
 
 OTHER = 1
@@ -43,8 +43,8 @@ def run(pair: Pair, procedure: Procedure[object]) -> tuple[object, list[list[Op]
                         pair.worlds.repeat(sent[-1], pair.worlds.cfg.client[ME])
     except StopIteration as end:
         return end.value, sent
-    except FencedError:
-        return FencedError, sent
+    except GuardRefusedError:
+        return GuardRefusedError, sent
 
 
 # --- registration ---------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_registration(obstacle: str) -> None:
     """Recipes 2, 10: one create; mine is found again, anybody else's is waited for."""
     worlds = ModelAndServer(Configuration())
     pair = Pair(worlds)
-    membership = pair.parts.membership
+    membership = pair.components.membership
     if obstacle == "nothing":
         _, sent = run(pair, membership.register())
         assert sent == [recipes.register_ops(ME)]
@@ -84,11 +84,11 @@ def test_changed_subscription(is_gone: bool) -> None:
     pair = registered()
     if is_gone:
         assert pair.worlds.act([delete("ids", ME, -1)])
-    pair.parts.membership.subscription = StaticSubscription({OTHER_TOPIC: 1})
-    result, sent = run(pair, pair.parts.membership.replace())
+    pair.components.membership.subscription = StaticSubscription({OTHER_TOPIC: 1})
+    result, sent = run(pair, pair.components.membership.replace())
 
     assert sent == [recipes.resubscribe_ops(ME, 0)]
-    assert (result is FencedError) == is_gone
+    assert (result is GuardRefusedError) == is_gone
     pair.worlds.assert_same_trees()
 
 
@@ -98,10 +98,10 @@ def test_leave(is_gone: bool) -> None:
     pair = registered()
     if is_gone:
         assert pair.worlds.act([delete("ids", ME, -1)])
-    result, sent = run(pair, pair.parts.membership.remove())
+    result, sent = run(pair, pair.components.membership.remove())
 
     assert sent == [recipes.leave_ops(ME)]
-    assert result is FencedError
+    assert result is GuardRefusedError
     pair.worlds.assert_same_trees()
 
 
@@ -140,10 +140,10 @@ def test_model_that_compares_names_differs_from_the_machine() -> None:
 
 def _take(pair: Pair) -> None:
     """One snapshot of each; both know the same registrations, of the same generation."""
-    worlds, parts = pair.worlds, pair.parts
+    worlds, components = pair.worlds, pair.components
     worlds.moved(snapshot(worlds.s, worlds.cfg, ME))
-    run(pair, parts.snapshot.take())
-    picture = parts.snapshot.picture
+    run(pair, components.snapshot.take())
+    picture = components.snapshot.newest
     assert picture is not None
     assert picture.generation == worlds.zxids[pair.me.gen]
     contents = tuple(
@@ -163,9 +163,9 @@ def test_plan(found: str) -> None:
     """Recipes 4: an older plan is written anew from its own past, under its version and by a member only;
     a newer one means another snapshot."""
     pair = registered(sticky=True, partitions=2)
-    worlds, planning = pair.worlds, pair.parts.planning
+    worlds, planning = pair.worlds, pair.components.planning
     _take(pair)
-    picture = pair.parts.snapshot.picture
+    picture = pair.components.snapshot.newest
     assert picture is not None
     worlds.inputs = inputs_digest("sticky", picture.members, picture.partitions)
     generations = {"older": worlds.s.tree.czxid, "mine": pair.me.gen, "newer": pair.me.gen + 1}
@@ -176,7 +176,7 @@ def test_plan(found: str) -> None:
         assert worlds.act([create("plan", 0, (generations[found], row))])
     node = worlds.s.tree.nodes[worlds.cfg.at("plan")]
     verdict = recipes.judge_plan(node, pair.me.gen)
-    planned, sent = run(pair, planning._sticky(picture))
+    planned, sent = run(pair, planning._from_previous(picture, "sticky"))
 
     worlds.assert_same_trees()
     if verdict == "newer":
@@ -195,12 +195,12 @@ def test_plan_is_written_by_members_only() -> None:
     """Recipes 4: who is not registered any more is refused, in both worlds."""
     pair = registered(sticky=True)
     _take(pair)
-    picture = pair.parts.snapshot.picture
+    picture = pair.components.snapshot.newest
     assert picture is not None
     assert pair.worlds.act([delete("ids", ME, -1)])
     pair.believe(pc=Pc.PLAN_WRITE)
-    result, sent = run(pair, pair.parts.planning._sticky(picture))
+    result, sent = run(pair, pair.components.planning._from_previous(picture, "sticky"))
 
-    assert result is FencedError
+    assert result is GuardRefusedError
     assert sent == [recipes.plan_ops(pair.worlds.cfg, ME, None, pair.me.gen, (ME,))]
     pair.worlds.assert_same_trees()

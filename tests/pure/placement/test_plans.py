@@ -6,10 +6,10 @@ import doctest
 
 import pytest
 
-from tests.pure.placement.pictures import Lists, leaders, lists_after, picture, replicas, tp
+from tests.pure.placement.snapshots import Lists, leaders, lists_after, replicas, snapshot, tp
 from zkgroup import placement
 from zkgroup.errors import NotFoundError, PlacementError, PlanRefusedError
-from zkgroup.placement import Picture, balance, decommission, replace, set_rf
+from zkgroup.placement import ClusterSnapshot, balance, decommission, replace, set_rf
 
 RING: Lists = [(1, 2), (2, 3), (3, 4), (4, 1)]
 RACKS = {1: "a", 2: "b", 3: "a", 4: "b", 5: "c", 6: "c"}
@@ -20,7 +20,7 @@ RACKS = {1: "a", 2: "b", 3: "a", 4: "b", 5: "c", 6: "c"}
 
 def test_decommission_moves_what_the_broker_holds_and_nothing_else() -> None:
     """The others keep their positions; the result is as even as can be."""
-    plan = decommission(picture(RING, [1, 2, 3, 4]), [4])
+    plan = decommission(snapshot(RING, [1, 2, 3, 4]), [4])
 
     assert plan.intent == "decommission 4"
     assert set(plan.target) == {tp(2), tp(3)}
@@ -31,7 +31,7 @@ def test_decommission_moves_what_the_broker_holds_and_nothing_else() -> None:
 
 def test_decommission_says_why_each_partition_changes() -> None:
     """Which replica goes where, with racks, the leader, and the cause."""
-    before = picture([(1, 2)], {1: "a", 2: "b", 3: "a"})
+    before = snapshot([(1, 2)], {1: "a", 2: "b", 3: "a"})
 
     (change,) = decommission(before, [1]).changes
 
@@ -42,7 +42,7 @@ def test_decommission_says_why_each_partition_changes() -> None:
 
 def test_decommission_keeps_the_racks() -> None:
     """A replica of rack b goes to another rack than its partition is in, though a broker is emptier there."""
-    before = picture([(1, 2), (1, 4), (5, 4)], RACKS)
+    before = snapshot([(1, 2), (1, 4), (5, 4)], RACKS)
 
     plan = decommission(before, [2])
 
@@ -52,7 +52,7 @@ def test_decommission_keeps_the_racks() -> None:
 
 def test_decommission_of_a_broker_that_is_gone() -> None:
     """What it holds is moved, too; what another gone broker holds stays, and a note says so."""
-    before = picture([(8, 1), (9, 2)], [1, 2, 3])
+    before = snapshot([(8, 1), (9, 2)], [1, 2, 3])
 
     plan = decommission(before, [9])
 
@@ -62,7 +62,7 @@ def test_decommission_of_a_broker_that_is_gone() -> None:
 
 def test_decommission_by_size_places_the_largest_first() -> None:
     """Two brokers share what the third held: 8 on one side, 5 and 4 on the other."""
-    before = picture([(3,), (3,), (3,)], [1, 2, 3], sizes=[4, 8, 5])
+    before = snapshot([(3,), (3,), (3,)], [1, 2, 3], sizes=[4, 8, 5])
 
     plan = decommission(before, [3])
 
@@ -72,7 +72,7 @@ def test_decommission_by_size_places_the_largest_first() -> None:
 
 def test_decommission_that_is_an_error() -> None:
     """A broker that nobody knows, none at all, or all of them."""
-    before = picture(RING, [1, 2, 3, 4])
+    before = snapshot(RING, [1, 2, 3, 4])
 
     with pytest.raises(NotFoundError, match="broker 7 is neither registered nor in any replica list"):
         decommission(before, [7])
@@ -85,14 +85,14 @@ def test_decommission_that_is_an_error() -> None:
 def test_decommission_is_refused_where_too_few_brokers_stay() -> None:
     """Each partition is named, and what to do first."""
     with pytest.raises(PlanRefusedError) as refused:
-        decommission(picture([(1, 2, 3), (1, 2)], [1, 2, 3]), [3])
+        decommission(snapshot([(1, 2, 3), (1, 2)], [1, 2, 3]), [3])
 
     assert refused.value.reasons == ("t-0 has 3 replicas for 2 remaining brokers; `set-rf 2` first",)
 
 
 def test_decommission_of_the_last_broker_of_a_rack_is_refused() -> None:
     """The partition would lose a rack; who wants that can allow it."""
-    before = picture([(1, 2)], {1: "a", 2: "b", 3: "a"})
+    before = snapshot([(1, 2)], {1: "a", 2: "b", 3: "a"})
 
     with pytest.raises(PlanRefusedError) as refused:
         decommission(before, [2])
@@ -103,12 +103,12 @@ def test_decommission_of_the_last_broker_of_a_rack_is_refused() -> None:
 def test_decommission_is_refused_where_there_is_nothing_to_copy_from() -> None:
     """The only replica is on a broker that is gone, or no live one is in sync: the move would never end."""
     with pytest.raises(PlanRefusedError) as refused:
-        decommission(picture([(9,), (9, 1)], [1, 2]), [9])
+        decommission(snapshot([(9,), (9, 1)], [1, 2]), [9])
     assert refused.value.reasons == ("t-0: none of [9] is alive and in sync, there is nothing to copy from",)
 
     with pytest.raises(PlanRefusedError, match=r"none of \[9, 1\] is alive and in sync"):
-        decommission(picture([(9, 1)], [1, 2], in_sync=[{9}]), [9])
-    assert decommission(picture([(9,)], [1, 2]), [9], allow={"source"}).moves == 1
+        decommission(snapshot([(9, 1)], [1, 2], in_sync=[{9}]), [9])
+    assert decommission(snapshot([(9,)], [1, 2]), [9], allow={"source"}).moves == 1
 
 
 # --- replace --------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_decommission_is_refused_where_there_is_nothing_to_copy_from() -> None:
 
 def test_replace_keeps_every_position() -> None:
     """So the new broker leads what the old one led."""
-    plan = replace(picture(RING, [1, 2, 3, 4, 5]), {4: 5})
+    plan = replace(snapshot(RING, [1, 2, 3, 4, 5]), {4: 5})
 
     assert plan.intent == "replace 4=5"
     assert plan.target == {tp(2): (3, 5), tp(3): (5, 1)}
@@ -129,14 +129,14 @@ def test_replace_keeps_every_position() -> None:
 
 def test_replace_several_at_once() -> None:
     """Each by its own; a partition on two of them changes twice."""
-    plan = replace(picture(RING, [1, 2, 3, 4, 5, 6]), {3: 5, 4: 6})
+    plan = replace(snapshot(RING, [1, 2, 3, 4, 5, 6]), {3: 5, 4: 6})
 
     assert plan.target == {tp(1): (2, 5), tp(2): (5, 6), tp(3): (6, 1)}
 
 
 def test_replace_by_a_broker_that_has_the_partition_already() -> None:
     """Another broker takes that replica, the emptiest; a note says so."""
-    plan = replace(picture([(1, 2), (1, 3)], [1, 2, 3, 4]), {1: 2}, allow={"balance"})
+    plan = replace(snapshot([(1, 2), (1, 3)], [1, 2, 3, 4]), {1: 2}, allow={"balance"})
 
     assert plan.target == {tp(0): (4, 2), tp(1): (2, 3)}
     assert plan.notes == (
@@ -146,7 +146,7 @@ def test_replace_by_a_broker_that_has_the_partition_already() -> None:
 
 def test_an_empty_broker_takes_over_all_leaders_of_one() -> None:
     """Past bug: refused as uneven, where the load only changes its name."""
-    plan = replace(picture([(1, 2), (1, 3), (1, 2), (1, 3)], [1, 2, 3, 4]), {1: 4})
+    plan = replace(snapshot([(1, 2), (1, 3), (1, 2), (1, 3)], [1, 2, 3, 4]), {1: 4})
 
     assert plan.target == {tp(0): (4, 2), tp(1): (4, 3), tp(2): (4, 2), tp(3): (4, 3)}
 
@@ -154,11 +154,11 @@ def test_an_empty_broker_takes_over_all_leaders_of_one() -> None:
 def test_replace_that_is_refused() -> None:
     """For want of a third broker; for a rack lost; for one broker that would carry twice what others do."""
     with pytest.raises(PlanRefusedError, match="t-0 has 2 replicas for 1 remaining broker"):
-        replace(picture([(1, 2)], [1, 2]), {1: 2})
+        replace(snapshot([(1, 2)], [1, 2]), {1: 2})
     with pytest.raises(PlanRefusedError, match=r"t-0 would be in 1 rack instead of 2: \[1, 2\] -> \[4, 2\]"):
-        replace(picture([(1, 2)], {1: "a", 2: "b", 3: "a", 4: "b"}), {1: 4})
+        replace(snapshot([(1, 2)], {1: "a", 2: "b", 3: "a", 4: "b"}), {1: 4})
     with pytest.raises(PlanRefusedError) as refused:
-        replace(picture(RING, [1, 2, 3, 4]), {1: 3})
+        replace(snapshot(RING, [1, 2, 3, 4]), {1: 3})
     assert "the loads of the brokers would differ by 2 replicas instead of 0" in refused.value.reasons
 
 
@@ -175,13 +175,13 @@ def test_replace_that_is_refused() -> None:
 def test_replace_that_is_an_error(pairs: dict[int, int], message: str) -> None:
     """Pairs that do not fit together."""
     with pytest.raises(PlacementError, match=message):
-        replace(picture(RING, [1, 2, 3, 4]), pairs)
+        replace(snapshot(RING, [1, 2, 3, 4]), pairs)
 
 
 def test_replace_of_a_broker_that_nobody_knows_is_not_found() -> None:
     """As every other thing that is asked for by name."""
     with pytest.raises(NotFoundError, match="broker 9 is neither registered nor in any replica list"):
-        replace(picture(RING, [1, 2, 3, 4]), {9: 1})
+        replace(snapshot(RING, [1, 2, 3, 4]), {9: 1})
 
 
 # --- set-rf ---------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_replace_of_a_broker_that_nobody_knows_is_not_found() -> None:
 
 def test_set_rf_up_adds_at_the_end_and_evenly() -> None:
     """Leaders and replicas that are there stay."""
-    before = picture(RING, [1, 2, 3, 4])
+    before = snapshot(RING, [1, 2, 3, 4])
 
     plan = set_rf(before, 3)
 
@@ -200,25 +200,27 @@ def test_set_rf_up_adds_at_the_end_and_evenly() -> None:
 
 def test_set_rf_up_goes_to_racks_without_a_replica() -> None:
     """Even where another broker is emptier."""
-    plan = set_rf(picture([(1, 2), (5, 6), (5, 6)], RACKS), 3, topics={"t"})
+    plan = set_rf(snapshot([(1, 2), (5, 6), (5, 6)], RACKS), 3, topics={"t"})
 
     assert RACKS[plan.target[tp(0)][2]] == "c"
 
 
 def test_set_rf_down_drops_what_is_missed_least() -> None:
     """Gone first, then out of sync, then followers in a rack that has another, then the fullest broker."""
-    assert set_rf(picture([(9, 1, 2)], [1, 2]), 2).target == {tp(0): (1, 2)}
-    assert set_rf(picture([(1, 2, 3)], [1, 2, 3], in_sync=[{1, 3}]), 2).target == {tp(0): (1, 3)}
-    assert set_rf(picture([(1, 2)], [1, 2], in_sync=[{2}]), 1).target == {tp(0): (2,)}
-    assert set_rf(picture([(1, 2, 3)], RACKS), 2).target == {tp(0): (1, 2)}
-    fullest = set_rf(picture([(1, 2, 3), (3,)], [1, 2, 3]), 2)
+    assert set_rf(snapshot([(9, 1, 2)], [1, 2]), 2).target == {tp(0): (1, 2)}
+    assert set_rf(snapshot([(1, 2, 3)], [1, 2, 3], in_sync=[{1, 3}]), 2).target == {tp(0): (1, 3)}
+    assert set_rf(snapshot([(1, 2)], [1, 2], in_sync=[{2}]), 1).target == {tp(0): (2,)}
+    assert set_rf(snapshot([(1, 2, 3)], RACKS), 2).target == {tp(0): (1, 2)}
+    fullest = set_rf(snapshot([(1, 2, 3), (3,)], [1, 2, 3]), 2)
     assert fullest.target[tp(0)] == (1, 2)
     assert fullest.moves == 1  # the short list gets its second replica
 
 
 def test_set_rf_touches_the_topics_named() -> None:
     """Another topic stays as it is."""
-    before = Picture(replicas={tp(0, "a"): (1,), tp(0, "b"): (2,)}, brokers=picture([], [1, 2]).brokers)
+    before = ClusterSnapshot(
+        replicas={tp(0, "a"): (1,), tp(0, "b"): (2,)}, brokers=snapshot([], [1, 2]).brokers
+    )
 
     assert set(set_rf(before, 2, topics=["b"]).target) == {tp(0, "b")}
 
@@ -233,21 +235,21 @@ def test_set_rf_touches_the_topics_named() -> None:
 def test_set_rf_that_is_an_error(factor: int, topics: list[str] | None, message: str) -> None:
     """Numbers that cannot be."""
     with pytest.raises(PlacementError, match=message):
-        set_rf(picture(RING, [1, 2, 3, 4]), factor, topics=topics)
+        set_rf(snapshot(RING, [1, 2, 3, 4]), factor, topics=topics)
 
 
 def test_set_rf_of_unknown_topics_is_not_found() -> None:
     """Whatever else is wrong."""
     with pytest.raises(NotFoundError, match=r"set-rf 2: there is no topic x$"):
-        set_rf(picture(RING, [1, 2, 3, 4]), 2, topics=["x", "t"])
+        set_rf(snapshot(RING, [1, 2, 3, 4]), 2, topics=["x", "t"])
     with pytest.raises(NotFoundError, match=r"set-rf 9: there are no topics x, y$"):
-        set_rf(picture(RING, []), 9, topics=["y", "x"])
+        set_rf(snapshot(RING, []), 9, topics=["y", "x"])
 
 
 def test_set_rf_without_a_broker_that_hosts_replicas_is_told() -> None:
     """Not as a number from 1 to 0: brokers that host nothing are registered perhaps."""
     with pytest.raises(PlacementError, match="set-rf 2: no broker that hosts replicas is registered"):
-        set_rf(picture([(9,)], []), 2)
+        set_rf(snapshot([(9,)], []), 2)
 
 
 # --- balance --------------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ def test_set_rf_without_a_broker_that_hosts_replicas_is_told() -> None:
 
 def test_balance_with_a_new_broker_moves_its_share_only() -> None:
     """Eight replicas on five brokers: the new one needs one."""
-    plan = balance(picture(RING, [1, 2, 3, 4, 5]))
+    plan = balance(snapshot(RING, [1, 2, 3, 4, 5]))
 
     assert (plan.moves, plan.least_moves) == (1, 1)
     assert plan.after.replica_spread == 1
@@ -263,7 +265,7 @@ def test_balance_with_a_new_broker_moves_its_share_only() -> None:
 
 def test_balance_changes_leaders_by_order() -> None:
     """No data is copied where replicas are even and leaders are not."""
-    plan = balance(picture([(1, 2)] * 4, [1, 2]))
+    plan = balance(snapshot([(1, 2)] * 4, [1, 2]))
 
     assert (plan.moves, plan.leader_changes) == (0, 2)
     assert (plan.before.leader_spread, plan.after.leader_spread) == (4, 0)
@@ -273,14 +275,14 @@ def test_balance_changes_leaders_by_order() -> None:
 
 def test_balance_of_leaders_only() -> None:
     """A new broker stays empty then."""
-    plan = balance(picture([(1, 2)] * 4, [1, 2, 3]), leaders_only=True)
+    plan = balance(snapshot([(1, 2)] * 4, [1, 2, 3]), leaders_only=True)
 
     assert (plan.moves, leaders(plan)) == (0, {1: 2, 2: 2, 3: 0})
 
 
 def test_balance_brings_partitions_into_more_racks() -> None:
     """First of all, with one move for each rack; a note says what it costs in evenness."""
-    before = picture([(1, 3), (2, 4)], RACKS)
+    before = snapshot([(1, 3), (2, 4)], RACKS)
 
     plan = balance(before)
 
@@ -292,7 +294,7 @@ def test_balance_brings_partitions_into_more_racks() -> None:
 
 def test_balance_puts_racks_before_evenness() -> None:
     """Rack b is one broker: every partition has to be on it."""
-    before = picture([(1, 2), (2, 3), (3, 4), (1, 4)], {1: "a", 2: "a", 3: "a", 4: "b"})
+    before = snapshot([(1, 2), (2, 3), (3, 4), (1, 4)], {1: "a", 2: "a", 3: "a", 4: "b"})
 
     plan = balance(before)
 
@@ -305,7 +307,7 @@ def test_balance_puts_racks_before_evenness() -> None:
 
 def test_balance_leaves_gone_brokers_alone() -> None:
     """Their replicas stay, their leaderships too, and a note says what moves them."""
-    plan = balance(picture([(9, 1), (9, 1), (9, 1), (9, 1)], [1, 2]))
+    plan = balance(snapshot([(9, 1), (9, 1), (9, 1), (9, 1)], [1, 2]))
 
     assert all(9 in lists and lists[0] == 9 for lists in plan.target.values())
     assert replicas(plan) == {1: 2, 2: 2}
@@ -314,7 +316,7 @@ def test_balance_leaves_gone_brokers_alone() -> None:
 
 def test_balance_by_size_moves_a_piece_of_half_the_difference() -> None:
     """Not the count but the bytes come out even: one move, where by count it would be five."""
-    plan = balance(picture([(1,)] * 10, [1, 2], sizes=[*[1] * 9, 10]))
+    plan = balance(snapshot([(1,)] * 10, [1, 2], sizes=[*[1] * 9, 10]))
 
     assert (plan.moves, plan.least_moves) == (1, 1)
     assert [change.topic_partition for change in plan.changes] == [tp(9)]
@@ -323,7 +325,7 @@ def test_balance_by_size_moves_a_piece_of_half_the_difference() -> None:
 
 def test_balance_by_size_exchanges_where_no_single_move_helps() -> None:
     """12 and 10 on one side, 9 and 6 on the other: each is heavier than the difference of 7."""
-    before = picture([(1,), (1,), (2,), (2,)], [1, 2], sizes=[12, 10, 9, 6])
+    before = snapshot([(1,), (1,), (2,), (2,)], [1, 2], sizes=[12, 10, 9, 6])
 
     plan = balance(before)
 
@@ -333,24 +335,24 @@ def test_balance_by_size_exchanges_where_no_single_move_helps() -> None:
 
 def test_balance_by_size_leaves_small_differences() -> None:
     """Within the tolerance nothing moves."""
-    uneven = picture([(1,), (2,), (1,)], [1, 2], sizes=[100, 100, 8])
+    uneven = snapshot([(1,), (2,), (1,)], [1, 2], sizes=[100, 100, 8])
 
     assert balance(uneven).changes == ()
-    assert balance(picture([(1,), (2,)], [1, 2], sizes=[0, 0])).changes == ()
+    assert balance(snapshot([(1,), (2,)], [1, 2], sizes=[0, 0])).changes == ()
 
 
 def test_balance_of_nothing() -> None:
     """No partitions is no work; no brokers is an error, as is a tolerance below 0."""
-    assert balance(picture([], [1, 2])).changes == ()
+    assert balance(snapshot([], [1, 2])).changes == ()
     with pytest.raises(PlacementError, match="no broker that hosts replicas is registered"):
-        balance(picture([(1,)], []))
+        balance(snapshot([(1,)], []))
     with pytest.raises(PlacementError, match="tolerance of 0 or more"):
-        balance(picture([(1,)], [1]), tolerance=-1)
+        balance(snapshot([(1,)], [1]), tolerance=-1)
 
 
 def test_racks_can_be_ignored() -> None:
     """By mode; a note says that they were not looked at."""
-    before = picture([(1, 3), (2, 4)], RACKS, rack_mode="disabled")
+    before = snapshot([(1, 3), (2, 4)], RACKS, rack_mode="disabled")
 
     plan = balance(before)
 
@@ -361,19 +363,19 @@ def test_racks_can_be_ignored() -> None:
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        (picture([(1, 1)], [1, 2]), r"t-0: the replica list \[1, 1\] repeats a broker"),
-        (picture([()], [1, 2]), "t-0: the replica list is empty"),
-        (picture([(1,), (1,)], [1], sizes=[5]), "t-1: expected its size in bytes, found None"),
-        (picture([(1,)], [1], sizes=[-5]), "t-0: expected its size in bytes, found -5"),
-        (picture([(1,)], {1: "a", 2: None}), "broker 2 has no rack"),
-        (picture([(1,)], [-1]), r"brokers \[-1\]: an id is never negative"),
+        (snapshot([(1, 1)], [1, 2]), r"t-0: the replica list \[1, 1\] repeats a broker"),
+        (snapshot([()], [1, 2]), "t-0: the replica list is empty"),
+        (snapshot([(1,), (1,)], [1], sizes=[5]), "t-1: expected its size in bytes, found None"),
+        (snapshot([(1,)], [1], sizes=[-5]), "t-0: expected its size in bytes, found -5"),
+        (snapshot([(1,)], {1: "a", 2: None}), "broker 2 has no rack"),
+        (snapshot([(1,)], [-1]), r"brokers \[-1\]: an id is never negative"),
         (
-            Picture(replicas={}, brokers=(*picture([], [1]).brokers, *picture([], [1]).brokers)),
+            ClusterSnapshot(replicas={}, brokers=(*snapshot([], [1]).brokers, *snapshot([], [1]).brokers)),
             "broker 1 is named twice",
         ),
     ],
 )
-def test_a_picture_that_is_an_error(before: Picture, message: str) -> None:
+def test_a_picture_that_is_an_error(before: ClusterSnapshot, message: str) -> None:
     """The message names the partition or the broker."""
     with pytest.raises(PlacementError, match=message):
         balance(before)

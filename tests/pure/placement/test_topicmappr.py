@@ -7,8 +7,8 @@ there is a choice, ours has no more moves and is at least as even.
 
 from __future__ import annotations
 
-from tests.pure.placement.pictures import Lists, leaders, lists_after, picture, replicas, tp
-from zkgroup.placement import Plan, balance, decommission, phases, replace, review, set_rf
+from tests.pure.placement.snapshots import Lists, leaders, lists_after, replicas, snapshot, tp
+from zkgroup.placement import Plan, balance, decommission, phases, replace, set_rf, validate
 
 TWO_BROKERS: Lists = [(1001, 1002), (1002, 1001), (1001, 1002), (1002, 1001)]
 FOUR_BROKERS: Lists = [(1001, 1002), (1002, 1001), (1003, 1004, 1001), (1004, 1003, 1002)]
@@ -31,13 +31,13 @@ def assert_no_worse(ours: Plan, theirs: Plan) -> None:
 
 def test_brokers_that_are_there_are_not_touched() -> None:
     """README, the no-op: lists on 1001 and 1002 are even as they are."""
-    assert balance(picture(TWO_BROKERS, [1001, 1002])).changes == ()
+    assert balance(snapshot(TWO_BROKERS, [1001, 1002])).changes == ()
 
 
 def test_a_failed_broker_is_replaced_by_the_best_fitting_ones() -> None:
     """README: 1002 failed, 1003 and 1004 stand by. Four moves, loads 4, 2, 2, leaders 2, 1, 1, as there."""
-    before = picture(TWO_BROKERS, [1001, 1003, 1004])
-    theirs = review(
+    before = snapshot(TWO_BROKERS, [1001, 1003, 1004])
+    theirs = validate(
         before,
         dict(zip(before.replicas, [(1001, 1003), (1003, 1001), (1001, 1004), (1004, 1001)], strict=True)),
     )
@@ -52,7 +52,7 @@ def test_a_failed_broker_is_replaced_by_the_best_fitting_ones() -> None:
 
 def test_two_brokers_more() -> None:
     """README, --force-rebuild: two new brokers get a fair share. Four moves and all even, as there."""
-    before = picture(TWO_BROKERS, [1001, 1002, 1003, 1004])
+    before = snapshot(TWO_BROKERS, [1001, 1002, 1003, 1004])
 
     ours = balance(before)
 
@@ -63,7 +63,7 @@ def test_two_brokers_more() -> None:
 
 def test_one_broker_in_the_place_of_another() -> None:
     """README, rebuild-topics: 2 for 1, list by list."""
-    before = picture([(0, 1), (1, 0)] * 4, [0, 2])
+    before = snapshot([(0, 1), (1, 0)] * 4, [0, 2])
 
     assert lists_after(before, replace(before, {1: 2})) == [(0, 2), (2, 0)] * 4
 
@@ -72,9 +72,9 @@ def test_one_broker_leaves_and_three_join() -> None:
     """README, rebuild-map: 1007 leaves, 1003, 1004 and 1008 take its four replicas."""
     lists: Lists = [(1005, 1006), (1006, 1007), (1007, 1001), (1001, 1002)]
     lists += [(1002, 1005), (1005, 1007), (1006, 1001), (1007, 1002)]
-    before = picture(lists, [1001, 1002, 1003, 1004, 1005, 1006, 1008])
+    before = snapshot(lists, [1001, 1002, 1003, 1004, 1005, 1006, 1008])
     target = {tp(1): (1006, 1003), tp(2): (1003, 1001), tp(5): (1005, 1008), tp(7): (1004, 1002)}
-    theirs = review(before, target, leaving={1007}, allow={"balance"})
+    theirs = validate(before, target, leaving={1007}, allow={"balance"})
 
     ours = decommission(before, [1007])
 
@@ -85,7 +85,7 @@ def test_one_broker_leaves_and_three_join() -> None:
 
 def test_one_of_four_brokers_leaves() -> None:
     """TestRebuildByCount: 1004 leaves; three replicas on three brokers leave no choice of brokers."""
-    before = picture(FOUR_BROKERS, [1001, 1002, 1003])
+    before = snapshot(FOUR_BROKERS, [1001, 1002, 1003])
 
     ours = decommission(before, [1004])
 
@@ -97,7 +97,7 @@ def test_one_of_four_brokers_leaves() -> None:
 
 def test_other_numbers_of_replicas() -> None:
     """TestSetReplication: to 3 only the short lists get one more, at the end; to 2 nothing is copied."""
-    before = picture(FOUR_BROKERS, [1001, 1002, 1003, 1004])
+    before = snapshot(FOUR_BROKERS, [1001, 1002, 1003, 1004])
 
     more, less = set_rf(before, 3), set_rf(before, 2)
 
@@ -113,10 +113,10 @@ def test_other_numbers_of_replicas() -> None:
 
 def test_a_skewed_topic_is_evened_out() -> None:
     """TestRebuildByCount, force rebuild: it deals anew with 8 moves; 2 do it."""
-    before = picture(SKEWED, [1001, 1002, 1003, 1004])
+    before = snapshot(SKEWED, [1001, 1002, 1003, 1004])
     lists: Lists = [(1001, 1003), (1002, 1004), (1003, 1001), (1004, 1002)]
     lists += [(1001, 1002), (1002, 1004), (1003, 1001)]
-    theirs = review(before, dict(zip(before.replicas, lists, strict=True)))
+    theirs = validate(before, dict(zip(before.replicas, lists, strict=True)))
 
     ours = balance(before)
 
@@ -128,7 +128,7 @@ def test_a_skewed_topic_is_evened_out() -> None:
 
 def test_a_substitute_takes_every_place() -> None:
     """TestRebuildByCountSA: 1010 for 1002, list by list."""
-    before = picture(
+    before = snapshot(
         [(1004, 1003), (1003, 1004), (1001, 1005), (1003, 1002), (1001, 1003), (1002, 1001)],
         {1001: "a", 1003: None, 1004: "a", 1005: "b", 1010: "b"},
         rack_mode="safe",
@@ -144,11 +144,11 @@ def test_by_size() -> None:
 
     It deals anew: 5 moves for a difference of 3000 bytes, or 4 for 800. Ours stops within its tolerance.
     """
-    before = picture(SIZED, [1001, 1002, 1003, 1004], sizes=SIZES)
+    before = snapshot(SIZED, [1001, 1002, 1003, 1004], sizes=SIZES)
     distribution: Lists = [(1003, 1001), (1004, 1002), (1004, 1003), (1002, 1003), (1003, 1004), (1001, 1002)]
     storage: Lists = [(1002, 1001), (1003, 1004), (1002, 1001), (1004, 1003), (1003, 1004), (1001, 1002)]
     theirs = [
-        review(before, dict(zip(before.replicas, lists, strict=True)), allow={"balance"})
+        validate(before, dict(zip(before.replicas, lists, strict=True)), allow={"balance"})
         for lists in (distribution, storage)
     ]
 
@@ -165,7 +165,7 @@ def test_by_size() -> None:
 def test_six_of_nine_brokers_leave_in_phases() -> None:
     """TestBasicChunkedDownscale: nine brokers to three in chunks; 18 moves, loads 9, 9, 9, as there."""
     lists: Lists = [tuple(10000 + (first + n) % 9 for n in range(3)) for first in range(9)]
-    before = picture(lists, range(10000, 10009))
+    before = snapshot(lists, range(10000, 10009))
 
     ours = decommission(before, range(10003, 10009))
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.project import ROOT, parsed, python_files
 
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 
 SHIPPED = ("zkgroup", "cli")
@@ -23,7 +23,7 @@ def _relative(file: Path) -> str:
 
 
 def test_files_and_their_functions_can_be_read_in_one_go() -> None:
-    """No file beyond 400 lines, no function beyond 60."""
+    """No file beyond 600 lines, no function beyond 60."""
     files = [
         f"{_relative(file)}: {lines} lines"
         for file in python_files(*SHIPPED)

@@ -98,7 +98,7 @@ def test_nothing_outside_the_repository_is_cited() -> None:
 def test_every_invariant_that_is_reported_is_explained() -> None:
     """What the checkers name in a violation has a row, with how it is decided."""
     folder = ROOT / "zkgroup" / "history"
-    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
 
     named = set(re.findall(r"\"([SL]\d+)\"", text))
     assert len(named) > 20

@@ -42,7 +42,7 @@ import sys
 from pathlib import Path
 
 def test_with_a_fixture(memory_zookeeper):
-    import zkgroup.consumer.member
+    import zkgroup.consumer.sync
     import zkgroup.testing.conformance.reads
     modules = {name: module for name, module in sys.modules.items() if name.startswith("zkgroup")}
     loaders = {name: type(module.__loader__).__name__ for name, module in modules.items()}
@@ -59,7 +59,7 @@ def test_asserts_of_the_library_are_not_rewritten_in_runs_of_its_users(tmp_path:
     installed = tmp_path / "installed-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n")
-    (installed / "RECORD").write_text("zkgroup/__init__.py,,\nzkgroup/consumer/member.py,,\n")
+    (installed / "RECORD").write_text("zkgroup/__init__.py,,\nzkgroup/consumer/sync.py,,\n")
     (installed / "entry_points.txt").write_text("[pytest11]\nzkgroup = zkgroup.testing.plugin\n")
     (tmp_path / "test_of_a_user.py").write_text(USERS_TEST)
 

@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 
 from zkgroup.errors import PlacementError, PlanRefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.placement import Broker, Loss, Picture, Plan, balance, decommission, replace, set_rf
+from zkgroup.placement import (
+    Broker,
+    ClusterSnapshot,
+    Plan,
+    PlanViolation,
+    balance,
+    decommission,
+    replace,
+    set_rf,
+)
 
-EVERYTHING: tuple[Loss, ...] = ("factor", "racks", "balance", "source")
+EVERYTHING: tuple[PlanViolation, ...] = ("factor", "racks", "balance", "source")
 GONE = 9
 """A broker that is in replica lists and not registered."""
 
@@ -29,7 +38,7 @@ def clusters(draw: st.DrawFn, most: int = 6) -> tuple[Broker, ...]:
 
 
 @st.composite
-def pictures(draw: st.DrawFn, most: int = 6, partitions: int = 8, gone: bool = True) -> Picture:
+def pictures(draw: st.DrawFn, most: int = 6, partitions: int = 8, gone: bool = True) -> ClusterSnapshot:
     """Up to 3 replicas a partition, on few brokers or on many; sizes or none."""
     brokers = draw(clusters(most))
     ids = [broker.id for broker in brokers] + [GONE] * gone
@@ -40,47 +49,49 @@ def pictures(draw: st.DrawFn, most: int = 6, partitions: int = 8, gone: bool = T
     sizes = draw(st.none() | st.just({}))
     if sizes is not None:
         sizes = {tp: draw(st.integers(0, 50)) for tp in replicas}
-    return Picture(replicas=replicas, brokers=brokers, sizes=sizes)
+    return ClusterSnapshot(replicas=replicas, brokers=brokers, sizes=sizes)
 
 
-def listed(lists: list[tuple[int, ...]], racks: list[str | None]) -> Picture:
+def listed(lists: list[tuple[int, ...]], racks: list[str | None]) -> ClusterSnapshot:
     """One topic and its brokers, written down."""
-    return Picture(
+    return ClusterSnapshot(
         replicas={TopicPartition("t", number): one for number, one in enumerate(lists)},
         brokers=tuple(Broker(number, rack) for number, rack in enumerate(racks)),
     )
 
 
-def after(picture: Picture, plan: Plan) -> Picture:
+def after(picture: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
     return changed(picture, replicas={**picture.replicas, **plan.target})
 
 
-def racks_of(picture: Picture, replicas: Collection[int]) -> int:
+def racks_of(picture: ClusterSnapshot, replicas: Collection[int]) -> int:
     """How many racks a list is in; 0 where there are none."""
     return len({broker.rack for broker in picture.brokers if broker.rack and broker.id in replicas})
 
 
-def decommission_first(picture: Picture, allow: Collection[Loss]) -> Plan:
+def decommission_first(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
     return decommission(picture, [0], allow=allow)
 
 
-def replace_first(picture: Picture, allow: Collection[Loss]) -> Plan:
+def replace_first(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
     return replace(picture, {0: max(broker.id for broker in picture.brokers)}, allow=allow)
 
 
-def set_rf_2(picture: Picture, allow: Collection[Loss]) -> Plan:
+def set_rf_2(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
     return set_rf(picture, 2, allow=allow)
 
 
-def even_out(picture: Picture, allow: Collection[Loss]) -> Plan:
+def even_out(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
     return balance(picture, allow=allow)
 
 
 PLANNERS = (decommission_first, replace_first, set_rf_2, even_out)
-Planner = Callable[[Picture, Collection[Loss]], Plan]
+Planner = Callable[[ClusterSnapshot, Collection[PlanViolation]], Plan]
 
 
-def planned(planner: Planner, picture: Picture, allow: Collection[Loss] = EVERYTHING) -> Plan:
+def planned(
+    planner: Planner, picture: ClusterSnapshot, allow: Collection[PlanViolation] = EVERYTHING
+) -> Plan:
     """The plan; examples for which there is none are passed over."""
     try:
         return planner(picture, allow)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkgroup.assignment import assign, moves
-from zkgroup.assignment.digest import result_digest
+from zkgroup.assignment import assign, assignment_diff
+from zkgroup.assignment.comparison import result_digest
 from zkgroup.assignment.order import threads_by_topic
 from zkgroup.model import EvaluatedMember, TopicPartition
 
@@ -200,4 +200,6 @@ def test_sticky_equals_an_exhaustive_search(
 
 def cost(owners: dict[TopicPartition, str], past: Mapping[TopicPartition, str]) -> tuple[int, int]:
     """Unevenness first, then moves."""
-    return sum(load**2 for load in Counter(owners.values()).values()), len(moves(past, owners).moved)
+    return sum(load**2 for load in Counter(owners.values()).values()), len(
+        assignment_diff(past, owners).moved
+    )

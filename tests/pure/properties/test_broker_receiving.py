@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds.broker_requests import brokers, handled, state
-from zkgroup.broker.isr import Isr
-from zkgroup.broker.metadata_cache import MetadataCache
-from zkgroup.broker.receiver import BecomeFollower, BecomeLeader, Receiver
-from zkgroup.broker.replica_host import Follower
+from zkgroup.broker.machine.isr import Isr
+from zkgroup.broker.replicas.replica_view import Follower
+from zkgroup.broker.server.control_requests import BecomeFollower, BecomeLeader, ControlRequestHandler
+from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.requests import (
     Code,
@@ -59,7 +59,7 @@ def test_a_fence_never_goes_back(requests: list[Sent]) -> None:
 
     What is refused changes nothing, and every answer names only what was asked for, once.
     """
-    receiver = Receiver(ME, MetadataCache())
+    receiver = ControlRequestHandler(ME, MetadataCache())
     for request in requests:
         known, before = receiver.controller_epoch, dict(receiver.replicas)
         stale = known is not None and request.controller_epoch < known
@@ -188,8 +188,8 @@ def test_whoever_is_stored_is_counted_whatever_becomes_of_the_writes(
                 isr.read_back(znode.read())
         if late_now:
             znode.apply_late()
-        assert set(znode.isr) <= isr.counted
-        assert ME in isr.counted
+        assert set(znode.isr) <= isr.maximal_isr
+        assert ME in isr.maximal_isr
 
     now += 1
     for _ in range(3):
@@ -198,7 +198,7 @@ def test_whoever_is_stored_is_counted_whatever_becomes_of_the_writes(
             isr.written(MultiDone((znode.stat(),), 1) if applied else MultiRefused(0, Code.BAD_VERSION))
             if not applied:
                 isr.read_back(znode.read())
-    assert set(znode.isr) == isr.counted == {1, 2, 3}
+    assert set(znode.isr) == isr.maximal_isr == {1, 2, 3}
 
 
 def state_data(isr: Isr) -> bytes:

@@ -11,24 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
+from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, FinalizedFeatures, ProducerIdBlock
-from zkgroup.znodes.config_changes import ConfigChange
-from zkgroup.znodes.config_entity import ConfigEntity
-from zkgroup.znodes.configs import EntityConfig
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import (
+from zkgroup.znodes.config import ConfigEntity, EntityConfig, TopicConfig
+from zkgroup.znodes.config_settings import parse_throttled_replicas, throttled_replicas
+from zkgroup.znodes.controller import (
+    Controller,
+    ControllerEpoch,
     ControllerRecord,
     ControllerStatus,
     ResignRequest,
-    WaitingController,
+    StandbyController,
 )
 from zkgroup.znodes.jvm_json import parse
-from zkgroup.znodes.notifications import IsrChange, LogDirEvent
+from zkgroup.znodes.notifications import ConfigChange, IsrChange, LogDirEvent
 from zkgroup.znodes.reassignment_records import FinishedReassignment, StoredPlan
-from zkgroup.znodes.throttles import parse_throttled_replicas, throttled_replicas
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 MOVE = {"topic": "orders", "partition": 0, "replicas": [1, 2]}
 EXAMPLES: dict[Any, dict[str, object]] = {
@@ -73,7 +71,7 @@ EXAMPLES: dict[Any, dict[str, object]] = {
         "ended": "e",
     },
     ControllerStatus: {"version": 1, "broker": 1, "epoch": 1, "zxid": "5", "time": "5"},
-    WaitingController: {"version": 1, "host": "h", "port": 1, "time": "5"},
+    StandbyController: {"version": 1, "host": "h", "port": 1, "time": "5"},
     FinishedReassignment: {
         "version": "1",
         "topic": "t",

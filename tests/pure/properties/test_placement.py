@@ -25,7 +25,7 @@ from tests.pure.properties.clusters import (
     set_rf_2,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.placement import Broker, Picture, Start, generate, grow, phases, spread
+from zkgroup.placement import Broker, ClusterSnapshot, Start, generate, grow, phases, spread
 
 # --- Kafka's spread -------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ def test_generate_covers_every_partition(
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @given(pictures())
-def test_every_plan_is_legal_and_explained(planner: Planner, picture: Picture) -> None:
+def test_every_plan_is_legal_and_explained(planner: Planner, picture: ClusterSnapshot) -> None:
     """Different brokers, the factor kept, newcomers registered, a reason for each change, the price right."""
     plan = planned(planner, picture)
 
@@ -109,7 +109,7 @@ def test_every_plan_is_legal_and_explained(planner: Planner, picture: Picture) -
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @given(pictures())
-def test_planning_the_result_again_changes_nothing(planner: Planner, picture: Picture) -> None:
+def test_planning_the_result_again_changes_nothing(planner: Planner, picture: ClusterSnapshot) -> None:
     """A plan leaves nothing to do for the same intent; the broker that left has nothing to give."""
     plan = planned(planner, picture)
 
@@ -121,7 +121,7 @@ def test_planning_the_result_again_changes_nothing(planner: Planner, picture: Pi
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @given(pictures())
-def test_no_plan_costs_a_rack_unless_allowed(planner: Planner, picture: Picture) -> None:
+def test_no_plan_costs_a_rack_unless_allowed(planner: Planner, picture: ClusterSnapshot) -> None:
     """Where a partition would be in fewer racks than its factor needs and it was in, the plan is refused."""
     plan = planned(planner, picture, ("factor", "balance", "source"))
 
@@ -131,7 +131,9 @@ def test_no_plan_costs_a_rack_unless_allowed(planner: Planner, picture: Picture)
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @given(pictures(), st.randoms(use_true_random=False))
-def test_the_order_of_the_input_changes_nothing(planner: Planner, picture: Picture, chance: object) -> None:
+def test_the_order_of_the_input_changes_nothing(
+    planner: Planner, picture: ClusterSnapshot, chance: object
+) -> None:
     """Partitions and brokers may come in any order."""
     plan = planned(planner, picture)
     items, brokers = list(picture.replicas.items()), list(picture.brokers)
@@ -144,7 +146,7 @@ def test_the_order_of_the_input_changes_nothing(planner: Planner, picture: Pictu
 
 @given(pictures(), st.integers(1, 4), st.none() | st.integers(1, 3), st.integers(1, 4))
 def test_phases_lead_to_the_target_step_by_step(
-    picture: Picture, max_moves: int, per_broker: int | None, partitions: int
+    picture: ClusterSnapshot, max_moves: int, per_broker: int | None, partitions: int
 ) -> None:
     """Each begins where the last one ended, keeps to the limits, and has no shorter list than needed."""
     plan = planned(decommission_first, picture)

@@ -19,7 +19,7 @@ from tests.pure.properties.clusters import (
     racks_of,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.placement import Picture, balance, set_rf
+from zkgroup.placement import ClusterSnapshot, balance, set_rf
 
 Loads = tuple[int, ...]
 
@@ -48,7 +48,7 @@ def best(
     return min((squares(loads), price) for loads, price in cheapest.items())
 
 
-def most_racks(picture: Picture, options: Iterable[Collection[int]]) -> Iterator[Collection[int]]:
+def most_racks(picture: ClusterSnapshot, options: Iterable[Collection[int]]) -> Iterator[Collection[int]]:
     """Those that are in as many racks as any of them."""
     options = list(options)
     racks = max(racks_of(picture, one) for one in options)
@@ -61,7 +61,7 @@ def most_racks(picture: Picture, options: Iterable[Collection[int]]) -> Iterator
     listed([(1, 4), (4,), (1, 0)], ["r1", "r1", "r1", "r0", "r1"])
 )  # the first even placement has 3 moves
 @example(listed([(0, 2), (0,), (0, 2), (0,)], [None, None, None]))  # the first even leaders are 3 changes
-def test_balance_by_count_equals_an_exhaustive_search(picture: Picture) -> None:
+def test_balance_by_count_equals_an_exhaustive_search(picture: ClusterSnapshot) -> None:
     """No legal placement is more even, and none as even moves less; nor could leaders be, by order alone."""
     picture = changed(picture, sizes=None)
     plan = balance(picture, allow=EVERYTHING)
@@ -96,7 +96,7 @@ def test_balance_by_count_equals_an_exhaustive_search(picture: Picture) -> None:
 
 
 @given(pictures(most=5, partitions=7, gone=False))
-def test_decommission_by_count_is_as_even_as_any(picture: Picture) -> None:
+def test_decommission_by_count_is_as_even_as_any(picture: ClusterSnapshot) -> None:
     """With the moves that it must make, no placement of what left is more even."""
     picture = changed(picture, sizes=None)
     plan = planned(decommission_first, picture)
@@ -125,7 +125,7 @@ def test_decommission_by_count_is_as_even_as_any(picture: Picture) -> None:
 
 
 @given(pictures(most=5, partitions=6, gone=False), st.integers(1, 3))
-def test_more_replicas_are_as_even_as_any(picture: Picture, now: int) -> None:
+def test_more_replicas_are_as_even_as_any(picture: ClusterSnapshot, now: int) -> None:
     """One replica more for every partition: each in as many racks as can be, and then no way is more even."""
     ids = [broker.id for broker in picture.brokers]
     assume(now < len(ids))
@@ -148,7 +148,7 @@ def test_more_replicas_are_as_even_as_any(picture: Picture, now: int) -> None:
 
 
 @given(pictures(gone=False), st.sampled_from([0.0, 0.1, 0.5]))
-def test_balance_by_size_ends_where_no_single_move_helps(picture: Picture, tolerance: float) -> None:
+def test_balance_by_size_ends_where_no_single_move_helps(picture: ClusterSnapshot, tolerance: float) -> None:
     """A broker is outside the tolerance only if no legal move to or from it makes loads more even."""
     sizes = picture.sizes or {tp: 1 + tp.partition for tp in picture.replicas}
     picture = changed(picture, sizes=sizes)
@@ -167,7 +167,7 @@ def test_balance_by_size_ends_where_no_single_move_helps(picture: Picture, toler
 
 
 def helpful(
-    picture: Picture,
+    picture: ClusterSnapshot,
     lists: Mapping[TopicPartition, Collection[int]],
     loads: Mapping[int, int],
     source: int,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds.server_history import ServerHistory
-from zkgroup.model.stat import Znode
+from zkgroup.model.requests import Znode
 from zkgroup.zkfiles.bases import Base, Window
 from zkgroup.zkfiles.diffs import Journal, diff_trees
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of

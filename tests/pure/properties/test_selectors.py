@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.controller.machine import selectors
-from zkgroup.controller.machine.picture import Brokers, Standing
-from zkgroup.controller.machine.selectors import Choice
+from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.leadership import selectors
+from zkgroup.controller.machine.leadership.selectors import Choice
 
 IDS = st.integers(1, 6)
 LISTS = st.lists(IDS, max_size=5, unique=True).map(tuple)
@@ -53,7 +53,7 @@ def test_an_isr_never_grows_by_decision(
     replicas: Brokers, isr: Brokers, live: frozenset[int], held: frozenset[int], leader: int
 ) -> None:
     """Controller items 30, 31, 32 and 33: only leaders add to it; no decision empties it."""
-    before = Standing(leader, 3, isr, 1, 0)
+    before = LeaderIsrAndControllerEpoch(leader, 3, isr, 1, 0)
     shutting_down = frozenset(range(1, 7)) - live
     answers = (
         selectors.preferred(replicas, before, live, held),
@@ -73,4 +73,9 @@ def test_an_isr_never_grows_by_decision(
             assert new_leader != broker
             assert set(new_isr) <= set(isr)
             assert new_isr or not isr
-            assert selectors.without_replica(Standing(new_leader, 4, new_isr, 1, 1), broker, replicas) is None
+            assert (
+                selectors.without_replica(
+                    LeaderIsrAndControllerEpoch(new_leader, 4, new_isr, 1, 1), broker, replicas
+                )
+                is None
+            )

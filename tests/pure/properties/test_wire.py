@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.pure.properties.frame_memory import MemoryMeter
 from zkgroup.errors import CorruptFrameError, WireError
-from zkgroup.wire.fields import Data, Integer, Text, Truth
 from zkgroup.wire.messages import (
+    FrameSplitter,
     Request,
     RequestHeader,
     Response,
@@ -25,8 +25,7 @@ from zkgroup.wire.messages import (
     framed,
 )
 from zkgroup.wire.requests import REQUESTS, decode_request
-from zkgroup.wire.schema import Array, Node, Nullable, Record, schema_of
-from zkgroup.wire.splitter import FrameSplitter
+from zkgroup.wire.schema import Array, Data, Integer, Node, Nullable, Record, Text, Truth, schema_of
 
 MESSAGES: list[type[Request | Response]] = [
     message for request in REQUESTS.values() for message in (request, request.RESPONSE)

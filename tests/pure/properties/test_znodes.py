@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.java_regex import compile_java, normalise
 from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
-from zkgroup.model.java_regex import compile_java, normalise
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.consumers import Offset, Owner, Plan, Registration, Reset, View, kind
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.consumers import Offset, Owner, Registration, subscription_kind
 from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.group_records import Plan, Reset, View
 from zkgroup.znodes.ids import make_member_id, parse_member_id, split_thread_id, thread_id
 from zkgroup.znodes.jvm_json import JvmJsonError, parse
-from zkgroup.znodes.topics import TopicConfig
 
 CODECS: list[Any] = [
     BrokerRegistration,
@@ -88,7 +89,7 @@ def test_a_wildcard_survives_the_round_trip(expression: str, threads: int) -> No
     with suppress(ConfigError):
         data = Registration.of(Whitelist(expression, threads), 1).encode()
         assert Registration.decode("/x", data).wanted() == Whitelist(expression, threads)
-        assert kind(data) == "jvm"
+        assert subscription_kind(data) == "jvm"
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.__name__)

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from zkgroup.consumer.delivery import Delivery
-from zkgroup.consumer.lease import Holdings, LeaseBoard
-from zkgroup.consumer.machine.core import Core
-from zkgroup.consumer.machine.lease import Lease
-from zkgroup.consumer.machine.plan import Planning
+from zkgroup.consumer.lease import HeldLeases, LeaseTable
+from zkgroup.consumer.machine.assignment import AssignmentComputer
+from zkgroup.consumer.machine.group_snapshot import SnapshotReader
+from zkgroup.consumer.machine.lease import SessionLease
+from zkgroup.consumer.machine.machine_context import MemberContext
 from zkgroup.consumer.machine.registration import Membership
-from zkgroup.consumer.machine.snapshot import Snapshot
-from zkgroup.consumer.machine.verification import Verification
-from zkgroup.machinery.procedures import read_many
+from zkgroup.consumer.machine.verification import OwnerVerification
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiRefused
+from zkgroup.runtime.procedures import read_many
 
 Patch = pytest.MonkeyPatch
 
@@ -26,7 +26,7 @@ Patch = pytest.MonkeyPatch
 
 def names_are_enough(patch: Patch) -> None:
     """A member that came back under its name is taken for the old one."""
-    patch.setattr(Snapshot, "_cached", lambda self, listing: self._cache.registrations)
+    patch.setattr(SnapshotReader, "_cached", lambda self, listing: self._cache.registrations)
 
 
 def sticky_from_what_is_owned(patch: Patch) -> None:
@@ -34,31 +34,32 @@ def sticky_from_what_is_owned(patch: Patch) -> None:
     from zkgroup.assignment import assign
     from zkgroup.znodes.ids import thread_id
 
-    def sticky(self: Planning, picture: Any) -> Any:
+    def from_previous(self: AssignmentComputer, picture: Any, strategy: str) -> Any:
         tps = sorted(TopicPartition(t, n) for t, numbers in picture.partitions.items() for n in numbers)
         (owners,) = yield from read_many(self._paths.owners(tps))
         past = {tp: o.data.decode() for tp, o in zip(tps, owners, strict=True) if o is not None and o.data}
         past |= {
-            tp: thread_id(self._core.config.member_id, h.thread) for tp, h in self._core.owned.held.items()
+            tp: thread_id(self._context.config.member_id, h.thread)
+            for tp, h in self._context.owned.held.items()
         }
         found = assign("sticky", picture.members, picture.partitions, past)
         return self._result(picture, "sticky", found.owners)
 
-    patch.setattr(Planning, "_sticky", sticky)
+    patch.setattr(AssignmentComputer, "_from_previous", from_previous)
 
 
 def change_is_not_looked_at(patch: Patch) -> None:
     """The child watch of `ids` is armed once and never again."""
-    real = Snapshot._list
+    real = SnapshotReader._list
 
-    def list_(self: Snapshot) -> Any:
+    def list_(self: SnapshotReader) -> Any:
         listing = yield from real(self)
         if self._cache.ids_watch is not None:
             self._cache.ids_watch._then = lambda: None
         return listing
 
-    patch.setattr(Snapshot, "_list", list_)
-    patch.setattr(Verification, "_look_for_gaps", lambda self, ids, topics: None)
+    patch.setattr(SnapshotReader, "_list", list_)
+    patch.setattr(OwnerVerification, "_look_for_gaps", lambda self, ids, topics: None)
 
 
 # --- session, lease, registration -----------------------------------------------------------------
@@ -66,7 +67,7 @@ def change_is_not_looked_at(patch: Patch) -> None:
 
 def refusal_is_tried_again(patch: Patch) -> None:
     """A write refused at the own registration is repeated instead of ending everything."""
-    from zkgroup.machinery import procedures
+    from zkgroup.runtime import procedures
 
     def require(outcomes: Any, transactions: Any, fence: Any) -> None:
         real_fence = () if any(isinstance(o, MultiRefused) for o in outcomes) else fence
@@ -77,33 +78,35 @@ def refusal_is_tried_again(patch: Patch) -> None:
     for module in ("claim", "commit", "release"):
         patch.setattr(f"zkgroup.consumer.machine.{module}.require_answers", require)
     patch.setattr(
-        Lease, "_heartbeat_answered", lambda self, outcome: setattr(self, "_heartbeat_under_way", False)
+        SessionLease,
+        "_heartbeat_answered",
+        lambda self, outcome: setattr(self, "_heartbeat_under_way", False),
     )
-    patch.setattr(Snapshot, "_check_own", lambda self, znode: None)
+    patch.setattr(SnapshotReader, "_check_own", lambda self, znode: None)
 
 
 def lease_is_too_long(patch: Patch) -> None:
     """As if computed from a timeout that was asked for and not granted."""
-    real = Lease._timeout_ms
-    patch.setattr(Lease, "_timeout_ms", lambda self: 4 * real(self))
+    real = SessionLease._timeout_ms
+    patch.setattr(SessionLease, "_timeout_ms", lambda self: 4 * real(self))
 
 
 def delivery_without_a_lease(patch: Patch) -> None:
-    def may_deliver(self: Holdings, tp: TopicPartition, token: int, now_ms: int) -> bool:
+    def may_deliver(self: HeldLeases, tp: TopicPartition, token: int, now_ms: int) -> bool:
         return tp not in self.stopped and tp in self.grants
 
-    patch.setattr(Holdings, "may_deliver", may_deliver)
+    patch.setattr(HeldLeases, "may_deliver", may_deliver)
 
 
 def ownership_survives_the_session(patch: Patch) -> None:
     """`on_lost` is not told: what was held is believed in the new session, too (deaf to the loss)."""
-    real = Core.lose
+    real = MemberContext.lose
 
-    def lose(self: Core, partitions: Any, reason: str) -> None:
+    def lose(self: MemberContext, partitions: Any, reason: str) -> None:
         if reason not in ("session_lost", "own_expiry_clock", "not_registered", "a fault", "expired"):
             real(self, partitions, reason)
 
-    patch.setattr(Core, "lose", lose)
+    patch.setattr(MemberContext, "lose", lose)
     patch.setattr("zkgroup.consumer.machine.ownership.Ownership.clear", lambda self: self.wanted.clear())
 
 
@@ -115,15 +118,15 @@ def registration_of_another_session_is_adopted(patch: Patch) -> None:
         self._registered(znode.stat.czxid) if znode.data else real(self, znode)
 
     patch.setattr(Membership, "_wait_for", wait_for)
-    patch.setattr(Snapshot, "_check_own", lambda self, znode: None)
+    patch.setattr(SnapshotReader, "_check_own", lambda self, znode: None)
 
 
 def session_is_what_the_client_says(patch: Patch) -> None:
     """The own registration is not read back."""
-    patch.setattr(Snapshot, "_check_own", lambda self, znode: None)
+    patch.setattr(SnapshotReader, "_check_own", lambda self, znode: None)
 
 
 def callbacks_are_not_awaited(patch: Patch) -> None:
     """Partitions are released while the application still gets records of them."""
-    patch.setattr(LeaseBoard, "stop", lambda self, partitions: None)
+    patch.setattr(LeaseTable, "stop", lambda self, partitions: None)
     patch.setattr(Delivery, "stop", lambda self, partitions: None)

@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
-from zkgroup.consumer.calls import Revocations
-from zkgroup.consumer.consuming import ConsumingMember
-from zkgroup.consumer.delivery import Delivery
+from zkgroup.consumer.callbacks import Revocations
+from zkgroup.consumer.consumer_engine import ConsumerEngine
+from zkgroup.consumer.delivery import Delivery, FetchBuffer, FetchOrder
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.events import PollOverdue, Revoked
-from zkgroup.consumer.feeding import Feeding, FetchOrder
-from zkgroup.consumer.machine.commit import Commits
-from zkgroup.consumer.machine.commit_batch import Batch
-from zkgroup.consumer.machine.lease import Lease
-from zkgroup.consumer.machine.ownership import Held, Position
-from zkgroup.consumer.outbox import Outbox
+from zkgroup.consumer.machine.commit import CommitBatch, Commits
+from zkgroup.consumer.machine.events import PollOverdue, Revoked
+from zkgroup.consumer.machine.lease import SessionLease
+from zkgroup.consumer.machine.ownership import OwnedPartition, Position
+from zkgroup.consumer.telemetry import HistoryQueue
 from zkgroup.errors import OffsetConflictError
 from zkgroup.model import TopicPartition
 
@@ -32,7 +30,7 @@ def commits_one_by_one(patch: Patch) -> None:
     """Each commit is a batch of its own, also those that need no write."""
     real = Commits._next_batch
 
-    def next_batch(self: Commits) -> Batch:
+    def next_batch(self: Commits) -> CommitBatch:
         queue, self._queue = self._queue[1:], self._queue[:1]
         batch = real(self)
         self._queue = queue
@@ -43,16 +41,16 @@ def commits_one_by_one(patch: Patch) -> None:
 
 def commit_behind_is_refused(patch: Patch) -> None:
     """What is below the last commit is refused, although this member itself has committed it."""
-    real = Batch.aim
+    real = CommitBatch.aim
 
-    def aim(self: Batch, tp: TopicPartition, held: Held) -> None:
+    def aim(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
         for commit in self.open(tp):
             if commit.values[tp] < held.value and commit.seeks.get(tp, 0) <= held.sought:
                 error = OffsetConflictError(f"{commit.values[tp]} would go back without a seek")
                 self.refuse_one(commit, tp, error)
         real(self, tp, held)
 
-    patch.setattr(Batch, "aim", aim)
+    patch.setattr(CommitBatch, "aim", aim)
 
 
 def seek_is_lost_at_the_release(patch: Patch) -> None:
@@ -68,24 +66,24 @@ def seek_is_lost_at_the_release(patch: Patch) -> None:
 
 def seek_is_undone_by_an_older_commit(patch: Patch) -> None:
     """A position from before a seek counts as one after it."""
-    real = Batch.aim
+    real = CommitBatch.aim
 
-    def aim(self: Batch, tp: TopicPartition, held: Held) -> None:
+    def aim(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
         newest = max((commit.seeks.get(tp, 0) for commit in self.open(tp)), default=0)
         for commit in self.open(tp):
             commit.seeks = {**commit.seeks, tp: max(newest, held.sought)}
         real(self, tp, held)
 
-    patch.setattr(Batch, "aim", aim)
+    patch.setattr(CommitBatch, "aim", aim)
 
 
 def release_goes_back(patch: Patch) -> None:
     """A release writes what is processed, whatever is committed."""
 
-    def leads_to(self: Held, position: Position) -> int:
+    def leads_to(self: OwnedPartition, position: Position) -> int:
         return position.offset
 
-    patch.setattr(Held, "leads_to", leads_to)
+    patch.setattr(OwnedPartition, "leads_to", leads_to)
 
 
 # --- delivery -------------------------------------------------------------------------------------
@@ -95,8 +93,8 @@ def any_on_assigned_starts(patch: Patch) -> None:
     """The end of `on_assigned` starts the partitions that it named, of whichever claim."""
 
     def started(self: Delivery, grants: Any) -> None:
-        with self._flows.lock:
-            for flow in self._flows.of(grant.topic_partition for grant in grants):
+        with self._subscriptions.lock:
+            for flow in self._subscriptions.of(grant.topic_partition for grant in grants):
                 flow.started = True
         self._wake_application()
 
@@ -105,24 +103,24 @@ def any_on_assigned_starts(patch: Patch) -> None:
 
 def recorded_under_the_lock(patch: Patch) -> None:
     """The history sink is called where a delivery is decided."""
-    patch.setattr(Outbox, "add", lambda self, kind, fields: self._record(kind, fields))
+    patch.setattr(HistoryQueue, "add", lambda self, kind, fields: self._record(kind, fields))
 
 
 def all_wait_for_one_start(patch: Patch) -> None:
     """While the start of one partition is not known, nothing is read."""
-    real = Feeding.order
+    real = FetchBuffer.order
 
-    def order(self: Feeding) -> FetchOrder:
+    def order(self: FetchBuffer) -> FetchOrder:
         found = real(self)
         return FetchOrder(found.unresolved, {}, {}) if found.unresolved else found
 
-    patch.setattr(Feeding, "order", order)
+    patch.setattr(FetchBuffer, "order", order)
 
 
 def poll_is_not_seen(patch: Patch) -> None:
     """The member looks whether somebody polls, is interrupted, and leaves the group by what it saw."""
 
-    def watch_polls(self: ConsumingMember, interval_ms: int) -> None:
+    def watch_polls(self: ConsumerEngine, interval_ms: int) -> None:
         polls, now_ms = self._polls, self.engine.clock.now_ms()
         since_ms = polls.since_ms(now_ms)
 
@@ -136,29 +134,29 @@ def poll_is_not_seen(patch: Patch) -> None:
         due_ms = max(since_ms, now_ms - interval_ms + 1) + interval_ms
         self.engine.call_at("poll-interval", due_ms, lambda: self._watch_polls(interval_ms))
 
-    patch.setattr(ConsumingMember, "_watch_polls", watch_polls)
+    patch.setattr(ConsumerEngine, "_watch_polls", watch_polls)
 
 
 def wake_is_forgotten(patch: Patch) -> None:
     """New records do not wake the application that waits for them."""
-    real = Feeding.accept
+    real = FetchBuffer.accept
 
-    def accept(self: Feeding, order: FetchOrder, records: Any) -> None:
+    def accept(self: FetchBuffer, order: FetchOrder, records: Any) -> None:
         wake, self._wake_application = self._wake_application, lambda: None
         real(self, order, records)
         self._wake_application = wake
 
-    patch.setattr(Feeding, "accept", accept)
+    patch.setattr(FetchBuffer, "accept", accept)
 
 
 def end_of_the_claim_is_the_end_of_all(patch: Patch) -> None:
     """Who hands a partition back waits for a moment in which nothing of it is held."""
 
     def hand_back(self: MemberEngine, partitions: Any) -> Future[None]:
-        from zkgroup.consumer.events import HandBackRequested
+        from zkgroup.consumer.machine.events import HandBackRequested
 
         wanted = frozenset(partitions)
-        future = self.when(lambda: not (self.board.current.grants.keys() & wanted))
+        future = self.when(lambda: not (self.lease_table.current.grants.keys() & wanted))
         self.loop.request(HandBackRequested(wanted))
         return future
 
@@ -170,23 +168,25 @@ def end_of_the_claim_is_the_end_of_all(patch: Patch) -> None:
 
 def lease_from_the_answer(patch: Patch) -> None:
     """The lease is counted from the time of the answer, not from that of the request."""
-    real = Lease._acknowledged
+    real = SessionLease._acknowledged
 
-    def acknowledged(self: Lease, sent_ms: int) -> None:
+    def acknowledged(self: SessionLease, sent_ms: int) -> None:
         del sent_ms
-        real(self, self._core.now.ms)
+        real(self, self._context.now.ms)
 
-    real_init: Callable[..., None] = Lease.__init__
+    real_init: Callable[..., None] = SessionLease.__init__
 
-    def init(self: Lease, core: Any, paths: Any) -> None:
-        real_init(self, core, paths)
-        core.on_write_acknowledged = lambda sent_ms: acknowledged(self, sent_ms)
+    def init(self: SessionLease, context: Any, paths: Any) -> None:
+        real_init(self, context, paths)
+        context.on_write_acknowledged = lambda sent_ms: acknowledged(self, sent_ms)
 
-    patch.setattr(Lease, "__init__", init)
+    patch.setattr(SessionLease, "__init__", init)
 
 
 def claim_without_its_topic(patch: Patch) -> None:
     """A claim does not check the versions of the topics that it was planned from."""
-    from zkgroup.consumer.machine import writes
+    from zkgroup.consumer.machine import transactions
 
-    patch.setattr(writes, "picture_checks", lambda topics, versions, plan: [] if plan is None else [plan])
+    patch.setattr(
+        transactions, "snapshot_checks", lambda topics, versions, plan: [] if plan is None else [plan]
+    )

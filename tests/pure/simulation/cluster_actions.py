@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
-from zkgroup.testing.cluster_simulation.controller import ControllerProcess
-from zkgroup.testing.cluster_simulation.crashes import Action
-from zkgroup.testing.cluster_simulation.operations import Operations
-from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
+from zkgroup.testing.simulation.cluster.controller import ControllerProcess
+from zkgroup.testing.simulation.cluster.crashes import Action
+from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.topics import TopicDeletion
 
 T0 = TopicPartition("t", 0)
 ALONE = ClusterSetup(
@@ -44,17 +43,17 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
 def _force(simulation: ClusterSimulation, operations: Operations) -> None:
     """K20: broker 2 is lost, and the topic goes without it."""
     simulation.world.close(2)
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     assert operations.delete_without("t", (2,))
 
 
 def _force_and_make_again(simulation: ClusterSimulation, operations: Operations) -> None:
     """K20: the name is taken when the lost broker comes back, with its old lines."""
     _force(simulation, operations)
-    simulation.quiet.pass_time(2_000)
+    simulation.convergence.pass_time(2_000)
     assert "t" not in simulation.world.audit.look().topics
     assert simulation.world.write(Create(Topic.path("t"), Topic({0: (1, 2), 1: (2, 3)}).encode()))
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     simulation.world.restart(2)
 
 
@@ -65,7 +64,7 @@ def _move(simulation: ClusterSimulation, operations: Operations) -> None:
 def _change(simulation: ClusterSimulation, operations: Operations) -> None:
     """Another target while the first is under way."""
     _move(simulation, operations)
-    simulation.quiet.drain_some(60)
+    simulation.convergence.drain_some(60)
     changed = Reassignment((Move(T0, (4, 2)),))
     found = simulation.world.server.find(Reassignment.path())
     if found is not None:
@@ -75,7 +74,7 @@ def _change(simulation: ClusterSimulation, operations: Operations) -> None:
 def _prefer(simulation: ClusterSimulation, operations: Operations) -> None:
     """The order of the replicas changed, and the first of them is to lead."""
     assert operations.move({T0: (2, 1)})
-    simulation.quiet.pass_time(2_000)
+    simulation.convergence.pass_time(2_000)
     assert operations.prefer()
 
 
@@ -87,7 +86,7 @@ def _lose_leader(simulation: ClusterSimulation, operations: Operations) -> None:
 def _return(simulation: ClusterSimulation, operations: Operations) -> None:
     simulation.world.close(4)
     simulation.world.close(2)
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     simulation.world.restart(2)
     simulation.world.restart(4)
 

@@ -9,37 +9,31 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from zkgroup.broker.receiver import Receiver
-from zkgroup.broker.replication.epochs import Epochs
-from zkgroup.broker.replication.replica import Replica
-from zkgroup.controller.machine import (
-    agenda,
-    candidacy,
-    election,
-    fence,
-    loading,
-    move_writes,
-    moving,
-    reign,
-    selectors,
-    states,
-    working,
-)
-from zkgroup.controller.machine import leading as controller_leading
-from zkgroup.controller.machine.election import Election
-from zkgroup.controller.machine.holding import Holding
-from zkgroup.controller.machine.lease import Lease
-from zkgroup.controller.machine.outbox import Outbox
-from zkgroup.controller.machine.picture import Standing
-from zkgroup.controller.machine.requests import Batch, _View
-from zkgroup.machinery.procedures import Procedure, Query, read_done
+from zkgroup.broker.log.leader_epochs import LeaderEpochs
+from zkgroup.broker.replicas.replica import Replica
+from zkgroup.broker.server.control_requests import ControlRequestHandler
+from zkgroup.controller.machine import event_processor, event_queue, fenced_writes, state_writes
+from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.controller_election import elector
+from zkgroup.controller.machine.controller_election import transactions as election_transactions
+from zkgroup.controller.machine.controller_election.elector import Elector
+from zkgroup.controller.machine.controller_election.lease import ControllerLease
+from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.failover import loading
+from zkgroup.controller.machine.leadership import leader_election as controller_leading
+from zkgroup.controller.machine.leadership import selectors
+from zkgroup.controller.machine.reassignment import steps, transactions
+from zkgroup.controller.machine.requests.batch import RequestBatch, _View
+from zkgroup.controller.machine.requests.send_queue import SendQueue
+from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Multi, Read
-from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.runtime.procedures import Procedure, Query, read_done
+from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.wire.replica_host import NO_EPOCH, EpochEnd, FetchLinesRequest, LineBatch
-from zkgroup.znodes.brokers import broker_ids_path
+from zkgroup.znodes.brokers import PartitionState, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch
-from zkgroup.znodes.partitions import PartitionState
 
 Patch = pytest.MonkeyPatch
 
@@ -56,71 +50,71 @@ class Bug:
 
 def _no_checks(patch: Patch) -> None:
     """K3: writes without a fence."""
-    patch.setattr(fence.Fence, "checks", lambda self: ())
-    patch.setattr(fence, "_HEAD", 0)
+    patch.setattr(fenced_writes.Fence, "checks", lambda self: ())
+    patch.setattr(fenced_writes, "_HEAD", 0)
 
 
 def _epoch_check_only(patch: Patch) -> None:
     """As Kafka since 2.1: a write passes after `/controller` was deleted."""
-    whole = fence.Fence.checks
-    patch.setattr(fence.Fence, "checks", lambda self: whole(self)[1:])
-    patch.setattr(fence, "_HEAD", 1)
+    whole = fenced_writes.Fence.checks
+    patch.setattr(fenced_writes.Fence, "checks", lambda self: whole(self)[1:])
+    patch.setattr(fenced_writes, "_HEAD", 1)
 
 
 def _no_record(patch: Patch) -> None:
     """An epoch of ours that cannot be told from a real controller's."""
-    elect = candidacy.elect
-    patch.setattr(candidacy, "elect", lambda *args: elect(*args)[:3])
+    elect = election_transactions.elect
+    patch.setattr(election_transactions, "elect", lambda *args: elect(*args)[:3])
 
 
 def _leader_epoch_stays(patch: Patch) -> None:
     """A new leader in the old term."""
-    decided = Standing.decided
+    decided = LeaderIsrAndControllerEpoch.decided
 
-    def wrong(self: Standing, *args: Any, **kwargs: Any) -> PartitionState:
+    def wrong(self: LeaderIsrAndControllerEpoch, *args: Any, **kwargs: Any) -> PartitionState:
         state = decided(self, *args, **kwargs)
         return PartitionState(state.leader, self.leader_epoch, state.isr, state.controller_epoch)
 
-    patch.setattr(Standing, "decided", wrong)
+    patch.setattr(LeaderIsrAndControllerEpoch, "decided", wrong)
 
 
 def _forgets_to_tell(patch: Patch) -> None:
     """What was written is not told (K9)."""
-    patch.setattr(reign.Reign, "tell", lambda self, batch: None)
+    patch.setattr(RequestSender, "send", lambda self, batch: None)
 
 
 def _no_wait_for_the_isr(patch: Patch) -> None:
     """Step 7 before the target is in sync."""
-    decide = moving.decide
+    decide = steps.decide
 
-    def hasty(now: moving.Situation) -> moving.Decision:
-        if now.stage is moving.Stage.CATCH_UP:
+    def hasty(now: steps.Situation) -> steps.Decision:
+        if now.stage is steps.Stage.CATCH_UP:
             return decide(now._replace(isr=tuple(dict.fromkeys((*now.isr, *now.target)))))
         return decide(now)
 
-    patch.setattr(moving, "decide", hasty)
+    patch.setattr(steps, "decide", hasty)
 
 
 def _no_ending(patch: Patch) -> None:
     """The entry goes, and nobody can tell what became of the move."""
-    patch.setattr(move_writes, "_record", lambda *args: b"{}")
+    patch.setattr(transactions, "_record", lambda *args: b"{}")
 
 
 def _drops_dead_targets(patch: Patch) -> None:
     """K12: an entry whose target is down is dropped, and its list stays at the union."""
-    plan = moving._plan
+    plan = steps._plan
 
-    def impatient(now: moving.Situation) -> moving.Decision:
+    def impatient(now: steps.Situation) -> steps.Decision:
         if set(now.target) - set(now.live):
-            return moving.Decision(moving.Finish("done", "given up"), moving.Stage.PLAN, moving.Stage.PLAN)
+            return steps.Decision(steps.Finish("done", "given up"), steps.Stage.PLAN, steps.Stage.PLAN)
         return plan(now)
 
-    patch.setattr(moving, "_plan", impatient)
+    patch.setattr(steps, "_plan", impatient)
 
 
 def _lease_never_ends(patch: Patch) -> None:
     """An expired controller goes on sending."""
-    patch.setattr(Lease, "is_valid", property(lambda self: True))
+    patch.setattr(ControllerLease, "is_valid", property(lambda self: True))
     send = ControllerProcess._send
 
     def careless(self: ControllerProcess, *args: Any) -> None:
@@ -132,10 +126,10 @@ def _lease_never_ends(patch: Patch) -> None:
 
 def _no_fence_of_brokers(patch: Patch) -> None:
     """A broker obeys every controller."""
-    patch.setattr(Receiver, "_is_stale", _remembers)
+    patch.setattr(ControlRequestHandler, "_is_stale", _remembers)
 
 
-def _remembers(self: Receiver, controller_epoch: int) -> bool:
+def _remembers(self: ControlRequestHandler, controller_epoch: int) -> bool:
     self._controller_epoch = controller_epoch
     return False
 
@@ -143,52 +137,54 @@ def _remembers(self: Receiver, controller_epoch: int) -> bool:
 def _sends_once(patch: Patch) -> None:
     """What was in flight when a connection broke is never sent again."""
 
-    def connected(self: Outbox) -> Any:
+    def connected(self: SendQueue) -> Any:
         self._connected = True
         self._flying = None
         return self.next()
 
-    patch.setattr(Outbox, "connected", connected)
+    patch.setattr(SendQueue, "connected", connected)
 
 
 def _deaf_to_the_epoch(patch: Patch) -> None:
     """The watch on `/controller_epoch` tells nothing; the next write is refused all the same."""
-    lost = candidacy.lost
+    lost = election_transactions.reason_lost
 
-    def hard_of_hearing(rule: candidacy.Rule, epoch: Znode | None, controller: Znode | None) -> str | None:
+    def hard_of_hearing(
+        rule: election_transactions.WonElection, epoch: Znode | None, controller: Znode | None
+    ) -> str | None:
         why = lost(rule, epoch, controller)
         return None if why and ControllerEpoch.path() in why else why
 
-    patch.setattr(candidacy, "lost", hard_of_hearing)
+    patch.setattr(election_transactions, "reason_lost", hard_of_hearing)
 
 
 def _no_grace(patch: Patch) -> None:
     """Elected as soon as `/controller` is gone."""
-    patch.setattr(candidacy, "needs_grace", lambda predecessor, epoch, registration: False)
+    patch.setattr(election_transactions, "needs_grace", lambda predecessor, epoch, registration: False)
 
 
 def _reads_the_epoch_after_the_grace(patch: Patch) -> None:
     """Who has ruled meanwhile is not noticed."""
-    end_grace = Election._end_grace
+    end_grace = Elector._end_grace
 
-    def end_and_read(self: Election) -> Procedure[None]:
+    def end_and_read(self: Elector) -> Procedure[None]:
         yield from end_grace(self)
         (outcome,) = yield from self._asked(Query(Read(ControllerEpoch.path())))
-        epoch, number = read_done(outcome), candidacy.number_of(read_done(outcome))
+        epoch, number = read_done(outcome), election_transactions.epoch_of(read_done(outcome))
         if epoch is not None and number is not None and self.candidacy is not None:
             self.candidacy = self.candidacy._replace(epoch=number, version=epoch.stat.version)
 
-    patch.setattr(Election, "_end_grace", end_and_read)
+    patch.setattr(Elector, "_end_grace", end_and_read)
 
 
 def _no_recovery(patch: Patch) -> None:
     """What a foreign controller has decided stands as it is."""
 
-    def recover(reign: reign.Reign, batch: Batch) -> Procedure[None]:
+    def recover(active: ActiveController, batch: RequestBatch) -> Procedure[None]:
         yield from ()
 
-    patch.setattr(controller_leading, "recover", recover)
-    patch.setattr(loading, "recover", recover)
+    patch.setattr(controller_leading, "elect_restarted", recover)
+    patch.setattr(loading, "elect_restarted", recover)
 
 
 def _recovers_after_a_real_predecessor_only(patch: Patch) -> None:
@@ -198,23 +194,23 @@ def _recovers_after_a_real_predecessor_only(patch: Patch) -> None:
         yield from ()
         return 0 if epoch in recorded else max(epoch, 0)
 
-    patch.setattr(election, "last_foreign_epoch", last_foreign_epoch)
+    patch.setattr(elector, "last_foreign_epoch", last_foreign_epoch)
 
 
 def _unanswered_deletions_hold_nothing(patch: Patch) -> None:
     """As if StopReplica(delete) could not be late."""
-    patch.setattr(Holding, "delete_asked", lambda self, topic_partition, brokers: None)
+    patch.setattr(PendingDeletes, "delete_asked", lambda self, topic_partition, brokers: None)
 
 
 def _an_answer_to_the_second_copy_is_enough(patch: Patch) -> None:
     """The first may still arrive."""
-    answered = Outbox.answered
-    patch.setattr(Outbox, "answered", lambda self: answered(self)._replace(again=False))
+    answered = SendQueue.answered
+    patch.setattr(SendQueue, "answered", lambda self: answered(self)._replace(again=False))
 
 
 def _takes_every_broker_for_informed(patch: Patch) -> None:
     """Nothing of a predecessor is on its way."""
-    patch.setattr(Holding, "_has_answered", lambda self, picture, broker: True)
+    patch.setattr(PendingDeletes, "_has_answered", lambda self, picture, broker: True)
 
 
 def _held_replicas_are_elected(patch: Patch) -> None:
@@ -228,43 +224,43 @@ def _held_replicas_are_named(patch: Patch) -> None:
     patch.setattr(
         _View,
         "replicas",
-        lambda view, each, given: given or view.late.get(each) or view.picture.replicas(each),
+        lambda view, each, given: given or view.late.get(each) or view.context.replicas(each),
     )
 
 
 def _fences_the_first_packet_only(patch: Patch) -> None:
     """Of writes that go as several transactions, the later ones check nothing."""
-    whole = fence.pack
+    whole = fenced_writes.pack
     head = (Check(broker_ids_path(), -1), Check(broker_ids_path(), -1))
 
-    def bare(packet: fence.Packet) -> fence.Packet:
+    def bare(packet: fenced_writes.Packet) -> fenced_writes.Packet:
         return packet._replace(request=Multi((*head, *packet.request.operations[len(head) :])))
 
-    def pack(*args: Any) -> fence.Packed:
+    def pack(*args: Any) -> fenced_writes.Packed:
         packed = whole(*args)
         first, later = packed.packets[:1], packed.packets[1:]
         return packed._replace(packets=(*first, *map(bare, later)))
 
-    patch.setattr(states, "pack", pack)
+    patch.setattr(state_writes, "pack", pack)
 
 
 def _writes_states_without_version(patch: Patch) -> None:
     """A decision over a state that somebody has changed since it was read."""
-    conditional = states.set_state
+    conditional = state_writes.set_state
 
-    def blind(*args: Any) -> fence.Write:
+    def blind(*args: Any) -> fenced_writes.Write:
         write = conditional(*args)
         return write._replace(
             operations=tuple(dataclasses.replace(each, version=-1) for each in write.operations)
         )
 
-    patch.setattr(states, "set_state", blind)
+    patch.setattr(state_writes, "set_state", blind)
 
 
 def _lease_twice_as_long(patch: Patch) -> None:
     """It lasts for the whole session timeout."""
-    span_ms = Lease._span_ms
-    patch.setattr(Lease, "_span_ms", lambda self: 2 * span_ms(self))
+    span_ms = ControllerLease._span_ms
+    patch.setattr(ControllerLease, "_span_ms", lambda self: 2 * span_ms(self))
 
 
 def _consumers_read_to_the_end(patch: Patch) -> None:
@@ -279,32 +275,32 @@ def _consumers_read_to_the_end(patch: Patch) -> None:
 
 def _epoch_ends_a_line_later(patch: Patch) -> None:
     """A follower keeps a line that its leader never had."""
-    end_of = Epochs.end_of
+    end_of = LeaderEpochs.end_of
 
-    def later(self: Epochs, leader_epoch: int, log_end_offset: int) -> EpochEnd:
+    def later(self: LeaderEpochs, leader_epoch: int, log_end_offset: int) -> EpochEnd:
         found = end_of(self, leader_epoch, log_end_offset)
         if found.leader_epoch == NO_EPOCH:
             return found
         return dataclasses.replace(found, end_offset=found.end_offset + 1)
 
-    patch.setattr(Epochs, "end_of", later)
+    patch.setattr(LeaderEpochs, "end_of", later)
 
 
 def _epoch_ends_a_line_earlier(patch: Patch) -> None:
     """A follower cuts off a line that it had rightly, and is never level with its leader."""
-    end_of = Epochs.end_of
+    end_of = LeaderEpochs.end_of
 
-    def earlier(self: Epochs, leader_epoch: int, log_end_offset: int) -> EpochEnd:
+    def earlier(self: LeaderEpochs, leader_epoch: int, log_end_offset: int) -> EpochEnd:
         found = end_of(self, leader_epoch, log_end_offset)
         return dataclasses.replace(found, end_offset=max(0, found.end_offset - 1))
 
-    patch.setattr(Epochs, "end_of", earlier)
+    patch.setattr(LeaderEpochs, "end_of", earlier)
 
 
 def _tries_again_without_a_pause(patch: Patch) -> None:
     """What is refused, a move or anything else."""
-    patch.setattr(working, "PAUSE_MS", 0)
-    patch.setattr(agenda.Pauses, "before_ms", lambda self, work, now_ms: 0)
+    patch.setattr(event_processor, "BACKOFF_MS", 0)
+    patch.setattr(event_queue.Backoffs, "before_ms", lambda self, work, now_ms: 0)
 
 
 BUGS = {

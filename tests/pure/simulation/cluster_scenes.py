@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from tests.pure.simulation.cluster_actions import T0
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
-from zkgroup.testing.cluster_simulation.controller import ControllerProcess
-from zkgroup.testing.cluster_simulation.network import Line, Stray
-from zkgroup.testing.cluster_simulation.operations import Operations
-from zkgroup.testing.cluster_simulation.real_controller import RealController
-from zkgroup.testing.cluster_simulation.world import Controller as AnyController
+from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
+from zkgroup.testing.simulation.cluster.controller import ControllerProcess
+from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
+from zkgroup.testing.simulation.cluster.network import BrokerConnection, LateRequest
+from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.testing.simulation.cluster.world import Controller as AnyController
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState
@@ -31,7 +31,7 @@ def begun(setup: ClusterSetup) -> ClusterSimulation:
     """A cluster at rest."""
     simulation = ClusterSimulation(1, setup=setup)
     simulation.begin()
-    simulation.quiet.pass_time(2_000)
+    simulation.convergence.pass_time(2_000)
     return simulation
 
 
@@ -57,22 +57,22 @@ def ours(simulation: ClusterSimulation) -> ControllerProcess:
 # --- a controller of Kafka ------------------------------------------------------------------------
 
 
-def real_rules(simulation: ClusterSimulation) -> RealController:
+def real_rules(simulation: ClusterSimulation) -> Kafka08Controller:
     """The candidate of Kafka takes over, as those of ours sleep for a moment."""
     world = simulation.world
     real = world.controllers[1]
-    assert isinstance(real, RealController)
+    assert isinstance(real, Kafka08Controller)
     for broker in (101, 102):
         world.pause(f"{world.controllers[broker].name}", 1_000)
     if not real.rules:
         world.write(Delete(Controller.path(), -1))
-        simulation.quiet.pass_time(900)
+        simulation.convergence.pass_time(900)
     assert real.rules
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     return real
 
 
-def stepwise(simulation: ClusterSimulation, real: RealController, until: Callable[[], object]) -> None:
+def stepwise(simulation: ClusterSimulation, real: Kafka08Controller, until: Callable[[], object]) -> None:
     """The candidate of Kafka alone does something, one step after the other."""
     server = simulation.world.server
     for _ in range(500):
@@ -86,7 +86,7 @@ def stepwise(simulation: ClusterSimulation, real: RealController, until: Callabl
     raise AssertionError("it never came to that")
 
 
-def asleep_over_a_write(simulation: ClusterSimulation) -> RealController:
+def asleep_over_a_write(simulation: ClusterSimulation) -> Kafka08Controller:
     """A controller of Kafka has seen 2 die, is about to write that 3 leads `t-0`, and sleeps; 2 comes back.
 
     Whoever takes over now has no reason to touch `t-0`.
@@ -98,7 +98,7 @@ def asleep_over_a_write(simulation: ClusterSimulation) -> RealController:
     stepwise(simulation, real, lambda: real.is_writing(PartitionState.path(T0)))
     world.pause(real.name, LONG_MS)
     world.restart(2)
-    simulation.quiet.pass_time(500)
+    simulation.convergence.pass_time(500)
     return real
 
 
@@ -130,7 +130,7 @@ def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
         return state is not None and set(state.isr) == {3, 4}
 
     for _ in range(2_000):
-        simulation.quiet.drain_some(1)
+        simulation.convergence.drain_some(1)
         for fetch in list(world.fetches()):
             fetch()
         if is_shrunk():
@@ -159,7 +159,7 @@ class LateDeletion:
 
     def __init__(self, simulation: ClusterSimulation, broker: int, *, again: bool = False) -> None:
         self.has_to_part_again = again
-        self._copies: list[Stray] = []
+        self._copies: list[LateRequest] = []
         self._simulation = simulation
         self._broker = broker
         self._network = simulation.world.network
@@ -175,7 +175,7 @@ class LateDeletion:
         for _ in range(2_000):
             if self._copies:
                 return
-            self._simulation.quiet.drain_some(1)
+            self._simulation.convergence.drain_some(1)
         raise AssertionError("nobody was told to delete anything")
 
     def arrives(self) -> None:
@@ -184,13 +184,13 @@ class LateDeletion:
         self._network.strays.append(copy)
         self._network.arrive(copy)
 
-    def _point(self, kind: str, line: Line) -> None:
+    def _point(self, kind: str, line: BrokerConnection) -> None:
         request = line.request
         if kind != "sent" or line.broker != self._broker or request is None:
             return
         if not self._copies and isinstance(request, StopReplicaRequest) and request.delete:
             assert line.process is not None
-            self._copies.append(Stray(line.process, request, str(line)))
+            self._copies.append(LateRequest(line.process, request, str(line)))
         elif self._copies and self.has_to_part_again and request.controller_epoch > self.epoch:
             self.has_to_part_again = False
         else:

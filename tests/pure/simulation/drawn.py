@@ -9,7 +9,7 @@ from collections import Counter
 
 from tests.pure.simulation.batches import require_that_faults_bit
 from zkgroup.testing import Simulation
-from zkgroup.testing.cluster_simulation import ClusterSimulation
+from zkgroup.testing.simulation.cluster import ClusterSimulation
 
 OF_MEMBERS = {
     "deliveries": 1500,

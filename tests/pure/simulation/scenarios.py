@@ -12,14 +12,15 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, reads, told, tp, writes_to
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import Lose, MoveTo
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import Lose, SeekTo
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Create, Delete, ReadMany, Request, SetData
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.testing.simulation.audit import Audit
-from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
+from zkgroup.testing.simulation.group.audit import Audit
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+from zkgroup.znodes.group_records import Reset
 
 Scenario = Callable[[], None]
 Act = Callable[[], object]
@@ -224,7 +225,7 @@ def marker_counts_though_a_stranger_wrote_after_it() -> None:
     stage.commit(member, {tp(0): 51})
     stage.run(500)
     judge(stage)
-    assert [move.offset for move in told(member, MoveTo)] == [7], "the reset is ignored"
+    assert [move.offset for move in told(member, SeekTo)] == [7], "the reset is ignored"
     assert stage.offset(0).data == b"7", "the reset is ignored"
 
 
@@ -240,7 +241,7 @@ def reset_is_obeyed_by_the_owner_only() -> None:
     stage.run(100)
     stage.commit(member, {tp(0): 8})
     judge(stage)
-    assert told(member, MoveTo) == []
+    assert told(member, SeekTo) == []
     assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkgroup.model import StaticSubscription
-from zkgroup.testing.simulation.application import Habits
-from zkgroup.testing.simulation.setup import Setup
+from zkgroup.testing.simulation.group.application import Habits
+from zkgroup.testing.simulation.group.setup import Setup
 
 OFTEN = 8.0
 LOST = {"lost_reply": OFTEN, "lost_request": OFTEN / 2, "late": OFTEN / 2}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from zkgroup.testing import Simulation
-from zkgroup.testing.simulation.setup import draw
+from zkgroup.testing.simulation.group.setup import draw
 
 SEEDS = 20
 STEPS = 600

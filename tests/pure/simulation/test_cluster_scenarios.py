@@ -22,11 +22,11 @@ from tests.pure.simulation.cluster_scenes import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
-from zkgroup.testing.cluster_simulation.crashes import Action, play
-from zkgroup.testing.cluster_simulation.operations import Operations
+from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
+from zkgroup.testing.simulation.cluster.crashes import Action, play
+from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.znodes.admin_requests import UncleanElection
 from zkgroup.znodes.brokers import NO_LEADER, Topic
-from zkgroup.znodes.unclean_elections import UncleanElection
 
 KAFKAS_FOLLOWERS = ClusterSetup(
     kind="kafka",
@@ -51,15 +51,15 @@ def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
     ruler = moved_up_to_deletion(simulation)
     late.wait()
     ask_for(simulation, (1, 2))
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
     assert world.rulers == [ruler]
     assert world.audit.look().epoch == late.epoch
     world.network.cut_off.clear()
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
     if 1 in state_of(simulation).isr:
         late.arrives()
     world.network.cut_off.clear()
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
     assert 1 in state_of(simulation).isr, "it never came back"
     assert not late.has_to_part_again
     assert world.audit.look().epoch == late.epoch + 1
@@ -77,11 +77,11 @@ def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None
     world = simulation.world
     late = _left_behind(simulation)
     ask_for(simulation, (1, 2, 3))
-    simulation.quiet.pass_time(5_000)
+    simulation.convergence.pass_time(5_000)
     late.arrives()
     assert world.audit.look().replicas(T0) == (1, 2)
     world.network.cut_off.clear()
-    simulation.quiet.pass_time(5_000)
+    simulation.convergence.pass_time(5_000)
 
     assert set(state_of(simulation).isr) == {1, 2, 3}
     ended(simulation)
@@ -98,16 +98,16 @@ def test_a_held_replica_is_not_named_to_its_leader() -> None:
     ask_for(simulation, (1, 2, 3))
     grown = Topic({**old_read.partitions, 1: (2, 1)})
     assert world.write(SetData(Topic.path("t"), grown.encode(), -1))
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
     assert world.audit.look().replicas(T0) == (1, 2, 3)
     before = state_of(simulation)
     world.close(2)
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
     assert state_of(simulation).leader_epoch > before.leader_epoch, "nobody was elected"
     late.arrives()
     assert state_of(simulation).isr == (1,)
     world.network.cut_off.clear()
-    simulation.quiet.pass_time(5_000)
+    simulation.convergence.pass_time(5_000)
 
     assert set(state_of(simulation).isr) == {1, 3}
     ended(simulation)
@@ -126,16 +126,16 @@ def test_a_held_replica_is_not_elected() -> None:
     ask_for(simulation, (1, 2))
     world.kill(first.broker)
     world.server.expire(first.client.name)
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     assert ours(simulation) is not first
     for broker in (2, 3, 4):
         world.close(broker)
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     assert state_of(simulation).leader == NO_LEADER
     world.may_lose.add(T0.topic)
     request = UncleanElection((T0,), world.clock.wall_ms(), "somebody")
     assert world.write(Create(UncleanElection.path(), request.encode()))
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     assert world.server.find(UncleanElection.path()) is None
     late.arrives()
 
@@ -150,7 +150,7 @@ def _left_behind(simulation: ClusterSimulation) -> LateDeletion:
     first = ours(simulation)
     part(simulation, first, 3)
     ask_for(simulation, (1, 2))
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
     assert world.audit.look().replicas(T0) == (1, 2)
     assert not world.audit.look().moves
     late = LateDeletion(simulation, 3)
@@ -176,7 +176,7 @@ def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None
     old = Topic({0: (1, 2), 1: (2, 3)})
     assert Operations(world, simulation.rng).move({T0: (3, 4)})
     for _ in range(500):
-        simulation.quiet.drain_some(1)
+        simulation.convergence.drain_some(1)
         if world.audit.look().replicas(T0) == (3, 4, 1, 2):
             break
     assert world.write(SetData(Topic.path("t"), Topic({**old.partitions, 2: (4, 1)}).encode(), -1))

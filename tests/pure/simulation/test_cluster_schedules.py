@@ -12,7 +12,7 @@ import pytest
 
 from tests.pure.simulation.batches import FIRST, batches, name_of
 from tests.pure.simulation.drawn import hold_for_clusters
-from zkgroup.testing.cluster_simulation import ClusterSimulation
+from zkgroup.testing.simulation.cluster import ClusterSimulation
 
 
 @pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)
@@ -42,3 +42,14 @@ def test_a_cluster_without_faults_holds(seed: int) -> None:
 
     assert figures["elections"] == 1
     assert figures["acknowledged lines"] > 0
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        55103,  # a deletion waits for a reassignment, and that for an offline replica of a live broker
+    ],
+)
+def test_schedules_that_were_once_judged_wrongly_hold(seed: int) -> None:
+    """The judgement of the simulation was wrong, not the controller."""
+    assert ClusterSimulation(seed).run().converged_ms is not None

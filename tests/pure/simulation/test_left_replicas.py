@@ -8,16 +8,16 @@ import pytest
 
 from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
 from tests.pure.simulation.crashing import each_fifth
-from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
-from zkgroup.testing.cluster_simulation.crashes import Action, play
-from zkgroup.testing.cluster_simulation.operations import Operations
-from zkgroup.testing.cluster_simulation.world import World
+from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
+from zkgroup.testing.simulation.cluster.crashes import Action, play
+from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.znodes.admin_requests import Reassignment
 
 MOVED_MS = 8_000
 
 
-def lines_of(world: World, broker: int) -> tuple[bytes, ...]:
+def lines_of(world: ClusterWorld, broker: int) -> tuple[bytes, ...]:
     """What a broker keeps of `t-0`."""
     log = world.places[broker].open(T0)
     return () if log is None else tuple(each.lines for each in log.read(0, log.end_offset, 1 << 30))
@@ -32,9 +32,9 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
     point, world.network.point = world.network.point, lambda kind, line: None
     world.switched_off.add(1)
     world.close(1)
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
     assert operations.move({T0: (2, 3)})
-    simulation.quiet.pass_time(MOVED_MS)
+    simulation.convergence.pass_time(MOVED_MS)
     assert world.server.find(Reassignment.path()) is None
     assert world.audit.look().replicas(T0) == (2, 3)
     assert lines_of(world, 1)

@@ -8,11 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.replica_cluster import Cluster, ViolationError, run
-from tests.worlds.replica_hosts import TP, DirectoryHosts, Hosts, MemoryHosts, append, end, pair, watermark
-from zkgroup.broker.memory_host import replicate
-from zkgroup.broker.replication.epochs import Epochs
-from zkgroup.broker.replication.replica import Replica
-from zkgroup.broker.replication.term import Term
+from tests.worlds.replica_managers import (
+    TP,
+    DirectoryHosts,
+    Hosts,
+    MemoryHosts,
+    append,
+    end,
+    pair,
+    replicate,
+    watermark,
+)
+from zkgroup.broker.log.leader_epochs import LeaderEpochs
+from zkgroup.broker.replicas.leader_state import LeaderState
+from zkgroup.broker.replicas.replica import Replica
 from zkgroup.wire.error_codes import ErrorCode
 
 SCHEDULES = 20
@@ -141,8 +150,8 @@ def _cuts_to_the_high_watermark(replica: Replica, leader_epoch: int) -> ErrorCod
     return error
 
 
-def _waits_for_those_it_has_heard(term: Term, log_end_offset: int, present: int) -> int:
-    ends = [end for broker in term._isr if (end := term._end(broker)) is not None]
+def _waits_for_those_it_has_heard(term: LeaderState, log_end_offset: int, present: int) -> int:
+    ends = [end for broker in term._maximal_isr if (end := term._end(broker)) is not None]
     return max(present, min([log_end_offset, *ends]))
 
 
@@ -152,10 +161,10 @@ FOLLOW = Replica.follow
 @pytest.mark.parametrize(
     ("kind", "name", "without"),
     [
-        pytest.param(Epochs, "diverging", lambda *_: None, id="rule 1, diverging"),
+        pytest.param(LeaderEpochs, "diverging", lambda *_: None, id="rule 1, diverging"),
         pytest.param(Replica, "follow", _cuts_to_the_high_watermark, id="rule 1, no cut"),
-        pytest.param(Term, "high_watermark", _waits_for_those_it_has_heard, id="rule 2, not heard"),
-        pytest.param(Term, "count", lambda *_: None, id="rule 2, the ISR"),
+        pytest.param(LeaderState, "high_watermark", _waits_for_those_it_has_heard, id="rule 2, not heard"),
+        pytest.param(LeaderState, "set_maximal_isr", lambda *_: None, id="rule 2, the ISR"),
         pytest.param(Replica, "_lacks", lambda *_: None, id="rule 4"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.pure.simulation.bugs import BUGS, Bug
 from zkgroup.testing import Simulation, SimulationError
-from zkgroup.testing.simulation.setup import Setup
+from zkgroup.testing.simulation.group.setup import Setup
 
 SEEDS = 150
 

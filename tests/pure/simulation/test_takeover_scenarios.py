@@ -23,16 +23,15 @@ from tests.pure.simulation.cluster_scenes import (
     stepwise,
 )
 from tests.pure.simulation.crashing import each_fifth
-from zkgroup.controller.machine.candidacy import Stage
+from zkgroup.controller.machine.controller_election.transactions import ElectorState
 from zkgroup.model.requests import Delete
-from zkgroup.testing.cluster_simulation import ClusterSimulation
-from zkgroup.testing.cluster_simulation.controller import ControllerProcess
-from zkgroup.testing.cluster_simulation.crashes import Action, play
-from zkgroup.testing.cluster_simulation.operations import Operations
-from zkgroup.testing.cluster_simulation.real_controller import RealController
+from zkgroup.testing.simulation.cluster import ClusterSimulation
+from zkgroup.testing.simulation.cluster.controller import ControllerProcess
+from zkgroup.testing.simulation.cluster.crashes import Action, play
+from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
+from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller import Controller, ControllerRecord
 
 # --- the epoch ------------------------------------------------------------------------------------
 
@@ -52,15 +51,15 @@ def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
     stepwise(simulation, real, lambda: _holds(simulation, session) and real.epochs == epochs)
     world.pause(real.name, LONG_MS)
     world.server.expire(real.client.name)
-    simulation.quiet.pass_time(5_000)
+    simulation.convergence.pass_time(5_000)
     ruler = ours(simulation)
     won = list(ruler.epochs)
     world.wake_up(real.name)
-    simulation.quiet.drain()
+    simulation.convergence.drain()
 
     assert real.epochs[-1] > won[-1]
     assert not ruler.rules, "it rules on in an epoch that is not the last"
-    simulation.quiet.pass_time(6_000)
+    simulation.convergence.pass_time(6_000)
     ended(simulation)
 
 
@@ -97,10 +96,10 @@ def test_a_candidate_that_sleeps_over_its_own_grace_begins_anew() -> None:
     assert isinstance(candidate, ControllerProcess)
     world.pause(real.name, 1_000)
     world.write(Delete(Controller.path(), -1))
-    simulation.quiet.pass_time(500)
-    assert candidate.machine.election.stage is Stage.GRACE
+    simulation.convergence.pass_time(500)
+    assert candidate.machine.election.stage is ElectorState.GRACE
     world.pause(candidate.name, 4_000)
-    simulation.quiet.pass_time(2_500)
+    simulation.convergence.pass_time(2_500)
     assert world.rulers == [real]
     world.pause(real.name, 2_000)
     world.write(Delete(Controller.path(), -1))
@@ -113,7 +112,7 @@ def test_a_candidate_that_sleeps_over_its_own_grace_begins_anew() -> None:
 def _one_rules_for(simulation: ClusterSimulation, ms: int) -> None:
     world = simulation.world
     for _ in range(ms // 100):
-        simulation.quiet.pass_time(100)
+        simulation.convergence.pass_time(100)
         assert len(world.rulers) <= 1, f"S11 {[one.name for one in world.rulers]} rule at once"
 
 
@@ -128,16 +127,16 @@ def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
     real = asleep_over_a_write(simulation)
     session = world.registrations()[1]
     world.write(Delete(Controller.path(), -1))
-    simulation.quiet.pass_time(4_000)
+    simulation.convergence.pass_time(4_000)
     ruler = ours(simulation)
     assert world.registrations()[1] == session
     world.wake_up(real.name)
-    simulation.quiet.pass_time(1_000)
+    simulation.convergence.pass_time(1_000)
 
     assert world.rulers == [ruler, real] or world.rulers == [real, ruler], "the grace was long enough"
     _is_decided_by_ours(simulation, real)
-    assert ruler.machine.reign is not None
-    assert "restart it" in ruler.machine.reign.waiting["broker 1"]
+    assert ruler.machine.active is not None
+    assert "restart it" in ruler.machine.active.waiting["broker 1"]
     ended(simulation)
 
 
@@ -148,9 +147,9 @@ def test_a_real_controller_that_goes_on_in_a_new_session_is_repaired() -> None:
     world = simulation.world
     real = asleep_over_a_write(simulation)
     world.server.expire(real.client.name)
-    simulation.quiet.pass_time(8_000)
+    simulation.convergence.pass_time(8_000)
     world.wake_up(real.name)
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
 
     _is_decided_by_ours(simulation, real)
     ended(simulation)
@@ -163,18 +162,18 @@ def test_a_winner_that_dies_before_it_recovers_is_followed_by_one_that_does() ->
     real = asleep_over_a_write(simulation)
     world.server.expire(real.client.name)
     while not (won := [one for one in world.rulers if isinstance(one, ControllerProcess)]):
-        simulation.quiet.drain_some(1)
+        simulation.convergence.drain_some(1)
     world.kill(won[0].broker)
-    simulation.quiet.pass_time(8_000)
+    simulation.convergence.pass_time(8_000)
     assert ours(simulation) not in won
     world.wake_up(real.name)
-    simulation.quiet.pass_time(3_000)
+    simulation.convergence.pass_time(3_000)
 
     _is_decided_by_ours(simulation, real)
     ended(simulation)
 
 
-def _is_decided_by_ours(simulation: ClusterSimulation, real: RealController) -> None:
+def _is_decided_by_ours(simulation: ClusterSimulation, real: Kafka08Controller) -> None:
     """The write of `asleep_over_a_write` was refused."""
     state = state_of(simulation)
     assert state.controller_epoch > real.epoch, f"epoch {real.epoch} of {real.name} has decided {state}"
@@ -194,7 +193,7 @@ def recovered(choose: Callable[[int], Iterable[int]]) -> None:
         world = simulation.world
         real = real_rules(simulation)
         world.server.put(Topic.path("r"), Topic({0: (2, 3), 1: (3, 4)}).encode())
-        simulation.quiet.pass_time(1_000)
+        simulation.convergence.pass_time(1_000)
         states = world.audit.look().states.values()
         assert real.epoch in {one.state.controller_epoch for one in states if one.state}
         world.stop_kafka()
@@ -220,10 +219,10 @@ def test_no_request_is_sent_after_the_own_lease() -> None:
     world = simulation.world
     ruler = moved_up_to_deletion(simulation)
     world.pause(ruler.name, LONG_MS)
-    simulation.quiet.pass_time(9_000)
+    simulation.convergence.pass_time(9_000)
     (other,) = (one for one in world.rulers if one is not ruler)
     ask_for(simulation, (1, 2))
-    simulation.quiet.pass_time(5_000)
+    simulation.convergence.pass_time(5_000)
     assert set(state_of(simulation).isr) == {1, 2}
     sent: list[str] = []
     world.network.point = lambda kind, line: sent.append(f"{line} {kind}") if line.owner is ruler else None
@@ -231,7 +230,7 @@ def test_no_request_is_sent_after_the_own_lease() -> None:
     while ruler.shell.inbox:  # before it hears of its session's end
         ruler.shell.take_event()
     assert sent == [], f"{sent[0]} without a lease"
-    simulation.quiet.pass_time(2_000)
+    simulation.convergence.pass_time(2_000)
 
     assert sent == [], f"{sent[0]} without a lease"
     assert world.rulers == [other]

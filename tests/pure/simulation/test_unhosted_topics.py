@@ -7,8 +7,8 @@ from collections import Counter
 
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
-from zkgroup.testing.cluster_simulation.setup import draw
+from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
+from zkgroup.testing.simulation.cluster.setup import draw_cluster
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.unhosted_topics import UnhostedTopic, may_be_unhosted, unhosted_topics_path
 
@@ -19,7 +19,7 @@ MARK = UnhostedTopic.path(NAME)
 
 def from_zero(seed: int) -> ClusterSetup | None:
     """The setup of a seed with brokers from 0 on; None where they are Kafka's, which know no marks."""
-    drawn = draw(seed, 200)
+    drawn = draw_cluster(seed, 200)
     if drawn.kind != "ours":
         return None
     return dataclasses.replace(

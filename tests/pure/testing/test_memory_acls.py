@@ -25,7 +25,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import Step
-from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.zookeeper import Acl, Digest, Secret
 from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL
 

@@ -34,7 +34,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import Step
-from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
 
 
 class Caller:

@@ -6,27 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from zkgroup.consumer.effects import Assign, EndLease, ExtendLease, Lose, Revoke
-from zkgroup.consumer.events import Revoked
-from zkgroup.machinery.effects import Ask
-from zkgroup.machinery.events import Answered
+from zkgroup.consumer.machine.events import Assign, EndLease, ExtendLease, Lose, Revoke, Revoked
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, MultiDone, Operation, ReadDone, SetData
-from zkgroup.testing.simulation.order import OrderError, OrderRules
+from zkgroup.runtime.events import Answered, Submit
+from zkgroup.testing.simulation.group.audit import OrderError, OrderRules
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 GRANT = LeaseGrant(topic_partition=ONE, thread=0, token=7, offset=None)
 
 
-def ask(*operations: Operation) -> Ask:
-    return Ask(1, Multi(operations), 1)
+def ask(*operations: Operation) -> Submit:
+    return Submit(1, Multi(operations), 1)
 
 
-def claim(tp: TopicPartition) -> Ask:
+def claim(tp: TopicPartition) -> Submit:
     return ask(Create(f"/consumers/g/owners/{tp.topic}/{tp.partition}", b"g_a-0", ephemeral=True))
 
 
-def release(tp: TopicPartition) -> Ask:
+def release(tp: TopicPartition) -> Submit:
     return ask(Delete(f"/consumers/g/owners/{tp.topic}/{tp.partition}", 1))
 
 

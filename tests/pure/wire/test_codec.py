@@ -20,10 +20,20 @@ from zkgroup.wire.control import (
     StopReplicaResponse,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.fields import Boolean, Bytes, Int8, Int16, Int32, Int64, NullableString, String, Versions
 from zkgroup.wire.messages import decode_response, decode_rest, encode, framed
 from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse, LineBatch
-from zkgroup.wire.schema import schema_of
+from zkgroup.wire.schema import (
+    Boolean,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    String,
+    Versions,
+    schema_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ import tracemalloc
 import pytest
 
 from zkgroup.errors import CorruptFrameError
-from zkgroup.wire.messages import framed
-from zkgroup.wire.splitter import REQUEST_BYTES_MAX, FrameSplitter
+from zkgroup.wire.messages import REQUEST_BYTES_MAX, FrameSplitter, framed
 
 
 def drained(splitter: FrameSplitter) -> list[bytes]:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
-from zkgroup.model.stat import ZnodeStat
+from zkgroup.model.requests import ZnodeStat
 from zkgroup.zkfiles.exports import (
     ExportedZnode,
     ExportHeader,

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
+from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, FinalizedFeatures, ProducerIdBlock
-from zkgroup.znodes.config_changes import ConfigChange
-from zkgroup.znodes.configs import BrokerConfig, ClientConfig, IpConfig, UserClientConfig, UserConfig
+from zkgroup.znodes.config import (
+    BrokerConfig,
+    ClientConfig,
+    IpConfig,
+    TopicConfig,
+    UserClientConfig,
+    UserConfig,
+)
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.notifications import IsrChange, LogDirEvent
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+from zkgroup.znodes.notifications import ConfigChange, IsrChange, LogDirEvent
 
 CODECS: dict[str, Any] = {
     r"/consumers/[^/]+/ids/[^/]+": Registration,

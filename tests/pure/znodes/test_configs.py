@@ -8,11 +8,9 @@ import pytest
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.config_changes import ConfigChange, NotifyFormat, notify_format
-from zkgroup.znodes.config_entity import ConfigEntity
-from zkgroup.znodes.configs import BrokerConfig, EntityConfig, UserConfig
-from zkgroup.znodes.throttles import LEADER_REPLICAS, parse_throttled_replicas, throttled_replicas
-from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.config import BrokerConfig, ConfigEntity, EntityConfig, TopicConfig, UserConfig
+from zkgroup.znodes.config_settings import LEADER_REPLICAS, parse_throttled_replicas, throttled_replicas
+from zkgroup.znodes.notifications import ConfigChange, NotifyFormat, notify_format
 
 
 def test_a_changed_configuration_keeps_every_other_setting_and_key() -> None:

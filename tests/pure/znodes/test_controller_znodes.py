@@ -10,12 +10,14 @@ import pytest
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move
-from zkgroup.znodes.controller import BARE, Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import (
+from zkgroup.znodes.controller import (
+    BARE,
+    Controller,
+    ControllerEpoch,
     ControllerRecord,
     ControllerStatus,
     ResignRequest,
-    WaitingController,
+    StandbyController,
 )
 from zkgroup.znodes.reassignment_records import FinishedReassignment, StoredPlan
 
@@ -124,7 +126,7 @@ OURS: list[tuple[Any, dict[str, object]]] = [
         {"version": 1, "broker": 1, "epoch": 7, "zxid": str(2**40), "time": "1396019252998"},
     ),
     (
-        WaitingController("h", 9092, 1396019252998),
+        StandbyController("h", 9092, 1396019252998),
         {"version": 1, "host": "h", "port": 9092, "time": "1396019252998"},
     ),
     (
@@ -200,8 +202,8 @@ def test_what_a_later_version_of_ours_adds_is_kept() -> None:
         ControllerStatus(-1, 1, 0, 0),
         ResignRequest(0),
         ResignRequest(2**63),
-        WaitingController("h", 0, 0),
-        WaitingController("\udcff", 1, 0),
+        StandbyController("h", 0, 0),
+        StandbyController("\udcff", 1, 0),
         FinishedReassignment(TP, (), (), "gone", "", 1),  # type: ignore[arg-type]
         FinishedReassignment(TP, (), (), "done", "", -1),
         StoredPlan(((),), "running", 0, 0, ""),
@@ -280,7 +282,7 @@ def test_names_of_our_znodes() -> None:
     ]
     assert ControllerStatus.path() == "/zkgroup/controller/status"
     assert ResignRequest.path() == "/zkgroup/controller/resign"
-    assert WaitingController.path(3) == "/zkgroup/controllers/3"
+    assert StandbyController.path(3) == "/zkgroup/controllers/3"
     assert FinishedReassignment.path(4) == "/zkgroup/reassignments/done-0000000004"
     assert FinishedReassignment.sequence_of("done-0000000004") == 4
     assert StoredPlan.path(StoredPlan.validate_id("move-1")) == "/zkgroup/plans/move-1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zkgroup.errors import ConfigError
-from zkgroup.znodes.config_entity import EntityKind
-from zkgroup.znodes.entity_settings import check_entity_settings
+from zkgroup.znodes.config import EntityKind
+from zkgroup.znodes.config_settings import check_entity_settings
 
 
 @pytest.mark.parametrize(

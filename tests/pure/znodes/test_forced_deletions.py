@@ -8,8 +8,8 @@ import pytest
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.stray_replicas import AbandonedReplicas
 
 LEFT = AbandonedReplicas("orders", 3, (0, 7), 9)
 

@@ -10,12 +10,12 @@ import pytest
 from tests.pure.znodes.codecs import codec_for
 from tests.worlds import golden_data
 from zkgroup.errors import CorruptZnodeError, UnsupportedRegexError
-from zkgroup.model.java_regex import compile_java, normalise
+from zkgroup.java_regex import compile_java, normalise
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.config_changes import ConfigChange
-from zkgroup.znodes.consumers import Offset, Owner, Registration, kind
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.consumers import Offset, Owner, Registration, subscription_kind
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.notifications import ConfigChange
 
 FREQUENT = (
     Registration, Owner, Offset, BrokerRegistration, Topic, PartitionState, Controller, ControllerEpoch,
@@ -40,7 +40,7 @@ def test_every_matching_znode_of_kafka_0_8_2_2_is_encoded_as_it_was_recorded() -
 def test_every_recorded_registration_is_recognised_as_a_jvm_members() -> None:
     """The kind of what Kafka 0.8.2.2 itself wrote is `jvm`."""
     kinds = {
-        kind(znode.data)
+        subscription_kind(znode.data)
         for znode in golden_data.trees("kafka-0.8.2.2")
         if codec_for(znode.path) is Registration
     }

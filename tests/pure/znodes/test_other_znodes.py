@@ -10,9 +10,10 @@ import pytest
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.consumers import Offset, Owner, Plan, Registration, Reset, View
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.group_records import Plan, Reset, View
 
 TP = TopicPartition("orders", 3)
 

@@ -9,7 +9,7 @@ import pytest
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Blacklist, StaticSubscription, Whitelist
-from zkgroup.znodes.consumers import Registration, kind
+from zkgroup.znodes.consumers import Registration, subscription_kind
 
 PATH = "/consumers/g/ids/g_a"
 EXTENSIONS = {"zkgroup": "0.1.0", "strategy": "range", "exclude_internal": "true"}
@@ -31,7 +31,7 @@ def test_our_keys_come_after_kafkas_and_are_text() -> None:
 
     assert list(fields) == ["version", "subscription", "pattern", "timestamp", *EXTENSIONS]
     assert all(isinstance(fields[key], str) for key in EXTENSIONS)
-    assert kind(data) == "zkgroup"
+    assert subscription_kind(data) == "zkgroup"
 
 
 def test_a_wildcard_expression_is_stored_escaped_as_kafka_does() -> None:
@@ -109,12 +109,12 @@ def test_extension_values_may_hold_any_character() -> None:
 )
 def test_the_kind_of_a_registration(text: str, expected: str) -> None:
     """Ours by its key, a JVM member's by its exact text, anything else is unknown."""
-    assert kind(text.encode()) == expected
+    assert subscription_kind(text.encode()) == expected
 
 
 def test_a_registration_without_data_is_of_unknown_kind() -> None:
     """Null data neither fails nor counts as anybody's."""
-    assert kind(None) == "unknown"
+    assert subscription_kind(None) == "unknown"
 
 
 def test_the_error_says_path_expected_and_found() -> None:

@@ -10,9 +10,8 @@ import pytest
 from tests.worlds import golden_data
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
+from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment, TopicDeletion
 from zkgroup.znodes.notifications import PARTITIONS_AT_ONCE, IsrChange, LogDirEvent
-from zkgroup.znodes.topics import TopicDeletion
 
 ORDERS = TopicPartition("orders", 0)
 CLICKS = TopicPartition("clicks", 3)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.znodes.limits import DATA_BYTES_MAX
+from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 from zkgroup.znodes.stray_replicas import MovesBroughtOver, StrayReplicas, StrayTopic
 
 LEFT = StrayReplicas((StrayTopic("orders", 2**40, (0, 7), 9), StrayTopic("orders", 3, (1,), 4)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkgroup.errors import ConfigError
-from zkgroup.znodes.topic_settings import check_topic_settings, unknown_to
+from zkgroup.znodes.config_settings import check_topic_settings, unknown_to
 
 
 @pytest.mark.parametrize(

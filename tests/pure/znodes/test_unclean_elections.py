@@ -9,7 +9,7 @@ import pytest
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.unclean_elections import (
+from zkgroup.znodes.admin_requests import (
     PARTITIONS_MAX,
     REASON_MAX,
     PartitionVerdict,

@@ -17,6 +17,7 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.model.requests import (
+    AclEntry,
     Check,
     Code,
     Connected,
@@ -39,8 +40,9 @@ from zkgroup.model.requests import (
     SessionEvent,
     SetData,
     Unanswered,
+    ZnodeAcl,
+    ZnodeStat,
 )
-from zkgroup.model.stat import AclEntry, ZnodeAcl, ZnodeStat
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.zookeeper.blocking import Blocking
 

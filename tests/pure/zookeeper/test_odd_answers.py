@@ -36,7 +36,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.exchange import Exchange
+from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.wire import Op
 
 
@@ -168,14 +168,14 @@ def test_a_connection_thread_that_fails_loses_its_session_and_no_more(
         peer.greet(session_id=number)
         peer.serve()
 
-    original, bugs = Exchange.begin, [RuntimeError("a bug")]
+    original, bugs = RequestPipeline.begin, [RuntimeError("a bug")]
 
-    def begin(self: Exchange) -> None:
+    def begin(self: RequestPipeline) -> None:
         if bugs:
             raise bugs.pop()
         original(self)
 
-    monkeypatch.setattr(Exchange, "begin", begin)
+    monkeypatch.setattr(RequestPipeline, "begin", begin)
     with connected(script) as (_, caller):
         caller.ask(WRITE, NotSent)
         assert caller.await_event(Lost, 1) == Lost(1, "the connection thread failed")

@@ -14,13 +14,12 @@ from tests.waiting import PATIENCE_S, joined
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
-from zkgroup.zookeeper.address import Address
-from zkgroup.zookeeper.announcer import Announcer
+from zkgroup.zookeeper.client import EventDispatcher
 from zkgroup.zookeeper.clock import SystemClock
-from zkgroup.zookeeper.codes import refusal
 from zkgroup.zookeeper.multiread import Support
-from zkgroup.zookeeper.watching import Watcher, Watches
-from zkgroup.zookeeper.wire import Event
+from zkgroup.zookeeper.requests import Watcher, Watches
+from zkgroup.zookeeper.settings import Address
+from zkgroup.zookeeper.wire import Event, refusal
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_every_code_but_other_has_a_number() -> None:
 
 def test_actions_posted_by_an_action_run_after_it() -> None:
     """In the order posted, on whichever thread is at it."""
-    announcer, told = Announcer(), list[str]()
+    announcer, told = EventDispatcher(), list[str]()
 
     def first() -> None:
         announcer.post(lambda: told.append("third"))
@@ -157,7 +156,7 @@ def test_actions_posted_by_an_action_run_after_it() -> None:
 
 def test_an_action_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged."""
-    announcer, told = Announcer(), list[str]()
+    announcer, told = EventDispatcher(), list[str]()
     announcer.post(lambda: 1 / 0, lambda: told.append("told"))  # type: ignore[arg-type,return-value]
     announcer.run()
     assert told == ["told"]
@@ -166,7 +165,7 @@ def test_an_action_that_fails_does_not_stop_the_others(caplog: pytest.LogCapture
 
 def test_actions_never_overlap() -> None:
     """A second thread leaves its action to the one that is at it."""
-    announcer, inside, released = Announcer(), threading.Event(), threading.Event()
+    announcer, inside, released = EventDispatcher(), threading.Event(), threading.Event()
     told: list[str] = []
 
     def slow() -> None:

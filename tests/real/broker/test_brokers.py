@@ -12,23 +12,23 @@ from tests.waiting import PATIENCE_S, becomes, eventually
 from tests.worlds.server_brokers import QUICK, Cluster
 from tests.worlds.sessions import end_session
 from tests.worlds.witness import witness_on
-from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.broker import Broker
+from zkgroup.broker.machine.context import BrokerConfig
 from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
 from zkgroup.broker.machine.events import BrokerEvent, Serving
 from zkgroup.broker.machine.machine import BrokerMachine
-from zkgroup.broker.node.broker import Broker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
-from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Connected, Create, SessionEvent
+from zkgroup.runtime.loop import MachineLoop
 from zkgroup.testing import FakeClock
-from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, Topic
 from zkgroup.znodes.cluster import ClusterId, common_parents, later_parents
-from zkgroup.znodes.config_changes import CHANGE_AGE_MAX_MS, ConfigChange
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.notifications import CHANGE_AGE_MAX_MS, ConfigChange
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock

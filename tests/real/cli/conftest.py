@@ -19,17 +19,24 @@ def shell(zk_server: Any, tmp_path: Path) -> Shell:
     return Shell(tmp_path, zk_server.address)
 
 
-_POLLING = ("elections", "groups", "plan_running", "reassignments", "resigning", "topic_waiting", "unclean")
+_POLLING = (
+    "admin.cluster.resignation",
+    "admin.elections",
+    "admin.reassign.progress",
+    "admin.reassign.stored_plans",
+    "admin.topics.waiting",
+    "groups.reads",
+)
 
 
 @pytest.fixture(autouse=True)
 def quick_and_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands run in this process check often what they wait for, and wait long for answers of servers."""
     for module in _POLLING:
-        monkeypatch.setattr(f"zkgroup.admin.{module}.POLL_S", 0.02)
-    monkeypatch.setattr("zkgroup_cli.connection.CONNECT_TIMEOUT_MS", 60_000)
+        monkeypatch.setattr(f"zkgroup.{module}.POLL_S", 0.02)
+    monkeypatch.setattr("zkgroup_cli.context.CONNECT_TIMEOUT_MS", 60_000)
     monkeypatch.setattr(
-        "zkgroup_cli.connection.WAITING_AFTER_S", 3_600.0
+        "zkgroup_cli.context.ECHO_WAITING_AFTER_S", 3_600.0
     )  # a slow machine tells of no server
 
 

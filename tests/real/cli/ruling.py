@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from tests.waiting import PATIENCE_S, becomes, happened
-from zkgroup.controller.machine.candidate import Candidate
-from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.controller_election.elector import ElectorState
 from zkgroup.controller.machine.effects import ControllerEffect, Elected
-from zkgroup.controller.machine.election import Stage
-from zkgroup.machinery.loop import MachineLoop
+from zkgroup.controller.machine.elector_context import ElectorConfig
+from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.runtime.loop import MachineLoop
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -49,7 +49,7 @@ class Controllers:
             if isinstance(effect, Elected):
                 elected.set()
 
-        candidate = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=STAND_BACK_MS))
+        candidate = ControllerMachine(ElectorConfig(broker=broker, takeover_grace_ms=STAND_BACK_MS))
         loop: MachineLoop[object, ControllerEffect] = MachineLoop(
             candidate,
             client,
@@ -65,4 +65,4 @@ class Controllers:
         if len(self._running) == 1:
             happened(elected)
         else:
-            becomes(lambda: candidate.election.stage, Stage.WATCHING)
+            becomes(lambda: candidate.election.stage, ElectorState.WATCHING)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkgroup.demo.story import Happening
+from zkgroup.demo.progress import ProgressEvent
 
 
 def staged(monkeypatch: pytest.MonkeyPatch, scenario: ModuleType, found: object, line: str) -> list[Any]:
@@ -16,7 +16,7 @@ def staged(monkeypatch: pytest.MonkeyPatch, scenario: ModuleType, found: object,
 
     def run(options: Any, screen: Any) -> object:
         told.append(options)
-        screen.happened(Happening(1.5, line))
+        screen.happened(ProgressEvent(1.5, line))
         return found
 
     monkeypatch.setattr(scenario, "run", run)

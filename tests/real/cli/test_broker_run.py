@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 import click
 import pytest
+from zkgroup_cli.app import shared
 from zkgroup_cli.broker_events import BrokerPrinter
-from zkgroup_cli.broker_run import _serve
-from zkgroup_cli.frame import shared
-from zkgroup_cli.output import Output
-from zkgroup_cli.settings_values import parse_settings
+from zkgroup_cli.commands.broker import _serve
+from zkgroup_cli.params import parse_settings
+from zkgroup_cli.render import Output
 
 from tests.waiting import eventually
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
-from zkgroup.broker.replica_host import Role
+from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition

@@ -9,15 +9,15 @@ import pytest
 from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.topics import topic_exists
+from zkgroup.admin.topics.listing import topic_exists
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.config_settings import RATES
 from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic
-from zkgroup.znodes.throttles import RATES
-from zkgroup.znodes.topics import TopicConfig
 
 
 @pytest.fixture
@@ -415,7 +415,7 @@ def test_a_topic_that_somebody_makes_meanwhile_is_no_error_either(
         looked.append(name)
         return len(looked) % 2 == 0 and topic_exists(ensemble, name)  # not there when first looked for
 
-    monkeypatch.setattr("zkgroup.admin.topics.topic_exists", exists)
+    monkeypatch.setattr("zkgroup.admin.topics.listing.topic_exists", exists)
     words = ("topic", "create", "a.b", "--partitions", "1")
 
     found = shell.json(*words, "--if-not-exists")

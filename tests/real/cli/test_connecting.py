@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 import pytest
-from zkgroup_cli import connection
-from zkgroup_cli.frame import Shared
+from zkgroup_cli import context
+from zkgroup_cli.app import Shared
 
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
@@ -31,29 +31,29 @@ def test_the_address_comes_from_option_then_environment_then_profile(config: Pat
     """The order of the contract."""
     env = {"ZKGROUP_ZOOKEEPER": "e:1"}
 
-    assert connection.target(Shared(zookeeper="o:1"), env).zookeeper == "o:1"
-    assert connection.target(Shared(profile="prod"), env).zookeeper == "e:1"
-    assert connection.target(Shared(profile="prod"), {}).zookeeper == "p:1"
-    assert connection.target(Shared(), {}).zookeeper == "d:1"
+    assert context.target(Shared(zookeeper="o:1"), env).zookeeper == "o:1"
+    assert context.target(Shared(profile="prod"), env).zookeeper == "e:1"
+    assert context.target(Shared(profile="prod"), {}).zookeeper == "p:1"
+    assert context.target(Shared(), {}).zookeeper == "d:1"
 
 
 def test_profiles_that_cannot_be_used_say_why(config: Path) -> None:
     """Unknown names with the nearest, unknown keys, and text that is no TOML."""
     with pytest.raises(click.UsageError, match="did you mean 'prod'"):
-        connection.target(Shared(profile="prd"), {})
+        context.target(Shared(profile="prd"), {})
     config.write_text('[profiles.default]\nzokeeper = "d:1"\n')
     with pytest.raises(click.UsageError, match="zokeeper"):
-        connection.target(Shared(), {})
+        context.target(Shared(), {})
     config.write_text("=")
     with pytest.raises(click.UsageError, match="not TOML"):
-        connection.target(Shared(), {})
+        context.target(Shared(), {})
     for odd in ("profiles = 3", "[profiles]\ndefault = 3"):
         config.write_text(odd)
         with pytest.raises(click.UsageError, match=r"expected .*table.*found 3"):
-            connection.target(Shared(), {})
+            context.target(Shared(), {})
     config.unlink()
     with pytest.raises(click.UsageError, match="there is no"):
-        connection.target(Shared(profile="prod"), {})
+        context.target(Shared(profile="prod"), {})
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_a_broken_file_of_profiles_stops_only_what_needs_one(
     config.write_bytes(broken)
     env = {"ZKGROUP_ZOOKEEPER": "e:1"}
 
-    assert connection.target(Shared(zookeeper="o:1"), {}).zookeeper == "o:1"
-    assert connection.target(Shared(), env).zookeeper == "e:1"
+    assert context.target(Shared(zookeeper="o:1"), {}).zookeeper == "o:1"
+    assert context.target(Shared(), env).zookeeper == "e:1"
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 2
     assert all(line.startswith(f"warning: {config}") for line in warnings)
     for options, environment in [(Shared(), {}), (Shared(profile="prod", zookeeper="o:1"), env)]:
         with pytest.raises(click.UsageError, match=re.escape(str(config))):
-            connection.target(options, environment)
+            context.target(options, environment)
 
 
 @pytest.mark.parametrize("key", ["digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file"])
@@ -83,10 +83,10 @@ def test_a_missing_file_is_told_with_the_place_that_names_it(config: Path, key: 
     config.write_text(f'[profiles.default]\nzookeeper = "d:1"\n{key} = "nowhere"\n')
 
     with pytest.raises(click.UsageError, match=f"{key} of the profile: there is no file nowhere") as told:
-        connection.target(Shared(), {})
+        context.target(Shared(), {})
     assert option not in told.value.message
     with pytest.raises(click.UsageError, match=f"{option}: there is no file elsewhere"):
-        connection.target(Shared(zookeeper="o:1", **{f"zk_{key}": "elsewhere"}), {})
+        context.target(Shared(zookeeper="o:1", **{f"zk_{key}": "elsewhere"}), {})
 
 
 def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
     config.mkdir()
 
     with pytest.raises(click.UsageError, match="cannot be read: Is a directory"):
-        connection.target(Shared(), {})
+        context.target(Shared(), {})
 
 
 def test_a_broken_file_of_profiles_is_told_of_once(shell: Shell, groups: ServerGroups) -> None:
@@ -118,9 +118,7 @@ def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path, lone_shell:
     file = tmp_path / "digest"
     file.write_text("alice:s3cret\n")
 
-    settings = connection.client_settings(
-        connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
-    )
+    settings = context.client_settings(context.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {}))
     ran = lone_shell.run(
         "group", "list", "-z", NOWHERE, "--zk-digest-file", str(file), "--connect-timeout", "300ms", "-vv"
     )
@@ -133,18 +131,18 @@ def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path, lone_shell:
 def test_files_for_authentication_are_checked(tmp_path: Path) -> None:
     """A file that is not there, one that is wrong, and two ways at once."""
     with pytest.raises(click.UsageError, match="--zk-tls-ca"):
-        connection.target(Shared(zookeeper="z:1", zk_tls_ca=str(tmp_path / "no")), {})
+        context.target(Shared(zookeeper="z:1", zk_tls_ca=str(tmp_path / "no")), {})
     file = tmp_path / "file"
     file.write_text("no colon here")
-    where = connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
+    where = context.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
     with pytest.raises(ConfigError, match="user:password"):
-        connection.client_settings(where)
-    both = connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file), zk_sasl_file=str(file)), {})
+        context.client_settings(where)
+    both = context.target(Shared(zookeeper="z:1", zk_digest_file=str(file), zk_sasl_file=str(file)), {})
     with pytest.raises(click.UsageError, match="exclude each other"):
-        connection.client_settings(both)
-    sasl = connection.target(Shared(zookeeper="z:1", zk_sasl_file=str(file)), {})
+        context.client_settings(both)
+    sasl = context.target(Shared(zookeeper="z:1", zk_sasl_file=str(file)), {})
     with pytest.raises(ConfigError, match="TOML"):
-        connection.client_settings(sasl)
+        context.client_settings(sasl)
 
 
 def test_a_client_with_a_digest_works(shell: Shell, tmp_path: Path, groups: ServerGroups) -> None:

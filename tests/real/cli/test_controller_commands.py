@@ -11,15 +11,15 @@ from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.plugin import Tree
-from zkgroup.znodes.brokers import PartitionState
-from zkgroup.znodes.controller_records import ControllerStatus
-from zkgroup.znodes.topics import TopicConfig
-from zkgroup.znodes.unclean_elections import (
+from zkgroup.znodes.admin_requests import (
     PartitionVerdict,
     UncleanElection,
     UncleanElectionDone,
     unclean_elections_path,
 )
+from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.controller import ControllerStatus
 
 
 def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from zkgroup_cli.frame import Group
-from zkgroup_cli.main import root
+from zkgroup_cli.app import Group, root
 from zkgroup_cli.schemas import EVENTS, SCHEMAS
 
 from tests.worlds.server_groups import ServerGroups
@@ -100,6 +99,14 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "reassign plan replace",
         "reassign plan set-rf",
         "reassign plan balance",
+        "plan decommission",
+        "plan replace",
+        "plan set-rf",
+        "plan balance",
+        "plan list",
+        "plan resume",
+        "plan pause",
+        "plan cancel",
         "cluster usage",
         "config describe",
         "config alter",
@@ -300,7 +307,7 @@ def test_a_mistyped_command_names_the_nearest(lone_shell: Shell, typed: str, mea
     assert repr(meant) in ran.err
 
 
-@pytest.mark.parametrize("module", ["zkgroup_cli.main", "click", "zkgroup.errors", "zkgroup_cli.frame"])
+@pytest.mark.parametrize("module", ["zkgroup_cli.app", "click", "zkgroup.errors", "zkgroup_cli.params"])
 def test_interrupting_the_imports_is_exit_130(module: str) -> None:
     """Past bug: Ctrl-C in the first tenths of a second printed a traceback. One that is ignored stays so."""
     program = f"""
@@ -331,7 +338,7 @@ def test_interrupting_a_one_shot_command_is_exit_130(shell: Shell, monkeypatch: 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zkgroup.admin.groups.list_groups", interrupted)
+    monkeypatch.setattr("zkgroup.groups.reads.list_groups", interrupted)
 
     ran = shell.run("group", "list")
 
@@ -345,7 +352,7 @@ def test_a_bug_is_exit_1_without_a_traceback(shell: Shell, monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("zkgroup.admin.groups.list_groups", broken)
+    monkeypatch.setattr("zkgroup.groups.reads.list_groups", broken)
 
     ran = shell.run("group", "list")
 
@@ -372,9 +379,9 @@ def test_names_of_groups_are_completed(
         "COMP_CWORD": "3",
     }
 
-    monkeypatch.setattr("zkgroup_cli.options.COMPLETE_TIMEOUT_MS", 60_000)
+    monkeypatch.setattr("zkgroup_cli.params.COMPLETE_TIMEOUT_MS", 60_000)
     ran = shell.run(env=words)
-    monkeypatch.setattr("zkgroup_cli.options.COMPLETE_TIMEOUT_MS", 50)
+    monkeypatch.setattr("zkgroup_cli.params.COMPLETE_TIMEOUT_MS", 50)
     nothing = shell.run(env={**words, "ZKGROUP_ZOOKEEPER": NOWHERE})
 
     assert ran.out.split() == ["plain,billing"]

@@ -9,12 +9,12 @@ import pytest
 
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
-from zkgroup.admin.ensemble import AsOf
 from zkgroup.audit.views.owners import OwnerLife
 from zkgroup.demo.audit import scenario
 from zkgroup.demo.audit.planting import Planted
 from zkgroup.demo.audit.scenario import DemoReport
-from zkgroup.demo.checks import Check
+from zkgroup.demo.progress import Check
+from zkgroup.groups.ensemble import AsOf
 
 RIGHT = Check("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
 WRONG = Check(

@@ -9,11 +9,10 @@ import pytest
 
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
-from zkgroup.admin.ensemble import AsOf
 from zkgroup.demo.brokers import scenario
-from zkgroup.demo.brokers.closing import Outcome
-from zkgroup.demo.brokers.scenario import DemoReport
-from zkgroup.demo.checks import Check
+from zkgroup.demo.brokers.scenario import DemoReport, Outcome
+from zkgroup.demo.progress import Check
+from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import ClusterFigures
 
 RIGHT = Check("nothing is stuck", True, "all led")

@@ -9,11 +9,11 @@ import pytest
 
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
-from zkgroup.admin.ensemble import AsOf
-from zkgroup.demo.checks import Check
-from zkgroup.demo.flights import AirportDelay
+from zkgroup.demo.flight_data import AirportDelay
 from zkgroup.demo.group import scenario
 from zkgroup.demo.group.scenario import DemoReport
+from zkgroup.demo.progress import Check
+from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import Figures
 
 RIGHT = Check("every record was processed", True, "20,000 of 20,000")

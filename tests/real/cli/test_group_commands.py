@@ -168,13 +168,15 @@ def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: ServerGro
 
 
 def test_a_group_that_does_not_exist_yet(shell: Shell, groups: ServerGroups) -> None:
-    """It can be waited for, and imagined; a topic that is not there is named."""
+    """It can be waited for (a wait that runs out is exit 3), and imagined; a missing topic is named."""
     groups.topic("orders", 2)
 
+    at_once = shell.run("group", "verify", "new")
     waited = shell.run("group", "verify", "new", "--wait", "--timeout", "100ms")
     shown = shell.run("group", "preview", "new", "--add", "a:orders:1:ordres:1", "--add", "b:orders:1")
 
-    assert (waited.code, "/consumers/new" in waited.err) == (5, True)
+    assert (at_once.code, "/consumers/new" in at_once.err) == (5, True)
+    assert (waited.code, "/consumers/new" in waited.err) == (3, True)
     assert (shown.code, shown.lines[-1]) == (0, "0 of 2 partitions would move, 2 would be assigned (range)")
     assert shown.err.splitlines()[0] == "note: there is no group 'new' yet"
     assert "note: there is no topic ordres" in shown.err

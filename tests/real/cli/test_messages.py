@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from zkgroup_cli.frame import show_logs
+from zkgroup_cli.app import show_logs
 
 from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups

@@ -12,8 +12,8 @@ from tests.worlds.shell import Shell
 from zkgroup.errors import ConflictError, PartlyDoneError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
-from zkgroup.znodes.audit import AuditRecord
-from zkgroup.znodes.consumers import Offset, Reset
+from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.group_records import AuditRecord, Reset
 
 
 @pytest.fixture
@@ -408,7 +408,7 @@ def test_a_refused_change_leaves_no_record(
     def fail(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr("zkgroup_cli.offset_acts.apply_plan", fail)
+    monkeypatch.setattr("zkgroup.admin.changes.offsets.apply_plan", fail)
     ran = shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
 
     happened = isinstance(error, PartlyDoneError)

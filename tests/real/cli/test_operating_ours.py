@@ -57,13 +57,13 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(
     shell: Shell, cluster: ServerCluster
 ) -> None:
     """recipes 17: the tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails."""
-    done = shell.json("reassign", "plan", "decommission", "2", "--execute")
+    done = shell.json("plan", "decommission", "2", "--execute")
     name = done["kept"]["plan"]
     becomes(lambda: shell.json("status")["reassigning"], 1)
     (running,) = shell.json("reassign", "list")["plans"]
     cancelled = shell.json("reassign", "cancel", "--execute")
     becomes(lambda: shell.json("reassign", "list")["plans"][0]["state"], "failed")
-    failed = shell.json("reassign", "plan", "--resume", name, code=3)
+    failed = shell.json("plan", "resume", name, code=3)
 
     assert (running["plan"], running["state"], running["next_phase"]) == (name, "running", 1)
     assert [row["to"] for row in cancelled["partitions"]] == [[1, 2]]
@@ -90,7 +90,7 @@ def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: dict[int, Proce
     """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
     shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
     _wait_until_led(shell)
-    words = ("reassign", "plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
+    words = ("plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
     done = shell.json(*words, "--timeout", "10m")
     (topic,) = shell.json("topic", "describe", "t")["topics"]
 

@@ -1,4 +1,4 @@
-"""`reassign plan` of what is not there, from a file that lacks something, and what to do with a plan."""
+"""`plan` of what is not there, from a file that lacks something, and what to do with a plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_plan_of_what_does_not_exist_is_not_found(shell: Shell, cluster: Serve
         ("replace", "99=1"),
         ("replace", "1=99"),
     ]
-    ran = [shell.run("reassign", "plan", *words) for words in plans]
+    ran = [shell.run("plan", *words) for words in plans]
 
     assert [each.code for each in ran] == [5, 5, 5, 2]
     topics = "/brokers/topics: set-rf 2: there is no topic nosuch; `zkgroup topic list` shows those there are"
@@ -44,7 +44,7 @@ def test_a_file_that_lacks_sizes_is_named(
     file = shell.home / "sizes.csv"
     file.write_text(lines)
 
-    ran = shell.run("reassign", "plan", "balance", "--sizes-file", str(file))
+    ran = shell.run("plan", "balance", "--sizes-file", str(file))
 
     expected = f"{file}: expected TOPIC,PARTITION,BYTES of every partition, found none of {told}"
     assert (ran.code, ran.err) == (2, f"error: {expected}\n")
@@ -53,7 +53,7 @@ def test_a_file_that_lacks_sizes_is_named(
 def test_a_plan_whose_file_cannot_be_written_is_not_begun(shell: Shell, cluster: ServerCluster) -> None:
     """The error says that it failed, so nothing may move."""
     target = shell.home / "nosuch" / "plan.json"
-    words = ("reassign", "plan", "decommission", "1", "--output", str(target))
+    words = ("plan", "decommission", "1", "--output", str(target))
 
     ran = [shell.run(*words, option) for option in ("--save", "--execute")]
 
@@ -66,7 +66,7 @@ def test_a_plan_whose_file_cannot_be_written_is_not_begun(shell: Shell, cluster:
 def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: ServerCluster) -> None:
     """With consent, and with the throttle, which the file does not hold."""
     file = shell.home / "plan.json"
-    words = ("reassign", "plan", "decommission", "1", "--output", str(file))
+    words = ("plan", "decommission", "1", "--output", str(file))
 
     one = shell.run(*words)
     slow = shell.run(*words, "--throttle", "1MB")
@@ -80,7 +80,7 @@ def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: Se
 
 def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: ServerCluster) -> None:
     """It ended with 3, as if it had not come to its end in time."""
-    ran = shell.run("reassign", "plan", "decommission", "1", "--save", "--wait")
+    ran = shell.run("plan", "decommission", "1", "--save", "--wait")
 
     assert (ran.code, shell.json("reassign", "list")["plans"]) == (2, [])
     assert "--save alone begins nothing that could be waited for: add --execute" in ran.err
@@ -89,11 +89,11 @@ def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: S
 def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: ServerCluster) -> None:
     """Where there is one: too few brokers are no matter of taste."""
     cluster.topic("clicks", (3,), (3,), (3,))
-    uneven = ("reassign", "plan", "replace", "3=2")
+    uneven = ("plan", "replace", "3=2")
 
     refused = shell.run(*uneven)
     accepted = shell.run(*uneven, "--allow", "balance")
-    never = shell.run("reassign", "plan", "decommission", "1", "2")
+    never = shell.run("plan", "decommission", "1", "2")
 
     assert (refused.code, accepted.code, never.code) == (2, 0, 2)
     assert refused.err.endswith("; `--allow balance` accepts that\n")
@@ -108,10 +108,10 @@ def test_a_plan_that_cannot_see_every_topic_says_so(shell: Shell, cluster: Serve
     cluster.zk.multi(SetData(state, b"{", -1))
     cluster.odd(Topic.path("odd"))
 
-    ran = shell.run("reassign", "plan", "decommission", "1")
-    idle = shell.run("reassign", "plan", "set-rf", "2")
-    others = shell.run("reassign", "plan", "set-rf", "1", "--topic", "orders")
-    itself = shell.run("reassign", "plan", "set-rf", "1", "--topic", "odd")
+    ran = shell.run("plan", "decommission", "1")
+    idle = shell.run("plan", "set-rf", "2")
+    others = shell.run("plan", "set-rf", "1", "--topic", "orders")
+    itself = shell.run("plan", "set-rf", "1", "--topic", "odd")
 
     assert (ran.code, idle.code, others.code, itself.code) == (4, 4, 0, 1)
     assert "orders" in ran.out

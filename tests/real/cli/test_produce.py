@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from zkgroup_cli.produce_tables import Summary
+from zkgroup_cli.commands.produce import Summary
 
 from tests.waiting import eventually
 from tests.worlds.beside import beside

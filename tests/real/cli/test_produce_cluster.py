@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.shell import Shell
-from zkgroup.broker.node.broker import Broker
+from zkgroup.broker.broker import Broker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.model import TopicPartition

@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.waiting import PATIENCE_S
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
-from zkgroup.admin.brokers import Cluster, read_states
-from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.cluster.brokers import Cluster, read_states
 from zkgroup.consumer.sources.files import FileSource
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from zkgroup_cli import reassign_throttles
+from zkgroup_cli.commands import reassign
 
 from tests.waiting import eventually
 from tests.worlds.beside import beside
@@ -156,7 +156,7 @@ def test_an_interrupted_wait_tells_how_the_throttle_goes(
         raise KeyboardInterrupt
 
     words = _asked(shell, command)
-    monkeypatch.setattr(reassign_throttles, "wait_for_moves", interrupted)
+    monkeypatch.setattr(reassign, "wait_for_reassignments", interrupted)
 
     ran = shell.run("reassign", command, *words, "--execute", "--wait")
 
@@ -174,7 +174,7 @@ def test_a_throttle_is_not_removed_without_a_file_unless_asked(shell: Shell, clu
 
 def test_a_running_plan_keeps_its_throttle(shell: Shell, cluster: ServerCluster) -> None:
     """Between two phases nothing moves; the next one would go on without."""
-    plan = shell.json("reassign", "plan", "decommission", "1", "--execute")["kept"]["plan"]
+    plan = shell.json("plan", "decommission", "1", "--execute")["kept"]["plan"]
     rate = ("--add-config", "leader.replication.throttled.rate=1000")
     assert shell.run("config", "alter", "--broker", "1", *rate, "--execute").code == 0
 
@@ -235,7 +235,7 @@ def test_executions_elsewhere_and_damaged_records_are_passed_over(
     damaged = shell.run("reassign", "cancel")
 
     assert (other["to"], other["order_known"]) == ([2, 1], False)
-    assert (damaged.code, "earlier executions are not looked at" in damaged.err) == (0, True)
+    assert (damaged.code, "earlier executions are not read" in damaged.err) == (0, True)
 
 
 # --- a request that cannot be read --------------------------------------------------------------------

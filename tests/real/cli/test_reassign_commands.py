@@ -247,8 +247,8 @@ def test_a_plan_is_files_that_execute_takes(shell: Shell, cluster: ServerCluster
     """One for each request; carried out one after the other the broker is empty."""
     target = shell.home / "plan.json"
 
-    shown = shell.run("reassign", "plan", "decommission", "1")
-    plan = shell.json("reassign", "plan", "decommission", "1", "--max-moves", "1", "--output", str(target))
+    shown = shell.run("plan", "decommission", "1")
+    plan = shell.json("plan", "decommission", "1", "--max-moves", "1", "--output", str(target))
     for file in plan["files"]:
         assert shell.run("reassign", "execute", "--reassignment-json-file", file, "--execute").code == 0
         cluster.finish()
@@ -256,16 +256,16 @@ def test_a_plan_is_files_that_execute_takes(shell: Shell, cluster: ServerCluster
     assert "decommission 1: 2 copies, the fewest" in shown.out
     assert plan["files"] == [f"{target}.1", f"{target}.2"]
     assert shell.json("broker", "describe", "1")["replicas"] == 0
-    assert shell.run("reassign", "plan", "set-rf", "9").code == 2
+    assert shell.run("plan", "set-rf", "9").code == 2
 
 
 def test_sizes_are_read_from_a_file(shell: Shell, cluster: ServerCluster) -> None:
     """A wrong line is named by its number."""
     sizes = shell.home / "sizes.csv"
     sizes.write_text("orders,0,100\norders,1,300\n")
-    good = shell.json("reassign", "plan", "replace", "1=3", "--sizes-file", str(sizes))
+    good = shell.json("plan", "replace", "1=3", "--sizes-file", str(sizes))
     sizes.write_text("orders,0,100\norders,x,300\n")
-    bad = shell.run("reassign", "plan", "balance", "--sizes-file", str(sizes))
+    bad = shell.run("plan", "balance", "--sizes-file", str(sizes))
 
     assert (good["moves"], good["bytes"]) == (2, 400)
     assert (bad.code, "line 2" in bad.err) == (2, True)

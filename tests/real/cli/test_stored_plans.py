@@ -1,4 +1,4 @@
-"""`zkgroup reassign plan --save`, `--execute`, `--resume`, `--pause` and `--cancel` against a real server."""
+"""`zkgroup plan --save`, `--execute`, `list`, `resume`, `pause` and `cancel` against a real server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.worlds.shell import Shell
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.reassignment_records import StoredPlan, plans_path
 
-EMPTY = ("reassign", "plan", "decommission", "1", "--max-moves", "1")
+EMPTY = ("plan", "decommission", "1", "--max-moves", "1")
 
 
 @pytest.fixture
@@ -65,22 +65,24 @@ def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: ServerCluster) -> Non
     """Nothing moves until then; a wait that runs out ends with 3 and leaves the plan as it is."""
     kept = shell.run(*EMPTY, "--save", "--format", "json")
     name = kept.document["kept"]["plan"]
-    shown = shell.json("reassign", "plan", "--resume", name)
-    words = ("reassign", "plan", "--resume", name, "--execute", "--wait", "--timeout")
+    shown = shell.json("plan", "resume", name)
+    words = ("plan", "resume", name, "--execute", "--wait", "--timeout")
     early = shell.run(*words, "50ms", "--format", "json")
     listed = shell.run("reassign", "list")
     with _carrying_out(cluster, 2):
         done = shell.json(*words, "10m")
-    again = shell.json("reassign", "plan", "--resume", name, "--execute")
+    again = shell.json("plan", "resume", name, "--execute")
+    stored = shell.json("plan", "list")["plans"]
 
     assert (kept.code, kept.document["executed"], kept.document["kept"]["state"]) == (0, False, "paused")
-    assert f"--resume {name}" in kept.err
+    assert f"plan resume {name}" in kept.err
     assert (shown["executed"], shown["state"], shown["next_phase"]) == (False, "paused", 0)
     assert [[move["to"] for move in phase] for phase in shown["moves"]] == [[[3, 2]], [[2, 3]]]
     assert (early.code, early.document["state"], early.document["next_phase"]) == (3, "running", 1)
     assert any(line.startswith(name) and "1 of 2" in line for line in listed.lines)
     assert (done["state"], done["done"]) == ("done", 2)
     assert (again["executed"], again["state"]) == (False, "done")
+    assert [(one["plan"], one["state"]) for one in stored] == [(name, "done")]
 
 
 def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: ServerCluster) -> None:
@@ -88,14 +90,14 @@ def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: ServerCluster) ->
     name = shell.json(*EMPTY, "--execute")["kept"]["plan"]
     cluster.finish()
 
-    shown = shell.json("reassign", "plan", "--pause", name)
-    paused = shell.run("reassign", "plan", "--pause", name, "--execute")
+    shown = shell.json("plan", "pause", name)
+    paused = shell.run("plan", "pause", name, "--execute")
     resumed = shell.json("undo", "--execute")
     cluster.finish()
-    asked = shell.run("reassign", "plan", "--cancel", name)
-    waited = shell.json("reassign", "plan", "--cancel", name, "--execute")
+    asked = shell.run("plan", "cancel", name)
+    waited = shell.json("plan", "cancel", name, "--execute")
     undone = shell.run("undo", "--execute")
-    refused = shell.run("reassign", "plan", "--resume", name, "--execute")
+    refused = shell.run("plan", "resume", name, "--execute")
 
     assert (shown["executed"], shown["state"]) == (False, "running")
     assert (paused.code, "what moves now goes on" in paused.err) == (0, True)
@@ -135,6 +137,35 @@ def test_dry_runs_keep_nothing(shell: Shell, cluster: ServerCluster) -> None:
     assert cluster.zk.exists(plans_path()) is None
 
 
+def test_the_old_spelling_is_an_alias(shell: Shell, cluster: ServerCluster) -> None:
+    """`reassign plan ...`, with the id of a stored plan behind an option, and undo records made with it."""
+    name = shell.json("reassign", *EMPTY, "--save")["kept"]["plan"]
+
+    shown = shell.json("reassign", "plan", "--resume", name)
+    cancelled = shell.json("reassign", "plan", "--cancel", name, "--execute")
+
+    assert (shown["plan"], shown["state"]) == (name, "paused")
+    assert (cancelled["plan"], cancelled["state"]) == (name, "cancelled")
+
+
+def test_a_plan_of_some_topics_leaves_the_others(shell: Shell, cluster: ServerCluster) -> None:
+    """Each kind of plan takes --topic; one that is not there is exit 5."""
+    cluster.topic("clicks", (1, 2), (2, 1))
+
+    whole = shell.json("plan", "decommission", "1")
+    some = shell.json("plan", "decommission", "1", "--topic", "clicks")
+    swapped = shell.json("plan", "replace", "1=3", "--topic", "clicks")
+    unknown = shell.run("plan", "balance", "--topic", "nope")
+
+    assert {row["topic"] for row in whole["changes"]} == {"clicks", "orders"}
+    assert {row["topic"] for row in some["changes"]} == {"clicks"}
+    assert [(row["topic"], row["to"]) for row in swapped["changes"]] == [
+        ("clicks", [3, 2]),
+        ("clicks", [2, 3]),
+    ]
+    assert (unknown.code, "nope" in unknown.err) == (5, True)
+
+
 @pytest.mark.parametrize(
     "odd",
     [
@@ -158,6 +189,6 @@ def test_an_unknown_plan_is_exit_5_and_an_unreadable_one_a_note(shell: Shell, cl
 
     listed = shell.run("reassign", "list", "--format", "json")
 
-    assert shell.run("reassign", "plan", "--resume", "none").code == 5
+    assert shell.run("plan", "resume", "none").code == 5
     assert [plan["plan"] for plan in listed.document["plans"]] == [name]
     assert StoredPlan.path("odd") in listed.err

@@ -6,7 +6,7 @@ import io
 import os
 
 import pytest
-from zkgroup_cli import output
+from zkgroup_cli import render
 
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
@@ -35,7 +35,7 @@ def test_colour_is_for_terminals_without_no_color(
         patch.setattr("sys.stdout", Terminal())
         patch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((72, 20)))
 
-        out = output.Output.of_this_process("table")
+        out = render.Output.of_this_process("table")
 
     assert (out.color, out.width) == (color, 72)
 
@@ -48,7 +48,7 @@ def test_json_is_indented_for_eyes_only(
     with monkeypatch.context() as patch:
         if terminal:
             patch.setattr("sys.stdout", Terminal())
-        out = output.Output.of_this_process("json")
+        out = render.Output.of_this_process("json")
 
     out.document({"schema": "zkgroup.test/1"})
 

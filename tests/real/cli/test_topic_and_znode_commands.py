@@ -10,10 +10,10 @@ from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path, brokers_path
 from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.topics import TopicDeletion
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.settings import CREATOR_ACL

@@ -10,9 +10,10 @@ from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import Delete
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 SOON = ("--wait", "--timeout", "50ms")
 

@@ -13,10 +13,10 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.sources.files import FileSource
+from zkgroup.consumer.sync import Consumer
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
 

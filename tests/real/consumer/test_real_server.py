@@ -17,11 +17,11 @@ import pytest
 
 from tests.waiting import PATIENCE_S, becomes, ended, eventually, next_like
 from tests.worlds.faces import Application, Face, orders, settings
-from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.requests import Create
-from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking

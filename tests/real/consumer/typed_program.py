@@ -20,7 +20,7 @@ from zkgroup import (
     Whitelist,
     ZooKeeperClient,
 )
-from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.sources import Bounds
 from zkgroup.errors import CommitRefusedError, CommitResult, NotOwnerError

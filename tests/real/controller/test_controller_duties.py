@@ -14,14 +14,19 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import RunningCandidate, ServerControllers
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.controller.machine.events import ShutdownAsked
-from zkgroup.controller.machine.rule_books import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, SetData
 from zkgroup.testing.conformance import Target
 from zkgroup.wire.control import StopReplicaRequest
-from zkgroup.znodes.admin_requests import PreferredElection
+from zkgroup.znodes.admin_requests import (
+    PreferredElection,
+    TopicDeletion,
+    UncleanElection,
+    UncleanElectionDone,
+    delete_topics_path,
+)
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path, topic_configs_path
-from zkgroup.znodes.unclean_elections import UncleanElection, UncleanElectionDone
+from zkgroup.znodes.config import TopicConfig, topic_configs_path
 
 TWO = {0: (1, 2), 1: (2, 3)}
 MANY = 1000

@@ -8,15 +8,14 @@ import pytest
 
 from tests.waiting import eventually
 from tests.worlds.clients import opener
-from tests.worlds.duties import Writer, fails
+from tests.worlds.controller_handlers import Writer, fails
 from tests.worlds.server_controllers import CandidateThread
 from tests.worlds.stores import Before
-from zkgroup.controller.machine.candidate import Candidate, Duties
-from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.controller_election.elector import ElectorState
 from zkgroup.controller.machine.effects import Resigned
-from zkgroup.controller.machine.election import Stage
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.machinery.procedures import Procedure, write
+from zkgroup.controller.machine.elector_context import ElectorConfig
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.controller.machine.machine import ControllerMachine, NextWork
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
     Connected,
@@ -30,11 +29,11 @@ from zkgroup.model.requests import (
     SetData,
     Suspended,
 )
-from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.runtime.procedures import Procedure, write
 from zkgroup.testing.conformance import Caller, Target
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path, brokers_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -49,14 +48,14 @@ class Standing(CandidateThread):
         self,
         address: str,
         broker: int,
-        duties: Duties,
+        duties: NextWork,
         prepare: Callable[[], Procedure[None]] | None,
         before: Before | None,
     ) -> None:
         self.broker = broker
-        config = CandidateConfig(broker=broker, takeover_grace_ms=300)
+        config = ElectorConfig(broker=broker, takeover_grace_ms=300)
         connection = ClientSettings(session_timeout_ms=20_000)
-        super().__init__(address, connection, Candidate(config, duties, prepare), before)
+        super().__init__(address, connection, ControllerMachine(config, duties, prepare), before)
         self.events: list[str] = []
         self.client.listen(lambda event: self.events.append(type(event).__name__))
 
@@ -85,7 +84,7 @@ class Cluster:
         self,
         broker: int,
         *,
-        duties: Duties = lambda election: None,
+        duties: NextWork = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
         before: Before | None = None,
     ) -> Standing:
@@ -210,7 +209,7 @@ def test_a_controller_replaced_by_another_id_ends_the_rule(cluster: Cluster) -> 
     cluster.witness.write(Delete(CONTROLLER, 1), Create(CONTROLLER, Controller(7, 0).encode(), True))
     theirs = cluster.stat(CONTROLLER)
     eventually(lambda: node.resignations)
-    eventually(lambda: node.machine.election.stage is Stage.WATCHING)
+    eventually(lambda: node.machine.election.stage is ElectorState.WATCHING)
 
     assert node.resignations == ["/controller was replaced"]
     assert cluster.stat(CONTROLLER) == theirs
@@ -232,7 +231,7 @@ def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Clust
 
     theirs: list[ZnodeStat] = []
     node = cluster.add(1, duties=lambda election: ("load", fails), before=before)
-    eventually(lambda: theirs and node.machine.election.stage is Stage.WATCHING)
+    eventually(lambda: theirs and node.machine.election.stage is ElectorState.WATCHING)
 
     assert node.resignations == ["failed: ValueError: an unreadable znode"]
     assert cluster.stat(CONTROLLER) == theirs[0]

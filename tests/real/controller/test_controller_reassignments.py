@@ -13,13 +13,13 @@ from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import RunningCandidate, ServerControllers
 from tests.worlds.stepped_controllers import Host
-from zkgroup.admin.cancelling import cancel as cancel_moves
-from zkgroup.admin.cancelling import plan_cancel
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.reassigning import plan_reassignment
-from zkgroup.controller.machine.picture import Brokers
-from zkgroup.controller.machine.requests import ControlRequest
+from zkgroup.admin.reassign.cancellation import cancel as cancel_moves
+from zkgroup.admin.reassign.cancellation import plan_cancel
+from zkgroup.admin.reassign.submission import plan_reassignment
+from zkgroup.controller.machine.context import Brokers
+from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.errors import ConflictError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (
     Check,
@@ -33,14 +33,13 @@ from zkgroup.model.requests import (
     Request,
     SetData,
 )
-from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.wire.control import LeaderAndIsrRequest, PartitionStateInfo
 from zkgroup.wire.messages import Response
-from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
-from zkgroup.znodes.topics import TopicDeletion
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock

@@ -11,17 +11,16 @@ from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import ServerControllers
-from zkgroup.admin import topic_creation
-from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.topics import creation
 from zkgroup.errors import ConflictError, OperationRefusedError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, Multi, ReadMany, Request, SetData
-from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.controller_records import ControllerStatus
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.controller import Controller, ControllerStatus
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
-from zkgroup.znodes.topics import TopicConfig
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
@@ -67,15 +66,15 @@ def test_a_topic_that_exists_is_not_made_again(
         zk.wait_connected()
         ensemble = Ensemble(zk, SystemClock())
         country.rule()
-        new = topic_creation.plan_topic(
+        new = creation.plan_topic(
             ensemble, "t", partitions=None, replica_assignment=[[1, 2]], configs={"retention.ms": "1"}
         )
-        again = topic_creation.plan_topic(
+        again = creation.plan_topic(
             ensemble, "t", partitions=None, replica_assignment=[[3], [3]], configs={"retention.ms": "2"}
         )
-        topic_creation.create_topic(ensemble, new)
+        creation.create_topic(ensemble, new)
         with pytest.raises(ConflictError):
-            topic_creation.create_topic(ensemble, again)
+            creation.create_topic(ensemble, again)
         with pytest.raises(OperationRefusedError):
             zk.multi(
                 Create(TopicConfig.path("t"), TopicConfig(again.configs).encode()),
@@ -297,5 +296,5 @@ def test_the_next_controller_serves_what_the_last_one_left(country: ServerContro
 
     assert country.await_state(tp(0, "u"), leader=2).controller_epoch == 8
     eventually(lambda: (state := country.state(tp(0))) is not None and state.controller_epoch == 8)
-    resigned = [each for each in (first, second) if each.machine.reign is None]
+    resigned = [each for each in (first, second) if each.machine.active is None]
     assert len(resigned) == 1

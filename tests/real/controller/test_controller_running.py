@@ -10,12 +10,12 @@ import pytest
 
 from tests.waiting import PATIENCE_S, becomes, eventually, happened, joined
 from tests.worlds.led_brokers import LedBroker, ask
-from zkgroup.broker.node.controller_only import ControllerOnly
-from zkgroup.broker.node.listener import BrokerListener
+from zkgroup.broker.controller_only import ControllerOnly
+from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create
-from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.wire.control import (
     Broker,
     ControlledShutdownRequest,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.doc_pages import LONG, PAGES, WITH_EXAMPLES, examples, run_page
+from tests.worlds.doc_pages import LONG, PAGES, WITH_EXAMPLES, Example, compare, examples, run_page
 from tests.worlds.prefork import Prefork
 
 
@@ -21,6 +21,28 @@ def test_examples_that_are_not_executed_say_why() -> None:
 
     assert [example for example in excused if len(str(example.skip)) < 20] == []
     assert len(excused) <= 6
+
+
+def example(output: str | None, varies: bool = False) -> Example:
+    """A block of a page with this output."""
+    return Example("page.md", 1, "sh", "zkgroup status", None, None, output, varies)
+
+
+def test_outputs_are_compared_but_for_their_numbers() -> None:
+    """Another offset, another width and another line are allowed; another word is not."""
+    printed = "a note\nGROUP    OFFSET  AGE\nbilling    1200   3s"
+
+    compare(example("GROUP  OFFSET  AGE\nbilling     7  20ms"), printed)
+    with pytest.raises(AssertionError, match="something else"):
+        compare(example("GROUP  LAG  AGE\nbilling     7  20ms"), printed)
+
+
+def test_what_a_block_prints_is_on_the_page() -> None:
+    """Without it the page has to be recorded anew; one run's output stands for others."""
+    compare(example(None), "")
+    compare(example("of another run", varies=True), "of this run")
+    with pytest.raises(AssertionError, match="has no output"):
+        compare(example(None), "printed")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from testcontainers.core.container import DockerContainer
 
 from tests.waiting import PATIENCE_S
 from zkgroup.zookeeper import ZooKeeperClient
-from zkgroup.zookeeper.embedded.ports import HeldPort
+from zkgroup.zookeeper.embedded.server import ReservedPort
 
 IMAGE = os.environ.get("ZKGROUP_TEST_ZOOKEEPER_IMAGE", "zookeeper:3.9")
 HOST_NETWORK = os.environ.get("ZKGROUP_TEST_CONTAINER_NETWORK", "bridge") == "host"
@@ -61,7 +61,7 @@ class ZooKeeperContainer:
     """One standalone server; `tickTime=500`, sessions of 1 to 60 s."""
 
     def __init__(self) -> None:
-        self._held = [HeldPort() for _ in range(3)] if HOST_NETWORK else []
+        self._held = [ReservedPort() for _ in range(3)] if HOST_NETWORK else []
         self._port = self._held[0].number if self._held else 2181
         container = (
             DockerContainer(IMAGE)

@@ -14,9 +14,8 @@ import pytest
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.shell import Shell
 from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
-from zkgroup.model.requests import Code, Create
-from zkgroup.model.stat import AclEntry, ZnodeAcl
-from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.model.requests import AclEntry, Code, Create, ZnodeAcl
+from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking

@@ -6,10 +6,10 @@ import asyncio
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import ORDERS, leader_and_isr, state
+from tests.worlds.replica_managers import in_memory
 from tests.worlds.serving import Client, Served, on_a_loop, served
-from zkgroup.broker.isr import Isr, Meaning
-from zkgroup.broker.memory_host import MemoryReplicaHost
-from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.broker.machine.isr import Isr, IsrOutcome
+from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import ZnodeStat
 from zkgroup.model.requests import MultiDone
 from zkgroup.wire.control import LeaderAndIsrResponse
@@ -29,7 +29,7 @@ FOLLOWER = 2
 DECISION = state(leader=1, epoch=0, isr=(1, FOLLOWER), replicas=(1, FOLLOWER), version=4)
 
 
-async def fetches_once(follower: MemoryReplicaHost, client: Client) -> None:
+async def fetches_once(follower: ReplicaManager, client: Client) -> None:
     """One round of a follower's fetcher."""
     request = follower.next_fetch(ORDERS, broker_epoch=77, max_bytes=10_000, max_wait_ms=0)
     assert request is not None
@@ -59,9 +59,9 @@ async def appended(broker: Served, end: int) -> None:
 @on_a_loop
 async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has_them() -> None:
     """And a consumer that waits for them gets them then, not before."""
-    follower = MemoryReplicaHost(FOLLOWER)
+    follower = in_memory(FOLLOWER)
     follower.become_follower(ORDERS, 0)
-    async with served(MemoryReplicaHost(1)) as leader:
+    async with served(in_memory(1)) as leader:
         controller, producer, fetcher, consumer = [await leader.client() for _ in range(4)]
         await controller.ask(leader_and_isr(DECISION), LeaderAndIsrResponse)
 
@@ -86,9 +86,9 @@ async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has
 @on_a_loop
 async def test_a_silent_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
     """What waits for it is acknowledged once the smaller ISR is stored, and not when it is proposed."""
-    follower = MemoryReplicaHost(FOLLOWER)
+    follower = in_memory(FOLLOWER)
     follower.become_follower(ORDERS, 0)
-    async with served(MemoryReplicaHost(1)) as leader:
+    async with served(in_memory(1)) as leader:
         assert leader.thread is not None
         controller, producer, fetcher = [await leader.client() for _ in range(3)]
         await controller.ask(leader_and_isr(DECISION), LeaderAndIsrResponse)
@@ -110,11 +110,11 @@ async def test_a_silent_follower_leaves_the_isr_and_returns_when_it_has_caught_u
             if write is not None:
                 assert not answer.done()
                 done = MultiDone((ZnodeStat(1, 1, 0, 0, version, 0, 0, 0, 0, 0, 1),), 1)
-                assert isr.written(done) is Meaning.STORED
+                assert isr.written(done) is IsrOutcome.STORED
                 await leader.thread.call(counted)
 
-        def counted(host: ReplicaHost) -> None:
-            host.set_isr(ORDERS, isr.leader_epoch, isr.counted)
+        def counted(host: ReplicaManager) -> None:
+            host.set_isr(ORDERS, isr.leader_epoch, isr.maximal_isr)
 
         answer = await appending(producer, b"a")
         await appended(leader, 1)

@@ -10,13 +10,13 @@ import pytest
 
 from tests.waiting import PATIENCE_S, eventually_at
 from tests.worlds.running_brokers import QUICK
-from zkgroup.admin.brokers import readable, registrations
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.topic_creation import create_topic, plan_topic
-from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
-from zkgroup.admin.topics import describe_topics, topic_exists
-from zkgroup.broker.node.broker import Broker
-from zkgroup.broker.replica_host import Role
+from zkgroup.admin.cluster.brokers import readable, registrations
+from zkgroup.admin.topics.creation import create_topic, plan_topic
+from zkgroup.admin.topics.deletion import delete_topic, plan_topic_deletion
+from zkgroup.admin.topics.listing import describe_topics, topic_exists
+from zkgroup.broker.broker import Broker
+from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create

@@ -13,8 +13,7 @@ from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
-from zkgroup.broker.connection import AHEAD_BYTES_MAX, CHUNK_BYTES, Limits
-from zkgroup.broker.server import BrokerServer
+from zkgroup.broker.server.server import AHEAD_BYTES_MAX, CHUNK_BYTES, BrokerServer, Limits
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, Response, encode_request

@@ -9,10 +9,9 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
-from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
-from zkgroup.consumer.member import GroupMember
 from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile
 from zkgroup.model import Whitelist
@@ -160,9 +159,13 @@ def test_a_consumer_is_asked_about_records_and_partitions_only(face: Face, world
             consumer.pause([ZERO])
         with pytest.raises(ConfigError, match="expected each as a TopicPartition"):
             consumer.seek(("orders", 0), 1)
-        for partitions in (None, ZERO):
-            with pytest.raises(ConfigError, match="expected a list of TopicPartition"):
-                consumer.committed(partitions)
+        with pytest.raises(ConfigError, match="expected a list of TopicPartition"):
+            consumer.committed(None)
+        with pytest.raises(ConfigError, match="expected a list of TopicPartition"):
+            consumer.end_offsets(ZERO)
+        for times in ([ZERO], {ZERO: -1}, {ZERO: "now"}, {"orders-0": 1}):
+            with pytest.raises(ConfigError, match=r"epoch milliseconds|expected each as a TopicPartition"):
+                consumer.offsets_for_times(times)
         for offsets in ([ZERO], 5):
             with pytest.raises(ConfigError, match="expected a mapping of TopicPartition to offset"):
                 consumer.commit(offsets)

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
 from tests.worlds.records import filled, polled
-from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
 
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)

@@ -16,15 +16,14 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Application, Face, Listener, MemberWorld, orders, settings
 from tests.worlds.records import Places, filled, places
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
-from zkgroup.consumer.consumer import Consumer
-from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.listener import AsyncRebalanceListener
-from zkgroup.consumer.member import GroupMember
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ForkedClientError, MemberClosedError
-from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.loop import MachineLoop
 
 # --- close ----------------------------------------------------------------------------------------
 

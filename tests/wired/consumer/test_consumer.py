@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import PATIENCE_S, joined
 from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
 from tests.worlds.records import Places, every, filled, places, polled
-from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import MemberClosedError
 

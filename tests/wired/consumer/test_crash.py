@@ -9,9 +9,9 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.consumer import clearing
-from zkgroup.consumer.clearing import clear_away
-from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer import orphan_cleanup
+from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.orphan_cleanup import remove_orphans
 from zkgroup.errors import MemberFailedError
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.znodes.consumers import Offset, Owner, Registration
@@ -106,7 +106,7 @@ def test_a_successors_claim_between_reading_and_deleting_stays(world: MemberWorl
         _claimed(world, "g_b", session_id, 0)
 
     store = MeddledStore(world.server.clients[SHARED], before_nth(Multi, 1, succeed))
-    clear_away(store, world.clock, GROUP, "g_a")
+    remove_orphans(store, world.clock, GROUP, "g_a")
 
     assert world.owners() == {0: "g_b-0", 2: "g_b-0"}
     assert _ids(world) == {"g_b"}
@@ -119,7 +119,7 @@ def test_what_is_not_this_sessions_is_left_to_its_own_end(world: MemberWorld, se
     world.server.write(other, session_id=session_id + 1)
     _claimed(world, "g_a", session_id + 1, 0)
 
-    clear_away(world.server.clients[SHARED], world.clock, GROUP, "g_a")
+    remove_orphans(world.server.clients[SHARED], world.clock, GROUP, "g_a")
 
     assert (_ids(world), world.owners()) == ({"g_a", "g_b"}, {0: "g_a-0"})
 
@@ -128,11 +128,11 @@ def test_without_zookeeper_the_rest_is_told_and_left(
     world: MemberWorld, session_id: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It ends with the session; whoever waits for the member's end does not wait for that."""
-    monkeypatch.setattr(clearing, "CLEAR_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(orphan_cleanup, "CLEAR_TIMEOUT_S", 0.05)
     _claimed(world, "g_a", session_id, 0)
     world.server.suspend(SHARED)
 
-    clear_away(world.server.clients[SHARED], world.clock, GROUP, "g_a")
+    remove_orphans(world.server.clients[SHARED], world.clock, GROUP, "g_a")
 
     assert world.owners() == {0: "g_a-0"}
     assert "what it owned stays until the session of the shared client ends" in caplog.text

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from tests.worlds.faces import Application, Listener
-from zkgroup.consumer.callbacks import Callbacks
-from zkgroup.consumer.clearing import clear_away
-from zkgroup.consumer.effects import Effect, MemberState
+from zkgroup.consumer.callbacks import CallbackCall, Callbacks
 from zkgroup.consumer.engine import SHARED_GRACE_MS, MemberEngine
-from zkgroup.consumer.events import CloseRequested, Event
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
-from zkgroup.consumer.worker import Call
+from zkgroup.consumer.machine.events import CloseRequested, Effect, Event, MemberState
+from zkgroup.consumer.orphan_cleanup import remove_orphans
 from zkgroup.errors import MemberClosedError, MemberFailedError
 from zkgroup.metrics import NoMetrics
 from zkgroup.model import StaticSubscription, TopicPartition
@@ -31,14 +29,14 @@ class ByHand:
     """A `CallbackRunner` whose callbacks run when the test says so."""
 
     def __init__(self) -> None:
-        self.waiting: list[Call] = []
-        self.begun: list[Call] = []
+        self.waiting: list[CallbackCall] = []
+        self.begun: list[CallbackCall] = []
         self.left_behind: list[str] = []
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: CallbackCall) -> None:
         self.waiting.append(call)
 
-    def leave_behind(self, call: Call) -> bool:
+    def stop_waiting_for(self, call: CallbackCall) -> bool:
         self.left_behind.append(call.name)
         if call in self.waiting:
             self.waiting.remove(call)
@@ -46,7 +44,7 @@ class ByHand:
         return True
 
     @property
-    def running(self) -> Call | None:
+    def running(self) -> CallbackCall | None:
         return self.begun[-1] if self.begun else None
 
     def is_inside(self) -> bool:
@@ -55,19 +53,19 @@ class ByHand:
     def stop(self, timeout_s: float) -> bool:
         return True
 
-    def begin(self) -> Call:
+    def begin(self) -> CallbackCall:
         """Takes the next callback off; it runs for as long as the test likes."""
         call = self.waiting.pop(0)
         self.begun.append(call)
         return call
 
-    def finish(self, call: Call) -> None:
+    def finish(self, call: CallbackCall) -> None:
         call.run()
         call.done(None)
 
 
 class Told:
-    """A `Share` that notes what it is told and delivers nothing."""
+    """A `DeliveryPort` that notes what it is told and delivers nothing."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -142,7 +140,7 @@ def bench() -> Bench:
 def test_it_joins_and_leaves_without_any_thread(bench: Bench) -> None:
     """The same engine that runs in a thread, step by step."""
     bench.assigned()
-    leases = dict(bench.engine.board.current.grants)
+    leases = dict(bench.engine.lease_table.current.grants)
     bench.engine.begin_close(5.0)
     bench.pass_time(0)
     bench.runner.finish(bench.runner.begin())
@@ -161,12 +159,12 @@ def test_a_callback_that_never_returns_ends_its_leases_at_the_deadline(bench: Be
     bench.pass_time(0)
     bench.runner.begin()
     bench.pass_time(2999)
-    before = (sorted(bench.engine.board.current.grants), released.done())
+    before = (sorted(bench.engine.lease_table.current.grants), released.done())
 
     bench.pass_time(1)
 
     assert before == ([ZERO, ONE], False)
-    assert (sorted(bench.engine.board.current.grants), released.done()) == ([ONE], True)
+    assert (sorted(bench.engine.lease_table.current.grants), released.done()) == ([ONE], True)
     assert bench.runner.left_behind == ["on_revoked"]
 
 
@@ -189,7 +187,7 @@ def test_a_late_on_assigned_is_left_behind_and_keeps_its_leases(bench: Bench) ->
     bench.pass_time(3001)
 
     assert bench.runner.left_behind == ["on_assigned"]
-    assert sorted(bench.engine.board.current.grants) == [ZERO, ONE]
+    assert sorted(bench.engine.lease_table.current.grants) == [ZERO, ONE]
     assert bench.engine.state is MemberState.STABLE
 
 
@@ -237,7 +235,7 @@ def test_a_commit_beside_a_running_callback_is_answered(bench: Bench) -> None:
     assert commit.result(0).committed == {ZERO: 5, ONE: 6}
     bench.runner.finish(call)
     bench.pass_time(10)
-    assert sorted(bench.engine.board.current.grants) == [ONE]
+    assert sorted(bench.engine.lease_table.current.grants) == [ONE]
 
 
 def test_what_is_asked_of_an_ended_member_is_answered_at_once(bench: Bench) -> None:
@@ -304,12 +302,12 @@ def test_a_close_that_is_given_up_is_cleared_away_from_a_shared_client(
     known_when_cleared = []
 
     def watched(store: Store, clock: Clock, group: str, member: str) -> None:
-        may_deliver = [engine.board.current.may_deliver(tp, token, 0) for tp, token in tokens.items()]
+        may_deliver = [engine.lease_table.current.may_deliver(tp, token, 0) for tp, token in tokens.items()]
         known_when_cleared.append((may_deliver, share.told[-2:]))
-        clear_away(store, clock, group, member)
+        remove_orphans(store, clock, group, member)
 
-    monkeypatch.setattr("zkgroup.consumer.engine.clear_away", watched)
-    tokens = {tp: grant.token for tp, grant in engine.board.current.grants.items()}
+    monkeypatch.setattr("zkgroup.consumer.engine.remove_orphans", watched)
+    tokens = {tp: grant.token for tp, grant in engine.lease_table.current.grants.items()}
     before = sorted(path for path in bench.server.tree() if "/owners/orders/" in path)
     engine.begin_close(1.0)
     bench.pass_time(800 + SHARED_GRACE_MS - 1)

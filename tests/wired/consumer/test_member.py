@@ -9,7 +9,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
-from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import (
     CommitRefusedError,
     ConfigError,

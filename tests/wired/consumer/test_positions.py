@@ -7,11 +7,12 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
-from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.znodes.consumers import Offset, Reset
+from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.group_records import Reset
 
 (ZERO,) = orders(0)
 

@@ -12,9 +12,9 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.records import polled
-from zkgroup.consumer import guarding
-from zkgroup.consumer.consumer import Consumer
+from zkgroup.consumer import telemetry
 from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.consumer.sync import Consumer
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile, read_files
 from zkgroup.metrics import GuardedMetrics, sinks
@@ -123,11 +123,11 @@ def test_a_sink_that_takes_long_is_told_once(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A member waits for its sinks, so whoever wrote one should know."""
-    monkeypatch.setattr(guarding, "SLOW_S", -1.0)
+    monkeypatch.setattr(telemetry, "SLOW_S", -1.0)
     monkeypatch.setattr(sinks, "SLOW_S", -1.0)
     report: Callable[[], Any]
     if kind == "history":
-        history = guarding.GuardedHistory(BrokenHistory(good=9), "g_a", FakeClock(), lambda: None)
+        history = telemetry.GuardedHistory(BrokenHistory(good=9), "g_a", FakeClock(), lambda: None)
         report = lambda: history.record("x", {})  # noqa: E731
     else:
         metrics = GuardedMetrics(Counted())

@@ -12,18 +12,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S, becomes, eventually
-from zkgroup.controller.controller import Controller, Loaded, News
+from zkgroup.controller.controller import Controller, ControllerNews, Loaded
+from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned, ShutdownAnswered
 from zkgroup.controller.machine.events import Retire, ShutdownAsked
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.controller.machine.figures import Figures
-from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.errors import AuthenticationError, ConflictError
-from zkgroup.machinery.effects import Note
 from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Lost, SessionEvent
+from zkgroup.runtime.events import LogEvent
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.wire.control import ControlledShutdownResponse
 
@@ -35,13 +35,13 @@ class Machine:
 
     def __init__(self) -> None:
         self.events: list[object] = []
-        self.picture: Picture | None = None
-        self.counted: Figures | None = None
+        self.picture: ControllerContext | None = None
+        self.counted: ControllerMetrics | None = None
         self.has_left = False
         self.leaves = True
         self.replies: dict[type, Callable[[Any], Sequence[Any]]] = {}
 
-    def figures(self) -> Figures | None:
+    def figures(self) -> ControllerMetrics | None:
         return self.counted
 
     def step(self, event: object, now: Instant) -> Sequence[Any]:
@@ -57,7 +57,7 @@ class Scene:
     def __init__(self) -> None:
         self.machine = Machine()
         self.registry = CollectorRegistry()
-        self.news: list[News] = []
+        self.news: list[ControllerNews] = []
         self.failures: list[BaseException] = []
         self.server = MemoryZooKeeper(FakeClock())
         self.store = self.server.client()
@@ -115,10 +115,10 @@ def test_changes_of_the_cluster_have_a_log_of_their_own(
     election = Elected(Fence(3, 1), 7, 0)
     scene.machine.replies[ShutdownAsked] = lambda event: (
         election,
-        Note("leader.changed", {"partition": "t-0", "leader": 2, "was": 1, "reason": "reassignment"}),
-        Note("election.unclean", {"partition": "t-0", "leader": 2}),
-        Note("election.failed", {"partitions": 1, "detail": "t-1: no replica of 3 is live"}),
-        Note("duty.refused", {"work": "TOPICS"}),
+        LogEvent("leader.changed", {"partition": "t-0", "leader": 2, "was": 1, "reason": "reassignment"}),
+        LogEvent("election.unclean", {"partition": "t-0", "leader": 2}),
+        LogEvent("election.failed", {"partitions": 1, "detail": "t-1: no replica of 3 is live"}),
+        LogEvent("duty.refused", {"work": "TOPICS"}),
         Resigned(3, "stopped"),
         ShutdownAnswered(event.request_id, 0),
     )
@@ -140,11 +140,11 @@ def test_the_metrics_of_a_controller(scene: Scene) -> None:
     def value(name: str) -> float | None:
         return scene.registry.get_sample_value(f"zkgroup_controller_{name}", {"broker": "7"})
 
-    scene.machine.counted = Figures(2, 40, 3, 5, 7, 1_500)
+    scene.machine.counted = ControllerMetrics(2, 40, 3, 5, 7, 1_500)
     scene.machine.replies[ShutdownAsked] = lambda event: (
         Elected(Fence(3, 1), 7, 0),
-        Note("election.unclean", {"partition": "t-0", "leader": 2}),
-        Note("election.done", {"leaders": 4, "reason": "take-over", "ms": 250}),
+        LogEvent("election.unclean", {"partition": "t-0", "leader": 2}),
+        LogEvent("election.done", {"leaders": 4, "reason": "take-over", "ms": 250}),
         ShutdownAnswered(event.request_id, 0),
     )
     scene.ask().result(PATIENCE_S)
@@ -247,8 +247,8 @@ def test_a_store_that_gives_up_for_good_is_a_failure() -> None:
 def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
     """Other notes go to the log alone."""
     elected, resigned = Elected(Fence(4, 3), 99, 0), Resigned(4, "why")
-    loaded = Note("controller.loaded", {"epoch": 4, "partitions": 10, "load_ms": 5})
-    scene.machine.replies[ShutdownAsked] = lambda event: (elected, loaded, Note("other", {}), resigned)
+    loaded = LogEvent("controller.loaded", {"epoch": 4, "partitions": 10, "load_ms": 5})
+    scene.machine.replies[ShutdownAsked] = lambda event: (elected, loaded, LogEvent("other", {}), resigned)
     scene.ask()
     becomes(lambda: len(scene.news), 3)
     assert scene.news == [elected, Loaded(4, 10, 5), resigned]
@@ -256,9 +256,9 @@ def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
 
 def test_the_picture_is_looked_at_on_the_machines_thread(scene: Scene) -> None:
     """What goes wrong there belongs to who asked."""
-    scene.machine.picture = Picture()
+    scene.machine.context = ControllerContext()
     seen = scene.controller.of_picture(lambda picture: (picture, threading.current_thread().name))
-    assert seen.result(PATIENCE_S) == (scene.machine.picture, "zkgroup-controller-7-loop")
+    assert seen.result(PATIENCE_S) == (scene.machine.context, "zkgroup-controller-7-loop")
     with pytest.raises(ZeroDivisionError):
         scene.controller.of_picture(lambda picture: 1 // 0).result(PATIENCE_S)
     scene.controller.check()

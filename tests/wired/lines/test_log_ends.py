@@ -13,8 +13,7 @@ from zkgroup.lines.producing import Acks, ProducerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.replica_host import OBSERVER, FetchLinesRequest
-from zkgroup.znodes.broker_registration import Endpoint
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 
 TP = TopicPartition("orders", 0)
 

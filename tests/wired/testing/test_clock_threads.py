@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.waiting import becomes, eventually, happened, joined
-from zkgroup.consumer.aio_runner import AsyncRunner
-from zkgroup.consumer.aio_waiting import in_thread, pause
-from zkgroup.consumer.worker import Call
-from zkgroup.model.waiting import Sleeper, wait_for
+from zkgroup.consumer.aio import in_thread, pause
+from zkgroup.consumer.callbacks import AsyncCallbackRunner, CallbackCall
+from zkgroup.model.ports import Sleeper, wait_for
 from zkgroup.testing import FakeClock
 from zkgroup.testing import clock as clock_module
 
@@ -243,8 +242,8 @@ def test_what_blocks_an_event_loop_is_told_how_to_wait() -> None:
     clock = FakeClock(now_ms=0)
 
     async def main() -> None:
-        runner, over = AsyncRunner(asyncio.get_running_loop(), clock), asyncio.Event()
-        runner.submit(Call("on_assigned", lambda: None, lambda _: over.set()))
+        runner, over = AsyncCallbackRunner(asyncio.get_running_loop(), clock), asyncio.Event()
+        runner.submit(CallbackCall("on_assigned", lambda: None, lambda _: over.set()))
         with pytest.raises(RuntimeError, match="advance_async"):
             clock.advance(100)
         await clock.advance_async(100)

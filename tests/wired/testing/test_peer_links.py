@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from zkgroup.testing.peer_links import PeerLinks
-from zkgroup.zookeeper.embedded.ports import HeldPort, PeerPorts
+from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.zookeeper.embedded.server import PeerPorts, ReservedPort
 
 V1 = -65536
 
@@ -134,7 +134,7 @@ def test_a_connection_tried_while_cut_is_not_made(ends: Ends) -> None:
 
 def test_a_server_that_does_not_listen_yet_is_waited_for() -> None:
     """A follower comes before its leader listens: a made connection that breaks would cost an election."""
-    port = HeldPort()
+    port = ReservedPort()
     try:
         with PeerLinks() as links:
             reached = links.route(0, 1, PeerPorts(port.number, port.number))

@@ -39,7 +39,7 @@ from zkgroup.testing import FakeClock
 from zkgroup.testing.conformance import Caller
 from zkgroup.testing.conformance.target import Pending
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.sockets import Bell
+from zkgroup.zookeeper.sockets import Waker
 from zkgroup.zookeeper.wire import Op
 
 # --- lost connections -----------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Quiet:
         eventually(self._heard_s, lambda at_s: at_s == self.clock.now_ms() / 1000)
 
     def _heard_s(self) -> float:
-        line = self.client._line if self.client is not None else None
+        line = self.client._connection if self.client is not None else None
         return line.handler.socket.last_heard if line is not None and line.handler.socket is not None else 0.0
 
 
@@ -277,10 +277,10 @@ def test_what_comes_just_before_the_thread_falls_asleep_is_not_overlooked(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody rings a bell that is not armed: whatever came is looked for after arming it."""
-    original = Bell.arm
+    original = Waker.arm
     actions: list[Callable[[], object]] = []
 
-    def arm(self: Bell) -> None:
+    def arm(self: Waker) -> None:
         if actions and threading.current_thread().name.startswith("zkgroup-zookeeper"):
             actions.pop()()
         original(self)
@@ -296,7 +296,7 @@ def test_what_comes_just_before_the_thread_falls_asleep_is_not_overlooked(
 
     with connected(script) as (client, caller):
         caller.ask(Sync("/"), SyncDone)
-        monkeypatch.setattr(Bell, "arm", arm)
+        monkeypatch.setattr(Waker, "arm", arm)
         pending: list[Pending] = []
         acts: dict[str, Callable[[], object]] = {
             "write": lambda: pending.append(caller.submit(Sync("/"))),

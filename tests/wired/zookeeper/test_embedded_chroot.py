@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import joined
-from zkgroup.zookeeper.embedded import EmbeddedZooKeeper, probe
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+from zkgroup.zookeeper.raw_connection import create_node
 
 SESSION = struct.pack(">iiiqi16s", 36, 0, 5000, 1, 16, bytes(16))
 DONE = struct.pack(">iiqi", 16, 1, 7, 0)
@@ -44,13 +45,13 @@ def serving(*replies: tuple[bytes, ...]) -> Iterator[int]:
 def test_a_server_that_leaves_has_created_nothing(told: tuple[bytes, ...], why: str) -> None:
     """Past bug: a missing answer was taken for a good one, and the next request met a broken pipe."""
     with serving(told) as port, pytest.raises(ConnectionError, match=why):
-        probe.create_node(port, "/c", 30)
+        create_node(port, "/c", 30)
 
 
 def test_a_server_that_leaves_after_its_answer_has_created_it() -> None:
     """Nobody waits for the end of that session."""
     with serving((SESSION, DONE)) as port:
-        probe.create_node(port, "/c", 30)
+        create_node(port, "/c", 30)
 
 
 def _ensemble(*ports: int) -> EmbeddedZooKeeper:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.zookeeper.sockets import FIRST_XID, Bell, Hello, SharedSocket, WakeUps
+from zkgroup.zookeeper.sockets import FIRST_XID, ConnectResponse, SharedSocket, Waker, WakeUps
 
 HELLO = struct.pack("!iiiqi", 36, 0, 4000, 0x1234, 16) + bytes(16)
 
@@ -71,7 +71,7 @@ def test_frames_are_taken_apart_whatever_pieces_they_come_in(xids: list[int], pi
         ours = [xid for xid in xids if xid >= FIRST_XID or xid in (-1, -2)]
         assert pair.received == [(xid, 9, 0, b"body") for xid in ours]
         assert pair.kazoo_reads() == HELLO + b"".join(reply(xid) for xid in xids if xid in (1, 2, -4))
-        assert pair.shared.hello == Hello(4000, 0x1234)
+        assert pair.shared.connect_response == ConnectResponse(4000, 0x1234)
 
 
 def test_a_large_frame_arrives_whole(pair: Pair) -> None:
@@ -138,25 +138,25 @@ def test_a_full_connection_keeps_the_rest(pair: Pair) -> None:
 
 def test_many_rings_are_one_byte() -> None:
     """And none at all while nobody sleeps."""
-    bell = Bell()
+    waker = Waker()
     try:
-        bell.ring()
+        waker.wake()
         with pytest.raises(BlockingIOError):
-            bell._in.recv(64)
-        bell.arm()
+            waker._in.recv(64)
+        waker.arm()
         for _ in range(1000):
-            bell.ring()
-        assert bell._in.recv(64) == b"\0"
+            waker.wake()
+        assert waker._in.recv(64) == b"\0"
     finally:
-        bell.close()
+        waker.close()
 
 
 def test_a_bell_may_be_rung_when_its_owner_has_gone() -> None:
     """A late submit must not fail."""
-    bell = Bell()
-    bell.arm()
-    bell.close()
-    bell.ring()
+    waker = Waker()
+    waker.arm()
+    waker.close()
+    waker.wake()
 
 
 def test_kazoos_wake_ups_are_counted_and_ring() -> None:

@@ -17,7 +17,7 @@ from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.ruling import ending_text
 from zkgroup.audit.words import count_text, duration_text
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 _NAMED_MAX = 5
 
@@ -45,7 +45,7 @@ class _Fold:
         self._leaders: dict[TopicPartition, _Broker] = {}
 
     def see(self, event: Event) -> Iterator[Finding]:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if place.kind == "broker":
             yield from self._registered(self._broker(place.name), event)
         elif place.kind == "partition_state" and event.op in ("create", "set", "delete"):

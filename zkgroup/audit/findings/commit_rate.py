@@ -10,7 +10,7 @@ from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.partition_offsets import PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.words import count_text
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 _MINUTE_MS = 60_000
 
@@ -29,7 +29,7 @@ class _Fold:
         self._busiest = 0
 
     def see(self, event: Event) -> Iterable[Finding]:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if place.kind in ("owner", "offset"):
             at = (place.topic, place.partition)
             if at not in self._partitions:

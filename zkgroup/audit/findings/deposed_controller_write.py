@@ -22,7 +22,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.places import Place, place_of
+from zkgroup.znodes.paths import PathKind, path_kind
 
 
 class _Fold:
@@ -37,7 +37,7 @@ class _Fold:
     def see(self, event: Event) -> Iterator[Finding]:
         if event.op not in ("create", "set", "delete"):
             return
-        place = place_of(event.path)
+        place = path_kind(event.path)
         match place.kind:
             case "partition_state":
                 yield from self._see_state(event, place)
@@ -53,7 +53,7 @@ class _Fold:
 
     # --- what is a decision -----------------------------------------------------------------------
 
-    def _see_state(self, event: Event, place: Place) -> Iterator[Finding]:
+    def _see_state(self, event: Event, place: PathKind) -> Iterator[Finding]:
         """A leader's own ISR write keeps leader, leader epoch, and the epoch of the last decision."""
         before = self._states.get(place.partition)
         if event.op == "delete":
@@ -80,7 +80,7 @@ class _Fold:
             detail = f"{what}, in controller epoch {after.controller_epoch}"
             yield self._finding("error", event, place, detail, why)
 
-    def _see_lists(self, event: Event, place: Place) -> Iterator[Finding]:
+    def _see_lists(self, event: Event, place: PathKind) -> Iterator[Finding]:
         """Tools make topics and let them grow; only a controller changes the list of a partition."""
         before, self._topic = self._topic, None
         if event.op != "delete":
@@ -111,7 +111,7 @@ class _Fold:
         if why is None or (by_hand and life_at(self._facts.controllers, event.zxid) is None):
             return  # with no controller at all tools do it themselves
         severity: Severity = "warning" if by_hand else "error"
-        yield self._finding(severity, event, Place("admin"), what, why)
+        yield self._finding(severity, event, PathKind("admin"), what, why)
 
     def _see_epoch(self, event: Event) -> Iterator[Finding]:
         value = decoded(ControllerEpoch.decode, event.path, event.data)
@@ -121,7 +121,7 @@ class _Fold:
         why = self._stranger(event)
         if why is not None:
             what = "deleted" if event.op == "delete" else f"set to {value.epoch if value else 'no number'}"
-            yield self._finding("error", event, Place("controller_epoch"), f"{event.path} {what}", why)
+            yield self._finding("error", event, PathKind("controller_epoch"), f"{event.path} {what}", why)
 
     # --- who wrote it -----------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class _Fold:
         lives = [*self._facts.controllers, *(life for each in self._facts.brokers.values() for life in each)]
         return session != 0 and any(life.session == session for life in lives)
 
-    def _finding(self, severity: Severity, event: Event, place: Place, what: str, why: str) -> Finding:
+    def _finding(self, severity: Severity, event: Event, place: PathKind, what: str, why: str) -> Finding:
         return Finding(
             RULE.name,
             severity,

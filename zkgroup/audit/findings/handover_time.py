@@ -10,7 +10,7 @@ from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.words import count_text, duration_text, who
-from zkgroup.znodes.places import Place, place_of
+from zkgroup.znodes.paths import PathKind, path_kind
 
 _At = tuple[str, int]
 
@@ -46,7 +46,7 @@ class _Fold:
         """By partition, the session whose end it waits to be claimed after."""
 
     def see(self, event: Event) -> Iterator[Finding]:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if place.kind == "member":
             self._registered(event)
         if event.seed:
@@ -71,7 +71,7 @@ class _Fold:
         elif event.op == "create" and (life := self._known.get((event.path, event.zxid))) is not None:
             self._there[event.path] = life
 
-    def _lost(self, event: Event, place: Place) -> None:
+    def _lost(self, event: Event, place: PathKind) -> None:
         ended = self._ended.get(event.session)
         if ended is None:
             heirs_to = self._heirs_to(event)

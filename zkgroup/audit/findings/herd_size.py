@@ -9,17 +9,17 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
 from zkgroup.audit.words import count_text
-from zkgroup.znodes.broker_paths import broker_ids_path, topics_path
+from zkgroup.znodes.brokers import broker_ids_path, topics_path
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 
 def _watched(event: Event) -> Key | None:
     """The path whose watches a change fires."""
     if not event.applied or event.op not in ("create", "delete"):
         return None
-    place = place_of(event.path)
+    place = path_kind(event.path)
     match place.kind:
         case "member":
             return ids_path(place.name), place.name

@@ -11,7 +11,7 @@ from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.words import duration_text
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 
 class _Fold:
@@ -28,7 +28,7 @@ class _Fold:
     def end(self) -> Iterator[Finding]:
         by_member: dict[str, list[Life]] = {}
         for life in self._facts.members.get(self._group, ()):
-            by_member.setdefault(place_of(life.path).member, []).append(life)
+            by_member.setdefault(path_kind(life.path).member, []).append(life)
         for member, lives in by_member.items():
             if len(lives) > self._lives:
                 yield from self._flaps(member, lives)

@@ -14,9 +14,9 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import REPLICATION
 from zkgroup.audit.partitions import state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.places import place_of
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.paths import path_kind
 
 
 class _Fold:
@@ -31,7 +31,7 @@ class _Fold:
 
     def see(self, event: Event) -> Iterator[Finding]:
         if event.op in ("create", "set", "delete"):
-            place = place_of(event.path)
+            place = path_kind(event.path)
             if place.kind == "partition_state":
                 self._lead(event, (place.topic, place.partition))
             elif event.path == Topic.path(place.name):

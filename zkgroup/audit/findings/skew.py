@@ -16,7 +16,7 @@ from zkgroup.audit.planned import Planned
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 NAME = "skew"
 _NAMED_MAX = 3
@@ -33,7 +33,7 @@ class _Fold:
 
     def see(self, event: Event) -> Iterator[Finding]:
         self._picture.apply(event)
-        if event.op in ("create", "delete") and place_of(event.path).kind in ("member", "owner"):
+        if event.op in ("create", "delete") and path_kind(event.path).kind in ("member", "owner"):
             self._changed = max(self._changed, (event.zxid, event.time_ms))
         yield from ()
 

@@ -18,9 +18,8 @@ from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.ruling import change_at, replicas_at
 from zkgroup.audit.words import count_text, duration_text
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.places import place_of
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
+from zkgroup.znodes.paths import path_kind
 
 _NAMED_MAX = 5
 
@@ -44,7 +43,7 @@ class _Fold:
         """Topics whose deletion is asked for: their moves are given up rightly."""
 
     def see(self, event: Event) -> Iterator[Finding]:
-        topic = place_of(event.path).name
+        topic = path_kind(event.path).name
         if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
             (self._deleting.add if event.op == "create" else self._deleting.discard)(topic)
         elif event.path == Reassignment.path() and event.op in ("create", "set", "delete"):

@@ -13,8 +13,8 @@ from zkgroup.audit.keyings import ADMIN
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.ruling import change_at
 from zkgroup.audit.words import duration_text
-from zkgroup.znodes.places import place_of
-from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.paths import path_kind
 
 
 class _Fold:
@@ -25,7 +25,7 @@ class _Fold:
         """By topic: the request."""
 
     def see(self, event: Event) -> Iterator[Finding]:
-        topic = place_of(event.path).name
+        topic = path_kind(event.path).name
         if event.path != TopicDeletion.path(topic):
             return
         if event.op == "create":

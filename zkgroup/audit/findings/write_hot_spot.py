@@ -15,7 +15,7 @@ from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
 from zkgroup.audit.words import count_text, who
 from zkgroup.zkfiles.zxids import epoch_of
 from zkgroup.znodes.consumers import consumers_path
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 _MINUTE_MS = 60_000
 _REFUSED = "refused requests"
@@ -69,7 +69,7 @@ class _Fold:
         if busiest.first is None or busiest.last is None:
             return
         session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
-        group = place_of(self._area).name if self._area.startswith(f"{consumers_path()}/") else None
+        group = path_kind(self._area).name if self._area.startswith(f"{consumers_path()}/") else None
         biggest = f"; biggest transaction {self._biggest_multi}"
         more = _share(busiest) if self._area == _REFUSED else biggest
         yield Finding(

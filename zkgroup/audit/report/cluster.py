@@ -13,8 +13,7 @@ from zkgroup.audit.report.timelines import Span, Timeline, columns
 from zkgroup.audit.rules import Bounds, Finding, Key
 from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
 from zkgroup.audit.words import session_text
-from zkgroup.znodes.broker_registration import BrokerRegistration
-from zkgroup.znodes.brokers import NO_LEADER
+from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 
 

@@ -10,7 +10,7 @@ from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid, number
 from zkgroup.audit.views.offsets import OffsetRow, OffsetRows
 from zkgroup.audit.words import count_text, duration_text, session_text
-from zkgroup.znodes.places import Place
+from zkgroup.znodes.paths import PathKind
 
 Row = tuple[str, str, int]
 """Group, topic, partition."""
@@ -84,7 +84,7 @@ class Curves:
         self._grain_ms = 0
         self._marks: Kept[Mark] = Kept(limits.marks, lambda mark: _WEIGHTS[mark.kind])
 
-    def see(self, event: Event, place: Place) -> None:
+    def see(self, event: Event, place: PathKind) -> None:
         row = (place.name, place.topic, place.partition)
         of_group = self._writes.setdefault(place.name, {})
         rows = of_group.get(row)

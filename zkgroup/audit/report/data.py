@@ -27,7 +27,7 @@ from zkgroup.audit.views.owners import OwnerLife, OwnerLives
 from zkgroup.audit.views.sessions import SessionRow, SessionRows
 from zkgroup.audit.words import count_text, session_text
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 SCHEMA = "zkgroup.audit_report/1"
 _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
@@ -110,7 +110,7 @@ class _Shapes:
         self._load.see(event)
         if not event.applied:
             return
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if place.kind in ("owner", "offset"):
             self._curves.see(event, place)
         match place.kind:

@@ -16,7 +16,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.groups import of_group
 from zkgroup.audit.spark.folding import IN_ORDER
 from zkgroup.audit.spark.rows import EVENTS, ROWS_PER_BATCH, batch_of, events_in
-from zkgroup.znodes.consumer_paths import consumers_path
+from zkgroup.znodes.consumers import consumers_path
 
 _PICKLED: Final = StructType([StructField("rows", BinaryType())])
 _PICKLED_ARROW: Final = pa.schema([pa.field("rows", pa.binary())])

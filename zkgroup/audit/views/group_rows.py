@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zkgroup.audit.events import Event
 from zkgroup.audit.groups import is_of_groups, require_group
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 
 class GroupPartition(NamedTuple):
@@ -28,7 +28,7 @@ def rows_by_partition(
     found: dict[GroupPartition, list[Event]] = {}
     groups: set[str] = set()
     for event in events:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if not is_of_groups(place):
             continue
         groups.add(place.name)

@@ -10,7 +10,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
 from zkgroup.audit.words import members_of
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.places import Kind, place_of
+from zkgroup.znodes.paths import Kind, path_kind
 
 OffsetKind = Literal["commit", "claim", "reset", "deletion", "snapshot"]
 
@@ -78,7 +78,7 @@ def offsets_of(
     """The writes of one partition of a group, in order."""
     rows, found = OffsetRows(facts, group), []
     for event in events:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if (
             event.applied
             and place.kind in ("owner", "offset")

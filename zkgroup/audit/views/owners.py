@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 EndedBy = Literal["release", "session_end", "deleted_by_other", "open"]
 
@@ -44,7 +44,7 @@ class OwnerLives:
 
     def see(self, event: Event) -> OwnerLife | None:
         """Takes a row in; the life that it ended, if it ended one."""
-        if place_of(event.path).kind != "owner" or event.op not in ("create", "delete"):
+        if path_kind(event.path).kind != "owner" or event.op not in ("create", "delete"):
             return None
         over = None if self.current is None else _ended(self.current, event, self._facts)
         self.current = None
@@ -60,7 +60,7 @@ def owners_of(
     """Every ownership of one partition of a group, in order; the last one may be open."""
     lives, found = OwnerLives(facts), []
     for event in events:
-        place = place_of(event.path)
+        place = path_kind(event.path)
         if (
             event.applied
             and place.kind == "owner"

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, SessionLife
 from zkgroup.audit.words import server_of
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.paths import path_kind
 
 SessionEnd = Literal["closed", "expired", "open"]
 
@@ -59,7 +59,7 @@ class _Roles:
         members: dict[int, dict[tuple[str, str], None]] = {}
         for group, lives in facts.members.items():
             for life in lives:
-                members.setdefault(life.session, {})[group, place_of(life.path).member] = None
+                members.setdefault(life.session, {})[group, path_kind(life.path).member] = None
         brokers: dict[int, dict[str, None]] = {}
         for name, lives in facts.brokers.items():
             for life in lives:

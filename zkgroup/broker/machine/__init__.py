@@ -1,9 +1,11 @@
 """What a broker does in ZooKeeper, as a pure machine: `step(event, now) -> effects`.
 
 * `machine`: the session, and one procedure at a time
-* `preparing`: parents, cluster id, who else is there, the own id
-* `registration`: `/brokers/ids/<id>`, in every session anew
-* `leading`: the ISRs of the partitions that it leads, and when the controller is told of changes
-* `configuration`: configurations, and the notifications that they changed
-* `effects`, `events`, `core`: what goes out, what comes in, what all parts share
+* `registration`: `/brokers/ids/<id>` in every session, and before it parents, cluster id and the own id
+* `isr_manager`: writes the ISRs of the partitions that it leads; `isr`: one of them, and when the controller
+  is
+  notified of changes
+* `followed_topics`: what may be fetched again after a session has ended
+* `dynamic_config`: configurations, and the notifications that they changed
+* `effects`, `events`, `context`: what goes out, what comes in, what all parts share
 """

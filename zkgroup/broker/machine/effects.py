@@ -1,4 +1,4 @@
-"""What a broker must do next, beside asking ZooKeeper: the outputs of its machine, as orders.
+"""The effects of a broker's machine, beside requests to ZooKeeper.
 
 The shell performs the effects of a step in the order given, all of them before the next event.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkgroup.machinery.effects import Note, SharedEffect
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.events import LogEvent, SharedEffect
 from zkgroup.wire.control import Broker
-from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.config import ConfigEntity
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,44 +34,44 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """Whom the high watermark of one partition waits for."""
+class MaximalIsr:
+    """The maximal ISR of one partition: the high watermark waits for its members."""
 
     topic_partition: TopicPartition
     leader_epoch: int
     isr: frozenset[int]
     joining: frozenset[int] = frozenset()
-    """Of these, whom the write will take in: lines may have been acknowledged since they had caught up."""
+    """Members that the write adds: lines may have been acknowledged since they had caught up."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountIsrs:
-    """Tell the host (`ReplicaHost.set_isr`), in order; then say `IsrsCounted`, unless `batch` is None.
+class SetMaximalIsrs:
+    """Tell the host (`ReplicaManager.set_isr`), in order; then say `MaximalIsrsSet`, unless `batch` is None.
 
     From then on the high watermark waits for those that join; who is below it by then is `behind`.
     """
 
     batch: int | None
-    isrs: tuple[Counted, ...]
+    isrs: tuple[MaximalIsr, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtFollowers:
-    """Ask the host for its view of these partitions, and say `FollowersSeen`."""
+class ReadFollowers:
+    """Ask the host for its view of these partitions, and say `FollowersRead`."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HoldFetches:
-    """Ask no leader for lines of what is followed now, obey no controller before `Registered`, and say
-    `FetchesHeld`.
+class PauseFetches:
+    """Fetch nothing of what is followed now, refuse control requests before `Registered`, and post
+    `FetchesPaused`.
 
     What a controller names from then on is fetched."""
 
 
 @dataclass(frozen=True, slots=True)
-class FollowOn:
+class ResumeFetches:
     """Fetch these again."""
 
     partitions: frozenset[TopicPartition]
@@ -96,10 +96,10 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class ControllerFound:
-    """The answer to `ControllerWanted`."""
+    """The answer to `FindController`."""
 
     controller: Broker | None
-    """None where there is none, or ZooKeeper does not tell."""
+    """None where there is none, or ZooKeeper cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +112,14 @@ class Failed:
 BrokerEffect = (
     Prepared
     | Registered
-    | CountIsrs
-    | LookAtFollowers
-    | HoldFetches
-    | FollowOn
+    | SetMaximalIsrs
+    | ReadFollowers
+    | PauseFetches
+    | ResumeFetches
     | IsrChanged
     | ConfigChanged
     | ControllerFound
     | Failed
-    | Note
+    | LogEvent
 )
 Effect = BrokerEffect | SharedEffect

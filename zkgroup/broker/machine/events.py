@@ -1,13 +1,13 @@
-"""What a broker's machine is told beside what every machine is: its port, its partitions, its followers."""
+"""The events of a broker's machine beside those of every machine: its port, partitions and followers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkgroup.broker.replica_host import Follower
-from zkgroup.machinery.events import SharedEvent
+from zkgroup.broker.replicas.replica_view import Follower
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.events import SharedEvent
 from zkgroup.wire.control import PartitionStateInfo
 
 
@@ -23,21 +23,21 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
+class BecameLeader:
     """The host leads a partition by this decision of the controller."""
 
     state: PartitionStateInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Reassigned:
+class ReplicasChanged:
     """The host goes on leading a partition, with the replicas that this decision names."""
 
     state: PartitionStateInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class StoppedLeading:
     """The host leads a partition no more, or could not."""
 
     topic_partition: TopicPartition
@@ -56,8 +56,8 @@ class FollowerFetched:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowersSeen:
-    """The answer to `LookAtFollowers`: of each partition that the host leads, its epoch and followers."""
+class FollowersRead:
+    """The answer to `ReadFollowers`: of each partition that the host leads, its epoch and followers."""
 
     partitions: tuple[TopicPartition, ...]
     """All that were asked for."""
@@ -65,44 +65,44 @@ class FollowersSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class IsrsCounted:
-    """The host has taken in what `CountIsrs` named."""
+class MaximalIsrsSet:
+    """The host has taken in what `SetMaximalIsrs` named."""
 
     batch: int
     behind: frozenset[TopicPartition] = frozenset()
-    """Partitions of which somebody who is to join lacks lines below the high watermark."""
+    """Partitions of which a joining replica lacks lines below the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
-class FetchesHeld:
-    """`HoldFetches` is carried out."""
+class FetchesPaused:
+    """`PauseFetches` is carried out."""
 
     partitions: frozenset[TopicPartition]
     """That are held and were not before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class TopicsFollowed:
     """A controller has had partitions of these topics followed, in the present registration."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerWanted:
+class FindController:
     """Where is the controller? Answered by `ControllerFound`."""
 
 
 BrokerEvent = (
     Serving
-    | Led
-    | Reassigned
-    | Left
+    | BecameLeader
+    | ReplicasChanged
+    | StoppedLeading
     | FollowerFetched
-    | FollowersSeen
-    | IsrsCounted
-    | FetchesHeld
-    | Followed
-    | ControllerWanted
+    | FollowersRead
+    | MaximalIsrsSet
+    | FetchesPaused
+    | TopicsFollowed
+    | FindController
 )
 Event = BrokerEvent | SharedEvent

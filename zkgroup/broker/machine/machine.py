@@ -6,30 +6,35 @@ the partitions need. Without ZooKeeper a broker keeps its roles and serves; only
 
 from __future__ import annotations
 
-from zkgroup.broker.machine.configuration import Configuration
-from zkgroup.broker.machine.core import BrokerConfig, Core
+from zkgroup.broker.machine.context import BrokerConfig, BrokerContext
+from zkgroup.broker.machine.dynamic_config import DynamicConfig
 from zkgroup.broker.machine.effects import BrokerEffect, ControllerFound, Effect
 from zkgroup.broker.machine.events import (
-    ControllerWanted,
+    BecameLeader,
     Event,
-    FetchesHeld,
-    Followed,
+    FetchesPaused,
+    FindController,
     FollowerFetched,
-    FollowersSeen,
-    IsrsCounted,
-    Led,
-    Left,
-    Reassigned,
+    FollowersRead,
+    MaximalIsrsSet,
+    ReplicasChanged,
     Serving,
+    StoppedLeading,
+    TopicsFollowed,
 )
-from zkgroup.broker.machine.following import Following
-from zkgroup.broker.machine.leading import LAG_TIMER, NOTICES_TIMER, Leading
-from zkgroup.broker.machine.preparing import Preparing
-from zkgroup.broker.machine.registration import OBSTACLE_TIMER, Registration
+from zkgroup.broker.machine.followed_topics import FollowedTopics
+from zkgroup.broker.machine.isr_manager import LAG_TIMER, PROPAGATION_TIMER, IsrManager
+from zkgroup.broker.machine.registration import REGISTRATION_TIMER, BrokerStartup, Registration
 from zkgroup.errors import CorruptZnodeError
-from zkgroup.machinery.machine import ProcedureMachine, Work
-from zkgroup.machinery.procedures import DeniedError, NoAnswerError, OddAnswerError, Procedure, read_many
 from zkgroup.model.ports import Instant
+from zkgroup.runtime.machine import ProcedureMachine, Work
+from zkgroup.runtime.procedures import (
+    ConnectionLossError,
+    NoAuthError,
+    Procedure,
+    UnexpectedReplyError,
+    read_many,
+)
 from zkgroup.wire.control import Broker
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller
@@ -39,13 +44,13 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
     """One broker. Not thread-safe: one thread steps it."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self.core = core = Core(config)
+        self.core = core = BrokerContext(config)
         super().__init__(core)
-        self.preparing = Preparing(core)
+        self.startup = BrokerStartup(core)
         self.registration = Registration(core)
-        self.leading = Leading(core)
-        self.following = Following(core)
-        self.configuration = Configuration(core)
+        self.isr_manager = IsrManager(core)
+        self.followed_topics = FollowedTopics(core)
+        self.dynamic_config = DynamicConfig(core)
         self._seeks_controller = False
 
     def step(self, event: Event, now: Instant) -> tuple[Effect, ...]:
@@ -63,74 +68,74 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         match event:
             case Serving():
                 self.registration.serving = event
-            case Led(state):
-                self.leading.led(state)
-                self.configuration.led(state.topic_partition.topic)
-            case Reassigned(state):
-                self.leading.reassigned(state)
-            case Left(topic_partition):
-                self.leading.left(topic_partition)
+            case BecameLeader(state):
+                self.isr_manager.led(state)
+                self.dynamic_config.led(state.topic_partition.topic)
+            case ReplicasChanged(state):
+                self.isr_manager.reassigned(state)
+            case StoppedLeading(topic_partition):
+                self.isr_manager.left(topic_partition)
             case FollowerFetched():
-                self.leading.fetched(event)
-            case FollowersSeen():
-                self.leading.seen(event)
-            case IsrsCounted(batch, behind):
-                self.leading.counted(batch, behind)
-            case FetchesHeld():
-                self.following.held(event)
-            case Followed(topics):
-                self.following.ordered(topics)
-            case ControllerWanted():
+                self.isr_manager.fetched(event)
+            case FollowersRead():
+                self.isr_manager.seen(event)
+            case MaximalIsrsSet(batch, behind):
+                self.isr_manager.maximal_isrs_set(batch, behind)
+            case FetchesPaused():
+                self.followed_topics.held(event)
+            case TopicsFollowed(topics):
+                self.followed_topics.ordered(topics)
+            case FindController():
                 self._seeks_controller = True
             case _:
                 self._take_shared(event)
 
     def _timer_fired(self, name: str) -> None:
-        if name == OBSTACLE_TIMER:
+        if name == REGISTRATION_TIMER:
             self.registration.wake()
         else:
-            assert name in (LAG_TIMER, NOTICES_TIMER), name
-            self.leading.timer_fired(name)
+            assert name in (LAG_TIMER, PROPAGATION_TIMER), name
+            self.isr_manager.timer_fired(name)
 
     def _connected(self) -> None:
-        self.configuration.connected()
+        self.dynamic_config.connected()
         self.registration.connected()
-        self.leading.connected()
+        self.isr_manager.connected()
 
     def _session_over(self, reason: str) -> None:
         if self.registration.epoch is not None:
-            self.following.session_over()
+            self.followed_topics.session_over()
         self.registration.session_over()
-        self.configuration.session_over()
-        self.leading.session_over()
+        self.dynamic_config.session_over()
+        self.isr_manager.session_over()
 
     # --- work -------------------------------------------------------------------------------------
 
     def _next(self) -> Work | None:
         if self.core.has_failed:
             return None
-        if not self.preparing.is_done:
-            return self.preparing.next()
+        if not self.startup.is_done:
+            return self.startup.next()
         if self._seeks_controller:
             return "find the controller", self._find_controller
-        if not self.configuration.has_looked:
-            return self.configuration.next()
+        if not self.dynamic_config.has_looked:
+            return self.dynamic_config.next()
         return (
             self.registration.next()
             or (self._next_of_partitions() if self.registration.is_registered else None)
-            or self.configuration.next()
-            or self.configuration.next_later()
+            or self.dynamic_config.next()
+            or self.dynamic_config.next_later()
         )
 
     def _next_of_partitions(self) -> Work | None:
-        return self.following.next() or self.leading.next()
+        return self.followed_topics.next() or self.isr_manager.next()
 
     # --- the controller's address -------------------------------------------------------------------
 
     def _find_controller(self) -> Procedure[None]:
         try:
             controller = yield from self._read_controller()
-        except (NoAnswerError, DeniedError, OddAnswerError):
+        except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
             self._found(None)
             raise
         self._found(controller)

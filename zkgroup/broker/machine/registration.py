@@ -2,34 +2,54 @@
 
 Source: controller.md 8.2, kafka/zk/KafkaZkClient.scala@2.8.2.
 
-It is made and set in one transaction, so that the answer tells its czxid, the broker's epoch. What stands in
+It is made and set in one transaction, so that the answer has its czxid, the broker's epoch. What stands in
 the way is
 
 * our own, made by a request whose answer was lost: good
 * of a former session of this process: deleted and made again in one transaction (KAFKA-7165)
-* perhaps of a former process of this very broker, by its address or its folder: waited for, as long as a
-  session that nobody holds can last
-* somebody else's: the id is in use, and the broker fails
+* perhaps of a former process of this very broker, by its address or its folder: waited for, as long as an
+  abandoned session can last
+* another broker's: the id is in use, and the broker fails
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.broker.machine.core import Core
-from zkgroup.broker.machine.effects import Registered
+from zkgroup.broker.machine.context import BrokerContext
+from zkgroup.broker.machine.effects import Prepared, Registered
 from zkgroup.broker.machine.events import Serving
-from zkgroup.broker.machine.preparing import make_parents
-from zkgroup.errors import BrokerIdInUseError, ConfigError, CorruptZnodeError
-from zkgroup.machinery.machine import Work
-from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, read_done, write
-from zkgroup.machinery.watch import Watch
+from zkgroup.errors import BrokerIdInUseError, ConfigError, CorruptZnodeError, ForeignBrokersError
 from zkgroup.model import Znode, ZnodeStat
-from zkgroup.model.requests import Code, Create, Delete, MultiDone, Operation, Read, SetData
-from zkgroup.znodes.broker_registration import PLAINTEXT, ZKGROUP_KEY
-from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
+from zkgroup.model.requests import (
+    Code,
+    Create,
+    CreateMissing,
+    Delete,
+    ListChildren,
+    MultiDone,
+    Operation,
+    Read,
+    SetData,
+    Sync,
+)
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.machine import Work
+from zkgroup.runtime.procedures import (
+    ConnectionLossError,
+    Procedure,
+    Query,
+    ask,
+    list_done,
+    read_allowed,
+    read_done,
+    read_many,
+    write,
+)
+from zkgroup.znodes.brokers import PLAINTEXT, ZKGROUP_KEY, BrokerRegistration, Endpoint, broker_ids_path
+from zkgroup.znodes.cluster import BrokerSequence, ClusterId, common_parents, later_parents
 
-OBSTACLE_TIMER: Final = "registration"
+REGISTRATION_TIMER: Final = "registration"
 SLACK_MS: Final = 2000
 """Beyond the session timeout, for a registration that may be our own ghost."""
 
@@ -37,7 +57,7 @@ SLACK_MS: Final = 2000
 class Registration:
     """The registration of one broker, in every session anew."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: BrokerContext) -> None:
         self._core = core
         self.serving: Serving | None = None
         self.epoch: int | None = None
@@ -104,7 +124,7 @@ class Registration:
         self.is_registered, self._blocked_since_ms = True, None
         self.epoch = stat.czxid
         core.saw_server_time(stat.mtime)
-        core.cancel_timer(OBSTACLE_TIMER)
+        core.cancel_timer(REGISTRATION_TIMER)
         core.emit(Registered(stat.czxid, core.session.incarnation))
 
     # --- what stands in the way -------------------------------------------------------------------
@@ -140,21 +160,111 @@ class Registration:
             core.fail(BrokerIdInUseError(self.path, found.stat.ephemeral_owner, host))
             return
         self._is_blocked = True
-        core.set_timer(OBSTACLE_TIMER, until_ms)
+        core.set_timer(REGISTRATION_TIMER, until_ms)
         core.note("registration.waits", path=self.path, session=found.stat.ephemeral_owner)
         try:
             (outcome,) = yield from ask(Query(Read(self.path, watch=True), Watch(self.wake)))
-        except NoAnswerError:
+        except ConnectionLossError:
             self.wake()
             raise
         if (now := read_done(outcome)) is None or now.stat.czxid != found.stat.czxid:
             self.wake()
 
     def _may_be_ghost(self, theirs: BrokerRegistration) -> bool:
-        """Nobody else can listen where we listen, or use our folder: whoever registered this is gone."""
+        """Whether a former process of this broker registered it: none else listens at its port or uses its
+        folder.
+        """
         serving = self.serving
         assert serving is not None
         if (theirs.host, theirs.port) == (serving.host, serving.port):
             return True
         ours = theirs.extensions.get(ZKGROUP_KEY)
         return serving.folder is not None and isinstance(ours, dict) and ours.get("folder") == serving.folder
+
+
+ANY_VERSION = -1
+"""`/brokers/seqid` is set whatever its version is: who sets it last has the greatest number."""
+
+
+class BrokerStartup:
+    """The part of a broker that runs once, in the first session that lets it."""
+
+    def __init__(self, core: BrokerContext) -> None:
+        self._core = core
+        self.is_done = False
+
+    def next(self) -> Work | None:
+        return None if self.is_done else ("prepare", self._prepare)
+
+    def _prepare(self) -> Procedure[None]:
+        core = self._core
+        yield from make_parents()
+        registered = yield from self._others()
+        if core.has_failed:
+            return
+        cluster_id = yield from self._cluster_id()
+        while core.broker is None:
+            core.broker = yield from self._given_out(registered)
+        self.is_done = True
+        core.emit(Prepared(core.broker, cluster_id))
+
+    def _others(self) -> Procedure[frozenset[str]]:
+        """Names that are registered. Among brokers of Kafka ours does not start: it cannot follow them."""
+        _, listed = yield from ask(Query(Sync(broker_ids_path())), Query(ListChildren(broker_ids_path())))
+        names = list_done(listed).children
+        if not names:
+            return frozenset()
+        found = yield from read_allowed([f"{broker_ids_path()}/{name}" for name in names])
+        foreign = []
+        for name, znode in zip(names, found, strict=True):
+            if isinstance(znode, Znode) and self._is_foreign(znode):
+                foreign.append(name)
+        if foreign:
+            self._core.fail(ForeignBrokersError(sorted(foreign, key=_as_number)))
+        return frozenset(names)
+
+    def _is_foreign(self, znode: Znode) -> bool:
+        """One that cannot be read is reported, and not taken for foreign."""
+        try:
+            return not BrokerRegistration.decode(znode.path, znode.data).is_zkgroup
+        except CorruptZnodeError as error:
+            self._core.note("registration.unreadable", path=znode.path, detail=str(error))
+            return False
+
+    def _cluster_id(self) -> Procedure[str | None]:
+        path = ClusterId.path()
+        while True:
+            ((znode,),) = yield from read_many([path])
+            if znode is not None:
+                try:
+                    return ClusterId.decode(path, znode.data).id
+                except CorruptZnodeError as error:
+                    self._core.note("cluster_id.unreadable", path=path, detail=str(error))
+                    return None
+            # refused: another broker was faster, and its id is read
+            yield from write([Create(path, ClusterId.of(self._core.config.new_cluster_id).encode())], ())
+
+    def _given_out(self, registered: frozenset[str]) -> Procedure[int | None]:
+        """A new id; None where a person has given it to a broker already."""
+        data = BrokerSequence().encode()
+        answer = yield from write([SetData(BrokerSequence.path(), data, ANY_VERSION)], ())
+        if not isinstance(answer, MultiDone):
+            yield from make_parents()
+            return None
+        stat = answer.stats[0]
+        assert stat is not None
+        try:
+            broker = BrokerSequence.broker(stat.version, self._core.config.reserved_max_id)
+        except ConfigError as error:
+            self._core.fail(error)
+            return self._core.config.reserved_max_id
+        return None if str(broker) in registered else broker
+
+
+def make_parents() -> Procedure[None]:
+    """Creates what a broker of 0.8.2.2 creates at start, and what tools of later releases read."""
+    yield from ask(Query(CreateMissing((*common_parents(), *later_parents()))))
+
+
+def _as_number(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.isdecimal() else (2**31, name)

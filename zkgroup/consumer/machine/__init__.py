@@ -1,7 +1,6 @@
 """The pure machine of one member. See `member` for how it works."""
 
-from zkgroup.consumer.machine.config import MemberConfig
-from zkgroup.consumer.machine.description import MemberDescription
-from zkgroup.consumer.machine.member import MemberMachine
+from zkgroup.consumer.machine.machine import MemberDescription, MemberMachine
+from zkgroup.consumer.machine.machine_context import MemberConfig
 
 __all__ = ["MemberConfig", "MemberDescription", "MemberMachine"]

@@ -1,33 +1,30 @@
 """Claiming what the plan gives (recipes.md 5).
 
-Offsets are read in bulk, then one multi claims everything that is wanted and not known to be blocked.
-Where the server refuses an owner (NodeExists), nothing of that packet was created: offsets and owners
-are read back, what is ours is adopted, what is not is waited for by a watch, and the others are claimed
-at once. A claim whose reply was lost stays in doubt until it was read back, in the same way. What is ours
-but must not be adopted (`readback.adopted`) counts as leaked: it is released first, then claimed anew.
+Offsets are read in bulk, then one multi claims everything that is wanted and not known to be blocked. Where
+the server refuses an owner (NodeExists), nothing of that packet was created: offsets and owners are read
+back, what is ours is adopted, what is not is waited for by a watch, and the others are claimed at once. A
+claim whose reply was lost has an unknown outcome until it is read back, in the same way. What is ours but
+must not be adopted (`transactions.adopted_partition`) is an orphaned claim: it is released first, then
+claimed anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from zkgroup.consumer.machine import writes
-from zkgroup.consumer.machine.core import Core, tp_fields
-from zkgroup.consumer.machine.ownership import Held
-from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.plan import Planning
-from zkgroup.consumer.machine.readback import Identity, Seen, adopted, offset_value, read_back
-from zkgroup.consumer.machine.snapshot import Snapshot
-from zkgroup.errors import CorruptZnodeError
-from zkgroup.machinery.procedures import (
-    Procedure,
-    Query,
-    ask,
-    list_done,
-    read_many,
-    require_answers,
+from zkgroup.consumer.machine import transactions
+from zkgroup.consumer.machine.assignment import AssignmentComputer
+from zkgroup.consumer.machine.group_snapshot import SnapshotReader
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths, tp_fields
+from zkgroup.consumer.machine.ownership import OwnedPartition
+from zkgroup.consumer.machine.transactions import (
+    MemberIdentity,
+    PartitionZnodes,
+    adopted_partition,
+    offset_value,
+    read_back,
 )
-from zkgroup.machinery.watch import Watch
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Check,
@@ -47,6 +44,8 @@ from zkgroup.model.requests import (
     SetData,
     Unanswered,
 )
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, read_many, require_answers
 from zkgroup.znodes.consumers import Offset, owners_path
 from zkgroup.znodes.ids import number_of
 
@@ -59,12 +58,14 @@ TOGETHER_MS = 10
 class Claims:
     """What this member is about to own."""
 
-    def __init__(self, core: Core, paths: Paths, snapshot: Snapshot, planning: Planning) -> None:
-        self._core = core
+    def __init__(
+        self, context: MemberContext, paths: Paths, snapshot: SnapshotReader, planning: AssignmentComputer
+    ) -> None:
+        self._context = context
         self._paths = paths
         self._snapshot = snapshot
         self._planning = planning
-        self.doubtful: set[TopicPartition] = set()
+        self.unknown_outcomes: set[TopicPartition] = set()
         """Claimed without an answer: read back before anything else is done."""
         self.failures = 0
         """Attempts in a row that met a blocked partition: refused claims, and second looks at it."""
@@ -80,44 +81,44 @@ class Claims:
 
     @property
     def is_ready(self) -> bool:
-        core = self._core
+        context = self._context
         return (
-            bool(core.owned.wanted)
-            and not core.owned.is_giving_up
+            bool(context.owned.wanted)
+            and not context.owned.is_giving_up
             and not self._planning.is_waiting_for_brokers
-            and core.now.ms >= self._not_before_ms
+            and context.now.ms >= self._not_before_ms
         )
 
     def put_off(self, ms: float) -> None:
         """Not before so long from now."""
-        self._not_before_ms = self._core.now.ms + round(ms)
-        self._core.set_timer(CLAIM_TIMER, self._not_before_ms)
+        self._not_before_ms = self._context.now.ms + round(ms)
+        self._context.set_timer(CLAIM_TIMER, self._not_before_ms)
 
     def recheck(self) -> None:
         """It is time for a look at what is blocked."""
-        self.recheck_is_due = bool(self._core.owned.blocked)
+        self.recheck_is_due = bool(self._context.owned.blocked)
 
     def forget(self) -> None:
         """The registration is gone."""
         self.recheck_is_due = False
-        self.doubtful.clear()
+        self.unknown_outcomes.clear()
         self._fresh.clear()
         self._watches.clear()
         self._known_parents.clear()
         self.failures = self._not_before_ms = 0
         for name in (CLAIM_TIMER, RECHECK_TIMER):
-            self._core.cancel_timer(name)
+            self._context.cancel_timer(name)
 
     # --- claiming ---------------------------------------------------------------------------------
 
     def claim(self) -> Procedure[None]:
         """Everything wanted, in as few packets as fit."""
-        batch = sorted(self._core.owned.wanted)
+        batch = sorted(self._context.owned.wanted)
         offsets = yield from self._read_offsets(batch)
         claims = [
-            writes.Claim(tp, self._core.owned.target[tp], offsets[tp])
+            transactions.Claim(tp, self._context.owned.target[tp], offsets[tp])
             for tp in batch
-            if tp in self._core.owned.wanted and self._is_usable(tp, offsets[tp])
+            if tp in self._context.owned.wanted and self._is_usable(tp, offsets[tp])
         ]
         packets = self._packets(claims)
         if not packets:
@@ -167,41 +168,44 @@ class Claims:
             return False
         return True
 
-    def _packets(self, claims: Sequence[writes.Claim]) -> list[tuple[list[writes.Claim], list[Operation]]]:
-        picture, member = self._snapshot.picture, self._core.config.member_id
-        versions = picture.topic_versions if picture is not None else {}
+    def _packets(
+        self, claims: Sequence[transactions.Claim]
+    ) -> list[tuple[list[transactions.Claim], list[Operation]]]:
+        snapshot, member = self._snapshot.newest, self._context.config.member_id
+        versions = snapshot.topic_versions if snapshot is not None else {}
         by_partition = {claim.topic_partition: claim for claim in claims}
         groups = [
-            (claim.topic_partition, writes.claim_operations(self._paths, member, claim)) for claim in claims
+            (claim.topic_partition, transactions.claim_operations(self._paths, member, claim))
+            for claim in claims
         ]
         packets = []
-        for packet in writes.in_packets(groups, self._core.request_bytes_max):
+        for packet in transactions.in_packets(groups, self._context.request_bytes_max):
             topics = {tp.topic for tp, _ in packet}
-            head = [writes.guard(self._paths)]
-            checks = writes.picture_checks(topics, versions, self._planning.plan_check)
-            operations = [*head, *checks, *writes.flat(packet)]
+            head = [transactions.guard(self._paths)]
+            checks = transactions.snapshot_checks(topics, versions, self._planning.plan_check)
+            operations = [*head, *checks, *transactions.flat(packet)]
             packets.append(([by_partition[tp] for tp, _ in packet], operations))
         return packets
 
-    def _invoke(self, packet: Sequence[writes.Claim]) -> int:
-        claim_id = self._core.next_id()
+    def _invoke(self, packet: Sequence[transactions.Claim]) -> int:
+        claim_id = self._context.next_id()
         rows = [
             {
                 **tp_fields(c.topic_partition),
-                "value": offset_value(c.offset) if c.offset is not None else writes.NO_OFFSET,
+                "value": offset_value(c.offset) if c.offset is not None else transactions.NO_OFFSET,
                 "version": c.offset.stat.version if c.offset is not None else None,
             }
             for c in packet
         ]
-        self._core.note("claim.invoke", id=claim_id, partitions=rows)
-        self.doubtful.update(claim.topic_partition for claim in packet)
+        self._context.note("claim.invoke", id=claim_id, partitions=rows)
+        self.unknown_outcomes.update(claim.topic_partition for claim in packet)
         return claim_id
 
     # --- outcomes ---------------------------------------------------------------------------------
 
     def _succeeded(
         self,
-        packet: Sequence[writes.Claim],
+        packet: Sequence[transactions.Claim],
         operations: Sequence[Operation],
         claim_id: int,
         done: MultiDone,
@@ -216,24 +220,24 @@ class Claims:
             tp = claim.topic_partition
             owner, offset = stats[self._paths.owner(tp)], stats.get(self._paths.offset(tp))
             value = offset_value(claim.offset) if claim.offset is not None else None
-            held = Held(
+            held = OwnedPartition(
                 topic_partition=tp,
                 thread=claim.thread,
                 token=owner.czxid,
-                value=value if value is not None else writes.NO_OFFSET,
+                value=value if value is not None else transactions.NO_OFFSET,
                 fence=offset.version if offset is not None else 0,
-                life=offset.czxid if offset is not None else owner.czxid,
-                last=owner.czxid,
+                offset_czxid=offset.czxid if offset is not None else owner.czxid,
+                last_mzxid=owner.czxid,
             )
-            self.doubtful.discard(tp)
+            self.unknown_outcomes.discard(tp)
             claimed.append(held)
-        self._core.note("claim.ok", id=claim_id, zxid=done.zxid, grants=[_grant(h) for h in claimed])
-        self._core.own(claimed)
+        self._context.note("claim.ok", id=claim_id, zxid=done.zxid, grants=[_grant(h) for h in claimed])
+        self._context.own(claimed)
         self.failures = 0
 
     def _refused(
         self,
-        packet: Sequence[writes.Claim],
+        packet: Sequence[transactions.Claim],
         operations: Sequence[Operation],
         claim_id: int,
         refused: MultiRefused,
@@ -246,49 +250,49 @@ class Claims:
         elif isinstance(operation, Check):
             for topic in {claim.topic_partition.topic for claim in packet}:
                 self._snapshot.forget_topic(topic)
-            self._snapshot.settling.mark_now()
+            self._snapshot.settling.mark_changed_now()
         elif refused.code is Code.NODE_EXISTS:
             return [claim.topic_partition for claim in packet]
         elif refused.code is Code.NO_NODE:
             self._known_parents.clear()
         return []
 
-    def _fail(self, packet: Sequence[writes.Claim], claim_id: int, reason: str) -> None:
-        self._core.note("claim.fail", id=claim_id, reason=reason)
-        self.doubtful.difference_update(claim.topic_partition for claim in packet)
+    def _fail(self, packet: Sequence[transactions.Claim], claim_id: int, reason: str) -> None:
+        self._context.note("claim.fail", id=claim_id, reason=reason)
+        self.unknown_outcomes.difference_update(claim.topic_partition for claim in packet)
 
     def _unanswered(
-        self, packet: Sequence[writes.Claim], claim_id: int, answer: Unanswered | NotSent
+        self, packet: Sequence[transactions.Claim], claim_id: int, answer: Unanswered | NotSent
     ) -> None:
         if isinstance(answer, NotSent):
             self._fail(packet, claim_id, answer.reason)
         else:
-            self._core.note("claim.info", id=claim_id, reason=answer.reason)
+            self._context.note("claim.info", id=claim_id, reason=answer.reason)
 
     # --- reading back -----------------------------------------------------------------------------
 
-    def resolve_doubts(self) -> Procedure[None]:
+    def resolve_unknown_outcomes(self) -> Procedure[None]:
         """Claims without an answer, read back after a later write was answered (recipes.md 10)."""
-        yield from self._look_at(sorted(self.doubtful))
+        yield from self._look_at(sorted(self.unknown_outcomes))
 
     def look_at_blocked(self) -> Procedure[None]:
         """The slow second look beside the watches."""
-        yield from self._look_at(sorted(self._core.owned.blocked))
+        yield from self._look_at(sorted(self._context.owned.blocked))
         self.recheck_is_due = False
 
     def _look_at(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
-        """Offset, then owner. Mine: adopted with *that* offset. Somebody's: blocked. Nobody's: wanted."""
-        session = self._core.session
+        """Offset, then owner. This member's: adopted with *that* offset. Another's: blocked. None: wanted."""
+        session = self._context.session
         assert session is not None
-        mine = Identity(self._core.config.member_id, session.session_id)
+        mine = MemberIdentity(self._context.config.member_id, session.session_id)
         seen = yield from read_back(self._paths, partitions)
-        found: list[Held] = []
+        found: list[OwnedPartition] = []
         blocked: dict[TopicPartition, str] = {}
         free: list[TopicPartition] = []
         for tp, znodes in seen.items():
-            self.doubtful.discard(tp)
+            self.unknown_outcomes.discard(tp)
             thread = mine.thread_of(znodes.owner)
-            if tp in self._core.owned.held:
+            if tp in self._context.owned.held:
                 continue
             if thread is not None:
                 held = self._adopted(tp, thread, znodes)
@@ -299,23 +303,26 @@ class Claims:
                 free.append(tp)
                 self._fresh[tp] = znodes.offset
         if found:
-            self._core.own(found)
-        self._core.owned.unblock(free)
+            self._context.own(found)
+        self._context.owned.unblock(free)
         self._block(blocked)
 
-    def _adopted(self, tp: TopicPartition, thread: int, seen: Seen) -> Held | None:
-        """A claim of ours whose reply was lost. What cannot be adopted, or is not planned, is released;
+    def _adopted(self, tp: TopicPartition, thread: int, seen: PartitionZnodes) -> OwnedPartition | None:
+        """A claim of this member whose reply was lost. What cannot be adopted, or is not planned, is
+        released;
         where the plan names it, it is claimed anew."""
-        core, owned = self._core, self._core.owned
+        context, owned = self._context, self._context.owned
         is_planned = owned.target.get(tp) == thread
-        held = adopted(tp, thread, seen, core.registered_zxid) if is_planned else None
+        held = adopted_partition(tp, thread, seen, context.registered_zxid) if is_planned else None
         if held is None:
-            owned.leaked.add(tp)
+            owned.orphaned.add(tp)
         return held
 
-    def look_for_leaks(self) -> Procedure[None]:
-        """Once after a registration on a shared client: claims of ours that this machine does not know."""
-        parent = owners_path(self._core.config.group)
+    def find_orphans(self) -> Procedure[None]:
+        """Once after a registration on a shared client: claims of this member that this machine does not
+        know.
+        """
+        parent = owners_path(self._context.config.group)
         (listing,) = yield from ask(Query(ListChildren(parent)))
         topics = sorted(list_done(listing).children)
         (below,) = yield from ask(Query(ListMany(tuple(f"{parent}/{topic}" for topic in topics))))
@@ -328,10 +335,10 @@ class Claims:
             if (number := number_of(name)) is not None
         ]
         (owners,) = yield from read_many(self._paths.owners(tps))
-        session, owned = self._core.session, self._core.owned
+        session, owned = self._context.session, self._context.owned
         assert session is not None
-        mine = Identity(self._core.config.member_id, session.session_id)
-        owned.leaked.update(
+        mine = MemberIdentity(self._context.config.member_id, session.session_id)
+        owned.orphaned.update(
             tp
             for tp, owner in zip(tps, owners, strict=True)
             if mine.thread_of(owner) is not None and tp not in owned.held
@@ -340,7 +347,7 @@ class Claims:
     # --- blocked partitions -----------------------------------------------------------------------
 
     def _block(self, blocked: Mapping[TopicPartition, str], *, watch: bool = True) -> None:
-        owned = self._core.owned
+        owned = self._context.owned
         new = [tp for tp in blocked if tp in owned.target]
         if not new:
             return
@@ -351,8 +358,8 @@ class Claims:
             known = self._watches.get(tp)
             if watch and (known is None or known.fired):
                 self._watch(tp)
-        backoff_ms = self._core.config.settings.rebalance_backoff_ms
-        self._core.set_timer(RECHECK_TIMER, self._core.now.ms + self._core.jittered(backoff_ms, 0.3))
+        backoff_ms = self._context.config.settings.rebalance_backoff_ms
+        self._context.set_timer(RECHECK_TIMER, self._context.now.ms + self._context.jittered(backoff_ms, 0.3))
 
     def _watch(self, tp: TopicPartition) -> None:
         def answered(outcome: Outcome) -> None:
@@ -362,17 +369,17 @@ class Claims:
                 self._freed([tp])
 
         watch = self._watches[tp] = Watch(lambda: self._freed([tp]))
-        self._core.ask(Exists(self._paths.owner(tp), watch=True), answered, watch)
+        self._context.ask(Exists(self._paths.owner(tp), watch=True), answered, watch)
 
     def _freed(self, partitions: Iterable[TopicPartition]) -> None:
         """The blocker is gone: claim soon, with whatever else gets free at this moment."""
-        freed = [tp for tp in partitions if tp in self._core.owned.blocked]
-        self._core.owned.unblock(freed)
-        if freed and self._core.now.ms >= self._not_before_ms:
+        freed = [tp for tp in partitions if tp in self._context.owned.blocked]
+        self._context.owned.unblock(freed)
+        if freed and self._context.now.ms >= self._not_before_ms:
             self.put_off(TOGETHER_MS)
 
 
-def _grant(held: Held) -> Mapping[str, object]:
+def _grant(held: OwnedPartition) -> Mapping[str, object]:
     return {
         **tp_fields(held.topic_partition),
         "thread": held.thread,

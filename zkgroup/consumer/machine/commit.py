@@ -8,39 +8,57 @@ outcome is told commit by commit, and partition by partition.
 
 The same read-back serves partitions *under review*: a reset marker has appeared, or the member was away
 and must see whether its claims still stand.
+
+`CommitBatch` holds the commits that are written together: all that wait when the write before has ended.
+Of the commits of one partition only where they lead is written: the highest offset, or what the
+application has gone to by a seek since. The others are committed with it. So the number of commits that
+wait costs no requests, and tasks that each commit their own record may end in any order.
+
+`ResetWatch` is the child watch that every member holds on `resets`.
+A tool writes the offset and deletes and creates the marker in one multi, so the watch fires even where a
+marker was there before. An owner that is idle looks at the marked partitions it holds and obeys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from zkgroup.consumer.effects import FinishCommit, MoveTo
-from zkgroup.consumer.events import CommitRequested
-from zkgroup.consumer.machine import writes
-from zkgroup.consumer.machine.commit_batch import Batch, Commit
-from zkgroup.consumer.machine.core import Core, tp_fields
-from zkgroup.consumer.machine.lease import Lease
-from zkgroup.consumer.machine.ownership import Held, Position
-from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.readback import (
-    Identity,
-    Seen,
-    Verdict,
-    judge,
+from zkgroup.consumer.machine import transactions
+from zkgroup.consumer.machine.events import CommitRequested, FinishCommit, SeekTo
+from zkgroup.consumer.machine.group_snapshot import SnapshotReader
+from zkgroup.consumer.machine.lease import SessionLease
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths, tp_fields
+from zkgroup.consumer.machine.ownership import NO_POSITION_FLOOR, OwnedPartition, Position
+from zkgroup.consumer.machine.transactions import (
+    MemberIdentity,
+    PartitionZnodes,
+    WriteVerdict,
+    classify,
     marker_offset,
     offset_value,
     read_back,
 )
-from zkgroup.consumer.machine.snapshot import Snapshot
 from zkgroup.errors import (
     CommitRefusedError,
+    CommitUnknownError,
     LeaseLostError,
     NotOwnerError,
     OffsetConflictError,
 )
-from zkgroup.machinery.procedures import Procedure, Query, require_answers
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Multi, MultiDone, MultiRefused, NotSent, Operation, Unanswered
+from zkgroup.model.requests import (
+    ListChildren,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Operation,
+    Unanswered,
+)
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, require_answers
+from zkgroup.znodes.group_records import Reset
 
 SENDS_MAX = 2
 """A batch is sent together, and what read-back leaves of it once more; after that each partition alone."""
@@ -49,16 +67,20 @@ SENDS_MAX = 2
 class Commits:
     """Writes positions, one batch after another."""
 
-    def __init__(self, core: Core, paths: Paths, lease: Lease, snapshot: Snapshot) -> None:
-        self._core = core
+    def __init__(
+        self, context: MemberContext, paths: Paths, lease: SessionLease, snapshot: SnapshotReader
+    ) -> None:
+        self._context = context
         self._paths = paths
         self._lease = lease
         self._snapshot = snapshot
-        self._queue: list[Commit] = []
-        self._current: Batch | None = None
+        self._queue: list[PendingCommit] = []
+        self._current: CommitBatch | None = None
         """Sent and not yet told: it survives the connection that it was sent on."""
         self._unwritten: set[TopicPartition] = set()
-        """Obeyed or reasserted offsets that somebody wrote over: written again, whatever ends meanwhile."""
+        """Obeyed or reasserted offsets that another client wrote over: written again, whatever ends
+        meanwhile.
+        """
         self.review: set[TopicPartition] = set()
         """Held partitions whose znodes must be looked at."""
 
@@ -67,14 +89,14 @@ class Commits:
         return bool(self._queue or self._current or self._unwritten)
 
     @property
-    def is_in_doubt(self) -> bool:
-        return self._current is not None and self._current.is_in_doubt
+    def has_unknown_outcome(self) -> bool:
+        return self._current is not None and self._current.has_unknown_outcome
 
     # --- asking -----------------------------------------------------------------------------------
 
     def request(self, event: CommitRequested) -> None:
         """Queues a commit of the application; what is plainly wrong is refused at once."""
-        commit = Commit(event.commit_id, dict(event.positions), event.seeks)
+        commit = PendingCommit(event.commit_id, dict(event.positions), event.seeks)
         for tp in event.positions:
             error = self._objection(tp)
             if error is None and self._is_void(tp, event.last_move_id):
@@ -86,10 +108,10 @@ class Commits:
     def write_positions(self, positions: Mapping[TopicPartition, Position]) -> None:
         """A commit of the machine's own: the final one of a member that leaves."""
         values = {tp: position.offset for tp, position in positions.items()}
-        self._enqueue(Commit(None, values, {tp: position.seek for tp, position in positions.items()}))
+        self._enqueue(PendingCommit(None, values, {tp: position.seek for tp, position in positions.items()}))
 
-    def _enqueue(self, commit: Commit) -> None:
-        held = self._core.owned.held
+    def _enqueue(self, commit: PendingCommit) -> None:
+        held = self._context.owned.held
         commit.tokens = {tp: held[tp].token for tp in commit.values}
         if commit.values:
             self._queue.append(commit)
@@ -97,7 +119,7 @@ class Commits:
             self._tell(commit)
 
     def _objection(self, tp: TopicPartition) -> CommitRefusedError | None:
-        held = self._core.owned.held.get(tp)
+        held = self._context.owned.held.get(tp)
         if held is None or held.ended is not None:
             return NotOwnerError(f"{tp} is not owned by this member")
         if self._lease.has_ended:
@@ -106,7 +128,7 @@ class Commits:
 
     def _is_void(self, tp: TopicPartition, last_move_id: int | None) -> bool:
         """The application took this position before the lease, or before it was moved elsewhere."""
-        return last_move_id is not None and self._core.owned.held[tp].moved > last_move_id
+        return last_move_id is not None and self._context.owned.held[tp].position_epoch > last_move_id
 
     def end_lease(self) -> None:
         """Commits not yet sent are refused: there is no commit without a lease."""
@@ -118,7 +140,7 @@ class Commits:
 
     def give_up(self, reason: str) -> None:
         """Everything is lost: told are refusals, and "unknown" for what was sent without an answer."""
-        batches = [*([self._current] if self._current is not None else []), Batch(self._queue)]
+        batches = [*([self._current] if self._current is not None else []), CommitBatch(self._queue)]
         self._current, self._queue = None, []
         for batch in batches:
             for tp in batch.partitions:
@@ -134,7 +156,7 @@ class Commits:
         if self._current is None:
             self._current = self._next_batch()
         batch = self._current
-        if batch.is_in_doubt:
+        if batch.has_unknown_outcome:
             yield from self._read_back(batch)
         for sent in range(SENDS_MAX + 1):
             if sent == SENDS_MAX:
@@ -148,34 +170,38 @@ class Commits:
         self._current = None
         self._tell_all(batch)
 
-    def _refuse_contested(self, batch: Batch, tps: Iterable[TopicPartition]) -> None:
-        """Others write them faster than we do. What they should be by the books is written again later."""
+    def _refuse_contested(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> None:
+        """Other clients write them faster than this member. What they should be by the state of the machine
+        is written again later.
+        """
         for tp in tps:
             batch.refuse(tp, OffsetConflictError(f"the offset of {tp} is being written by somebody else"))
-            held = self._core.owned.held.get(tp)
-            if held is not None and held.unwritten:
+            held = self._context.owned.held.get(tp)
+            if held is not None and held.write_pending:
                 self._unwritten.add(tp)
 
-    def _next_batch(self) -> Batch:
-        held = self._core.owned.held
-        again = {tp: held[tp].value for tp in sorted(self._unwritten) if tp in held and held[tp].unwritten}
+    def _next_batch(self) -> CommitBatch:
+        held = self._context.owned.held
+        again = {
+            tp: held[tp].value for tp in sorted(self._unwritten) if tp in held and held[tp].write_pending
+        }
         tokens = {tp: held[tp].token for tp in again}
         queue, self._queue = self._queue, []
         self._unwritten.clear()
-        return Batch([Commit(None, again, tokens=tokens), *queue])
+        return CommitBatch([PendingCommit(None, again, tokens=tokens), *queue])
 
     def look_at(self) -> Procedure[None]:
         """Read back what is under review: is it ours, is it as we left it, has an operator reset it."""
-        tps = sorted(tp for tp in self.review if tp in self._core.owned.held)
+        tps = sorted(tp for tp in self.review if tp in self._context.owned.held)
         if tps:
-            yield from self._settle(Batch(()), tps)
+            yield from self._settle(CommitBatch(()), tps)
         self.review.clear()
 
-    def _sort_out(self, batch: Batch) -> None:
+    def _sort_out(self, batch: CommitBatch) -> None:
         """Takes out what needs no write and what must not be written (recipes.md 6)."""
         batch.values.clear()
         for tp in batch.partitions:
-            held = self._core.owned.held.get(tp)
+            held = self._context.owned.held.get(tp)
             for commit in batch.open(tp):
                 error = self._objection(tp) if commit.commit_id is not None or held is None else None
                 if error is None and held is not None and held.token != commit.tokens[tp]:
@@ -185,25 +211,27 @@ class Commits:
             if held is not None:
                 batch.aim(tp, held)
 
-    def _send(self, batch: Batch, *, alone: bool) -> Procedure[bool]:
+    def _send(self, batch: CommitBatch, *, alone: bool) -> Procedure[bool]:
         """Writes what is left, in as few packets as fit or one by one. True where something was refused."""
-        core, held = self._core, self._core.owned.held
+        context, held = self._context, self._context.owned.held
         groups = [
-            (tp, writes.commit_operations(self._paths, held[tp], value))
+            (tp, transactions.commit_operations(self._paths, held[tp], value))
             for tp, value in sorted(batch.values.items())
         ]
         packets: list[tuple[tuple[TopicPartition, ...], list[Operation]]] = [
             (
                 tuple(tp for tp, _ in packet),
-                [writes.guard(self._paths), *writes.flat(packet)],
+                [transactions.guard(self._paths), *transactions.flat(packet)],
             )
-            for packet in writes.in_packets(groups, 0 if alone else core.request_bytes_max)
+            for packet in transactions.in_packets(groups, 0 if alone else context.request_bytes_max)
         ]
         ids = [self._invoke(batch, tps) for tps, _ in packets]
-        batch.is_in_doubt, unknown_before = True, set(batch.unknown)
+        batch.has_unknown_outcome, unknown_before = True, set(batch.unknown)
         batch.unknown.update(batch.values)
         outcomes = yield tuple(Query(Multi(tuple(operations))) for _, operations in packets)
-        batch.is_in_doubt = any(isinstance(outcome, (Unanswered, MultiRefused)) for outcome in outcomes)
+        batch.has_unknown_outcome = any(
+            isinstance(outcome, (Unanswered, MultiRefused)) for outcome in outcomes
+        )
         for (tps, operations), commit_id, outcome in zip(packets, ids, outcomes, strict=True):
             if not isinstance(outcome, Unanswered):
                 batch.unknown.difference_update(set(tps) - unknown_before)
@@ -214,9 +242,9 @@ class Commits:
         require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
         return any(isinstance(outcome, MultiRefused) for outcome in outcomes)
 
-    def _invoke(self, batch: Batch, tps: Iterable[TopicPartition]) -> int:
-        commit_id = self._core.next_id()
-        held = self._core.owned.held
+    def _invoke(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> int:
+        commit_id = self._context.next_id()
+        held = self._context.owned.held
         rows = [
             {
                 **tp_fields(tp),
@@ -227,12 +255,12 @@ class Commits:
             }
             for tp in tps
         ]
-        self._core.note("commit.invoke", id=commit_id, offsets=rows)
+        self._context.note("commit.invoke", id=commit_id, offsets=rows)
         return commit_id
 
     def _written(
         self,
-        batch: Batch,
+        batch: CommitBatch,
         tps: Iterable[TopicPartition],
         operations: Iterable[Operation],
         commit_id: int,
@@ -242,12 +270,12 @@ class Commits:
         rows = []
         broken = []
         for tp in tps:
-            held, stat = self._core.owned.held[tp], stats[self._paths.offset(tp)]
+            held, stat = self._context.owned.held[tp], stats[self._paths.offset(tp)]
             batch.written(tp, held, stat.version, stat.mzxid)
             rows.append({**tp_fields(tp), "offset": held.value, "version": held.fence, "token": held.token})
-            if stat.czxid != held.life:
+            if stat.czxid != held.offset_czxid:
                 broken.append(tp)
-        self._core.note("commit.ok", id=commit_id, zxid=done.zxid, offsets=rows)
+        self._context.note("commit.ok", id=commit_id, zxid=done.zxid, offsets=rows)
         for tp in broken:
             self._fence_broken(tp)
 
@@ -255,77 +283,79 @@ class Commits:
         partitions = [tp_fields(tp) for tp in tps]
         match outcome:
             case MultiRefused(code=code):
-                self._core.note("commit.fail", id=commit_id, partitions=partitions, reason=code.value)
+                self._context.note("commit.fail", id=commit_id, partitions=partitions, reason=code.value)
             case NotSent(reason=reason):
-                self._core.note("commit.fail", id=commit_id, partitions=partitions, reason=reason)
+                self._context.note("commit.fail", id=commit_id, partitions=partitions, reason=reason)
             case Unanswered(reason=reason):
-                self._core.note("commit.info", id=commit_id, partitions=partitions, reason=reason)
+                self._context.note("commit.info", id=commit_id, partitions=partitions, reason=reason)
 
     # --- reading back -----------------------------------------------------------------------------
 
-    def _read_back(self, batch: Batch) -> Procedure[None]:
-        yield from self._settle(batch, sorted(tp for tp in batch.values if tp in self._core.owned.held))
-        batch.is_in_doubt = False
+    def _read_back(self, batch: CommitBatch) -> Procedure[None]:
+        yield from self._settle(batch, sorted(tp for tp in batch.values if tp in self._context.owned.held))
+        batch.has_unknown_outcome = False
 
-    def _settle(self, batch: Batch, tps: Iterable[TopicPartition]) -> Procedure[None]:
-        session = self._core.session
+    def _settle(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> Procedure[None]:
+        session = self._context.session
         assert session is not None
-        mine = Identity(self._core.config.member_id, session.session_id)
+        mine = MemberIdentity(self._context.config.member_id, session.session_id)
         seen = yield from read_back(self._paths, tps)
         batch.foreign.clear()
         for tp, znodes in seen.items():
-            held = self._core.owned.held.get(tp)
+            held = self._context.owned.held.get(tp)
             if held is not None:
-                self._conclude(batch, held, znodes, judge(held, batch.values.get(tp), znodes, mine))
+                self._conclude(batch, held, znodes, classify(held, batch.values.get(tp), znodes, mine))
 
-    def _conclude(self, batch: Batch, held: Held, seen: Seen, verdict: Verdict) -> None:
+    def _conclude(
+        self, batch: CommitBatch, held: OwnedPartition, seen: PartitionZnodes, verdict: WriteVerdict
+    ) -> None:
         tp = held.topic_partition
         match verdict:
-            case Verdict.NOT_MINE:
-                self._core.lose([tp], "owner_gone")
+            case WriteVerdict.NOT_MINE:
+                self._context.lose([tp], "owner_gone")
                 batch.refuse(tp, NotOwnerError(f"{tp} was taken from this member"))
-            case Verdict.FENCE_BROKEN:
+            case WriteVerdict.FENCE_BROKEN:
                 self._fence_broken(tp)
                 batch.refuse(tp, NotOwnerError(f"the offset znode of {tp} was deleted by somebody"))
-            case Verdict.RESET:
+            case WriteVerdict.RESET:
                 self._obey(held, seen)
                 batch.refuse(tp, OffsetConflictError(f"the offset of {tp} was reset by an operator"))
-            case Verdict.APPLIED:
+            case WriteVerdict.APPLIED:
                 assert seen.offset is not None
                 batch.written(tp, held, seen.offset.stat.version, seen.offset.stat.mzxid)
-            case Verdict.FOREIGN:
+            case WriteVerdict.FOREIGN:
                 self._foreign(batch, held, seen)
-            case Verdict.STANDS:
+            case WriteVerdict.STANDS:
                 batch.unknown.discard(tp)  # certainly not written; it is sent again
 
     def _fence_broken(self, tp: TopicPartition) -> None:
         """Versions start again at 0 in a new life: the claim is given up and made anew."""
-        self._core.note("fence_broken", **tp_fields(tp))
-        self._core.lose([tp], "fence_broken")
-        self._core.owned.leaked.add(tp)
+        self._context.note("fence_broken", **tp_fields(tp))
+        self._context.lose([tp], "fence_broken")
+        self._context.owned.orphaned.add(tp)
 
-    def _obey(self, held: Held, seen: Seen) -> None:
-        """To the marker's offset, even if somebody wrote the znode after it (recipes.md 6)."""
+    def _obey(self, held: OwnedPartition, seen: PartitionZnodes) -> None:
+        """To the marker's offset, even if another client wrote the znode after it (recipes.md 6)."""
         assert seen.marker is not None
         assert seen.offset is not None
         target, found = marker_offset(seen.marker), offset_value(seen.offset)
-        held.fence, held.last = seen.offset.stat.version, seen.marker.stat.mzxid
+        held.fence, held.last_mzxid = seen.offset.stat.version, seen.marker.stat.mzxid
         if target is None:
-            self._core.note("poison", path=seen.marker.path, detail="no reset marker")
+            self._context.note("poison", path=seen.marker.path, detail="no reset marker")
             target = found if found is not None else held.value
         held.follow(target)
-        held.unwritten = found != target
+        held.write_pending = found != target
         tp = held.topic_partition
-        self._core.note("reset.obeyed", **tp_fields(tp), offset=target, mzxid=held.last)
+        self._context.note("reset.obeyed", **tp_fields(tp), offset=target, mzxid=held.last_mzxid)
         self._move(held, target, "reset")
-        if held.unwritten:
+        if held.write_pending:
             self._unwritten.add(tp)
 
-    def _foreign(self, batch: Batch, held: Held, seen: Seen) -> None:
+    def _foreign(self, batch: CommitBatch, held: OwnedPartition, seen: PartitionZnodes) -> None:
         assert seen.offset is not None
         tp, found, policy = held.topic_partition, offset_value(seen.offset), self._policy()
         adopts = policy == "adopt" and found is not None
-        self._core.note(
+        self._context.note(
             "foreign_write",
             **tp_fields(tp),
             offset=found,
@@ -335,25 +365,25 @@ class Commits:
         held.fence = seen.offset.stat.version
         if adopts and found is not None:
             held.follow(found)
-            held.last, held.unwritten = seen.offset.stat.mzxid, False
+            held.last_mzxid, held.write_pending = seen.offset.stat.mzxid, False
             batch.refuse(tp, OffsetConflictError(f"somebody else wrote {found} for {tp}: adopted"))
             self._move(held, found, "foreign_commit")
         else:
             batch.foreign.add(tp)
             if tp in batch.unknown and tp in batch.values:
                 held.value = batch.values[tp]  # it may have stood there: nothing below it is written again
-            held.unwritten = found != held.value
-            if held.unwritten and tp not in batch.values:
+            held.write_pending = found != held.value
+            if held.write_pending and tp not in batch.values:
                 self._unwritten.add(tp)
 
     def _policy(self) -> str:
-        configured = self._core.config.settings.on_foreign_commit
+        configured = self._context.config.settings.on_foreign_commit
         if configured is not None:
             return configured
-        picture = self._snapshot.picture
-        return "reassert" if picture is not None and picture.has_foreign_members else "adopt"
+        snapshot = self._snapshot.newest
+        return "reassert" if snapshot is not None and snapshot.has_foreign_members else "adopt"
 
-    def _move(self, held: Held, offset: int, reason: str) -> None:
+    def _move(self, held: OwnedPartition, offset: int, reason: str) -> None:
         """Tells the application, unless its lease is over already; commits of before are void."""
         tp = held.topic_partition
         error = OffsetConflictError(f"{tp} was moved to {offset} ({reason})")
@@ -363,16 +393,157 @@ class Commits:
         for commit in self._queue:
             if tp in commit.values:
                 commit.refuse(tp, error)
-        if tp in self._core.owned.releasing:
-            self._core.owned.releasing[tp] = None
-        held.moved = self._core.next_id()
+        if tp in self._context.owned.releasing:
+            self._context.owned.releasing[tp] = None
+        held.position_epoch = self._context.next_id()
         if held.ended is None:
-            self._core.emit(MoveTo(tp, offset, reason, held.moved))
+            self._context.emit(SeekTo(tp, offset, reason, held.position_epoch))
 
-    def _tell_all(self, batch: Batch) -> None:
+    def _tell_all(self, batch: CommitBatch) -> None:
         for commit in batch.commits:
             self._tell(commit)
 
-    def _tell(self, commit: Commit) -> None:
+    def _tell(self, commit: PendingCommit) -> None:
         if commit.commit_id is not None:
-            self._core.emit(FinishCommit(commit.commit_id, commit.committed, commit.refused, commit.stands))
+            self._context.emit(
+                FinishCommit(commit.commit_id, commit.committed, commit.refused, commit.stands)
+            )
+
+
+@dataclass(slots=True, eq=False)
+class PendingCommit:
+    """One that was asked for: what is still open, and what became of the rest."""
+
+    commit_id: int | None
+    """None for one of the machine's own, which no call waits for."""
+    values: dict[TopicPartition, int]
+    seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """As in `CommitRequested`."""
+    tokens: dict[TopicPartition, int] = field(default_factory=dict)
+    """The claims that the positions belong to; under another claim they are void."""
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    stands: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where the offsets of those committed stand when they are told."""
+    refused: dict[TopicPartition, CommitRefusedError] = field(default_factory=dict)
+
+    def accept(self, tp: TopicPartition, stands: int) -> None:
+        self.committed[tp], self.stands[tp] = self.values.pop(tp), stands
+
+    def refuse(self, tp: TopicPartition, error: CommitRefusedError) -> None:
+        self.values.pop(tp, None)
+        self.committed.pop(tp, None)
+        self.stands.pop(tp, None)
+        self.refused[tp] = error
+
+
+class CommitBatch:
+    """The commits of one write, partition by partition in the order in which they were asked for."""
+
+    def __init__(self, commits: Iterable[PendingCommit]) -> None:
+        self.commits = list(commits)
+        self.values: dict[TopicPartition, int] = {}
+        """What is still to be written."""
+        self.sought: dict[TopicPartition, int] = {}
+        """The last seek that led to each of these values."""
+        self.has_unknown_outcome = False
+        """What was sent must be read back before anything else is done."""
+        self.unknown: set[TopicPartition] = set()
+        """Sent without an answer, and not cleared up since: it may have been written for a moment."""
+        self.foreign: set[TopicPartition] = set()
+        """Written by another client when they were read back last, and to be written over."""
+        self._of: dict[TopicPartition, list[PendingCommit]] = {}
+        for commit in self.commits:
+            for tp in commit.values:
+                self._of.setdefault(tp, []).append(commit)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Those of which something is open."""
+        return [tp for tp in self._of if self.open(tp)]
+
+    def open(self, tp: TopicPartition) -> list[PendingCommit]:
+        """The commits that wait for the outcome of this partition."""
+        return [commit for commit in self._of.get(tp, ()) if tp in commit.values]
+
+    def aim(self, tp: TopicPartition, held: OwnedPartition) -> None:
+        """Finds what is to be written for a partition; what stands already is committed, what must not be
+        written is refused."""
+        value, sought, floor = held.value, held.sought, held.floor
+        for commit in self.open(tp):
+            asked, seek = commit.values[tp], commit.seeks.get(tp, 0)
+            if seek > sought:
+                value, sought, floor = asked, seek, NO_POSITION_FLOOR
+            elif seek < sought:
+                continue  # from before that seek: committed with what the seek led to
+            elif asked < floor:
+                message = f"{tp} stood at {floor} before; {asked} would go back without a seek"
+                self.refuse_one(commit, tp, OffsetConflictError(message))
+            elif asked <= held.value and sought == held.sought and not held.write_pending:
+                commit.accept(tp, held.value)
+            else:
+                value = max(value, asked)
+        if not self.open(tp):
+            return
+        if value == held.value and not held.write_pending:
+            held.commit(value, sought)
+            self._accept(tp, value)
+        else:
+            self.values[tp], self.sought[tp] = value, sought
+
+    def written(self, tp: TopicPartition, held: OwnedPartition, fence: int, zxid: int) -> None:
+        """The value stands in the znode, by the write `zxid`."""
+        held.commit(self.values[tp], self.sought[tp])
+        held.fence, held.last_mzxid, held.write_pending = fence, zxid, False
+        self._accept(tp, held.value)
+
+    def _accept(self, tp: TopicPartition, stands: int) -> None:
+        """All of the partition that is open is committed. What counted so already is told to stand there
+        too: a seek may have followed it."""
+        for commit in self._of.get(tp, ()):
+            if tp in commit.values:
+                commit.accept(tp, stands)
+            elif tp in commit.committed:
+                commit.stands[tp] = stands
+        self.values.pop(tp, None)
+        self.unknown.discard(tp)
+
+    def refuse(self, tp: TopicPartition, error: CommitRefusedError) -> None:
+        """None of the partition that is open is committed, or its outcome is unknown."""
+        for commit in self.open(tp):
+            self.refuse_one(commit, tp, error)
+        self.values.pop(tp, None)
+
+    def void(self, tp: TopicPartition, error: CommitRefusedError) -> None:
+        """The partition was moved: what counts as committed, and is not told yet, is so no more."""
+        for commit in self._of.get(tp, ()):
+            if tp in commit.values or tp in commit.committed:
+                self.refuse_one(commit, tp, error)
+        self.values.pop(tp, None)
+
+    def refuse_one(self, commit: PendingCommit, tp: TopicPartition, error: CommitRefusedError) -> None:
+        commit.refuse(tp, CommitUnknownError(f"no answer; then: {error}") if tp in self.unknown else error)
+
+
+class ResetWatch:
+    """The watch on `resets`."""
+
+    def __init__(self, context: MemberContext, paths: Paths, commits: Commits) -> None:
+        self._context = context
+        self._paths = paths
+        self._commits = commits
+        self._watch: Watch | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return self._watch is None or self._watch.fired
+
+    def forget_watches(self) -> None:
+        self._watch = None
+
+    def look(self) -> Procedure[None]:
+        """Arms the watch, then puts what is marked and held under review."""
+        watch = Watch(lambda: None)
+        (outcome,) = yield from ask(Query(ListChildren(self._paths.resets, watch=True), watch))
+        self._watch = watch
+        marked = {Reset.partition_of(name) for name in list_done(outcome).children}
+        self._commits.review.update(tp for tp in marked if tp is not None and tp in self._context.owned.held)

@@ -5,7 +5,7 @@
 `sent_at` is the time of the step that issued the write: the server's own timer cannot have started
 earlier. Only transactions count (claims, commits, releases, the check-only heartbeat); pings, reads and
 `sync` are answered by servers that may be cut off from the quorum. After T without an acknowledgement
-the session may be over by the server's clock: it is given up before anybody asks for another one.
+the session may be over by the server's clock: it is given up before another one is asked for.
 
 A lease that has ended comes back only after the held partitions were read back and found unchanged.
 
@@ -17,28 +17,23 @@ fraction at least 5/12 of T) spans two of the longest periods, so an unanswered 
 
 from __future__ import annotations
 
-import math
-
-from zkgroup.consumer.effects import ExtendLease
-from zkgroup.consumer.machine.core import Core
-from zkgroup.consumer.machine.paths import Paths
+from zkgroup.consumer.machine.events import ExtendLease
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths
 from zkgroup.model.requests import Check, Multi, MultiRefused, NotSent, Outcome, Unanswered
+from zkgroup.runtime.lease import heartbeat_period_ms, lease_ms
 
 HEARTBEAT_TIMER = "heartbeat"
 LEASE_TIMER = "lease"
 EXPIRY_TIMER = "expiry"
-HEARTBEATS_PER_TIMEOUT = 6
-HEARTBEAT_SPREAD = 0.2
-"""The longest period is so much longer than the shortest (recipes.md 9: T/6 plus or minus 20 %)."""
 
 
-class Lease:
+class SessionLease:
     """The lease of one registration in one session."""
 
-    def __init__(self, core: Core, paths: Paths) -> None:
-        self._core = core
+    def __init__(self, context: MemberContext, paths: Paths) -> None:
+        self._context = context
         self._paths = paths
-        core.on_write_acknowledged = self._acknowledged
+        context.on_write_acknowledged = self._acknowledged
         self.until_ms: int | None = None
         """End of the lease as told; None before the first acknowledgement and after its end."""
         self.has_ended = False
@@ -56,7 +51,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        return self.until_ms is not None and self._core.now.ms < self.until_ms
+        return self.until_ms is not None and self._context.now.ms < self.until_ms
 
     def start(self) -> None:
         """Before the registration is created: its create is the first write that counts."""
@@ -69,7 +64,7 @@ class Lease:
         self.until_ms = self._last_sent_ms = None
         self.has_ended = self.is_refused = self._heartbeat_under_way = False
         for name in (HEARTBEAT_TIMER, LEASE_TIMER, EXPIRY_TIMER):
-            self._core.cancel_timer(name)
+            self._context.cancel_timer(name)
 
     # --- acknowledgements -------------------------------------------------------------------------
 
@@ -89,20 +84,20 @@ class Lease:
     def _extend(self) -> None:
         assert self._last_sent_ms is not None
         until_ms = self._last_sent_ms + self._span_ms()
-        if until_ms <= self._core.now.ms:
+        if until_ms <= self._context.now.ms:
             self.has_ended = True  # the answer came too late to allow anything
             self.until_ms = None
         elif self.until_ms is None or until_ms > self.until_ms:
             self.until_ms = until_ms
-            self._core.emit(ExtendLease(until_ms))
-            self._core.note("lease.renew", sent_ms=self._last_sent_ms, until_ms=until_ms)
+            self._context.emit(ExtendLease(until_ms))
+            self._context.note("lease.renew", sent_ms=self._last_sent_ms, until_ms=until_ms)
 
     def _span_ms(self) -> int:
-        settings, timeout_ms = self._core.config.settings, self._timeout_ms()
-        return int(settings.lease_fraction * timeout_ms - min(settings.server_tick_ms / 2, timeout_ms / 4))
+        settings = self._context.config.settings
+        return lease_ms(self._timeout_ms(), settings.lease_fraction, settings.server_tick_ms)
 
     def _timeout_ms(self) -> int:
-        session = self._core.session
+        session = self._context.session
         assert session is not None
         return session.timeout_ms
 
@@ -110,58 +105,56 @@ class Lease:
 
     def has_run_out(self) -> bool:
         """Looked at in the first line of every step, so that a process that was stopped never acts on it."""
-        return self.until_ms is not None and self._core.now.ms >= self.until_ms
+        return self.until_ms is not None and self._context.now.ms >= self.until_ms
 
     def end(self) -> None:
         self.until_ms, self.has_ended = None, True
-        self._core.note("lease.expired")
+        self._context.note("lease.expired")
 
     def is_expired(self) -> bool:
         """T has passed since the last acknowledged write was issued."""
         return (
             self._last_sent_ms is not None
-            and self._core.session is not None
-            and self._core.now.ms >= self._last_sent_ms + self._timeout_ms()
+            and self._context.session is not None
+            and self._context.now.ms >= self._last_sent_ms + self._timeout_ms()
         )
 
     def _arm(self) -> None:
         """Timers are moved when they fire, not at every write."""
-        core, sent_ms = self._core, self._last_sent_ms
+        context, sent_ms = self._context, self._last_sent_ms
         assert sent_ms is not None
-        if self.until_ms is not None and not core.has_timer(LEASE_TIMER):
-            core.set_timer(LEASE_TIMER, self.until_ms)
-        if not core.has_timer(EXPIRY_TIMER):
-            core.set_timer(EXPIRY_TIMER, sent_ms + self._timeout_ms())
-        if not core.has_timer(HEARTBEAT_TIMER):
-            core.set_timer(HEARTBEAT_TIMER, max(self._heartbeat_due_ms(), core.now.ms + 1))
+        if self.until_ms is not None and not context.has_timer(LEASE_TIMER):
+            context.set_timer(LEASE_TIMER, self.until_ms)
+        if not context.has_timer(EXPIRY_TIMER):
+            context.set_timer(EXPIRY_TIMER, sent_ms + self._timeout_ms())
+        if not context.has_timer(HEARTBEAT_TIMER):
+            context.set_timer(HEARTBEAT_TIMER, max(self._heartbeat_due_ms(), context.now.ms + 1))
 
     def _heartbeat_due_ms(self) -> int:
         assert self._last_sent_ms is not None
         return max(self._last_sent_ms, self._last_beat_ms) + self._period_ms
 
     def _draw_period_ms(self) -> int:
-        """At least T/6, whatever is drawn."""
-        longer = 1 + HEARTBEAT_SPREAD * self._core.config.jitter()
-        return math.ceil(self._timeout_ms() / HEARTBEATS_PER_TIMEOUT * longer)
+        return heartbeat_period_ms(self._timeout_ms(), self._context.config.jitter)
 
     def timer_fired(self, name: str) -> None:
         """Sends a heartbeat if no other write was acknowledged for a period; arms what is still ahead."""
-        if self._last_sent_ms is None or self._core.session is None:
+        if self._last_sent_ms is None or self._context.session is None:
             return
-        if name == HEARTBEAT_TIMER and self._core.now.ms >= self._heartbeat_due_ms():
-            self._last_beat_ms, self._period_ms = self._core.now.ms, self._draw_period_ms()
+        if name == HEARTBEAT_TIMER and self._context.now.ms >= self._heartbeat_due_ms():
+            self._last_beat_ms, self._period_ms = self._context.now.ms, self._draw_period_ms()
             self._send_heartbeat()
         self._arm()
 
     def _send_heartbeat(self) -> None:
         """The check-only multi. While disconnected none is sent: the reconnection makes its own."""
-        if self._core.connected and not self._heartbeat_under_way:
+        if self._context.connected and not self._heartbeat_under_way:
             self._heartbeat_under_way = True
-            self._core.ask(Multi((Check(self._paths.own, 0),)), self._heartbeat_answered)
+            self._context.ask(Multi((Check(self._paths.own, 0),)), self._heartbeat_answered)
 
     def _heartbeat_answered(self, outcome: Outcome) -> None:
         self._heartbeat_under_way = False
         if isinstance(outcome, MultiRefused):
             self.is_refused = True
         elif isinstance(outcome, (Unanswered, NotSent)):
-            self._core.caught_up = False
+            self._context.caught_up = False

@@ -1,4 +1,4 @@
-"""What a member owns, should own, and is about to give up. Plain books; the rules are elsewhere.
+"""What a member owns, should own, and is about to give up. Plain state; the rules are elsewhere.
 
 A partition is in at most one of these stages:
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from zkgroup.model import LeaseGrant, TopicPartition
 
-NO_FLOOR = -1
+NO_POSITION_FLOOR = -1
 """The application has sought in this claim: how far back it goes is its own affair."""
 
 
@@ -31,7 +31,7 @@ class Position(NamedTuple):
 
 
 @dataclass(slots=True)
-class Held:
+class OwnedPartition:
     """One claim that the server accepted (recipes.md 5)."""
 
     topic_partition: TopicPartition
@@ -42,20 +42,20 @@ class Held:
     """Last offset known to be written; negative where nothing was ever committed."""
     fence: int
     """Data version of the offset znode that the next write must find."""
-    life: int
+    offset_czxid: int
     """czxid of the offset znode: another one means that it was deleted and made again."""
-    last: int
-    """mzxid of the last write of ours to the offset, or of the reset marker obeyed since."""
-    unwritten: bool = False
+    last_mzxid: int
+    """mzxid of the last write of this member to the offset, or of the reset marker obeyed since."""
+    write_pending: bool = False
     """`value` is what the offset should be, but the znode holds something else."""
-    moved: int = 0
-    """Id of its `Assign`, or of the last `MoveTo` since."""
+    position_epoch: int = 0
+    """Id of its `Assign`, or of the last `SeekTo` since."""
     ended: str | None = None
     """Why the application's lease is over, while the release is still under way."""
     sought: int = 0
     """The last seek of the application whose position was written; 0 before the first, and after a move."""
     floor: int = field(init=False)
-    """Where somebody else left the offset: a lower position counts as committed only after a seek."""
+    """Where another client left the offset: a lower position counts as committed only after a seek."""
 
     def __post_init__(self) -> None:
         self.floor = self.value
@@ -72,11 +72,11 @@ class Held:
     def commit(self, value: int, sought: int) -> None:
         """A value of the application's is written."""
         if sought > self.sought:
-            self.floor = NO_FLOOR
+            self.floor = NO_POSITION_FLOOR
         self.value, self.sought = value, sought
 
     def follow(self, value: int) -> None:
-        """Somebody else's value is obeyed; the application's next positions count from there."""
+        """Another client's value is obeyed; the application's next positions count from there."""
         self.value = self.floor = value
         self.sought = 0
 
@@ -90,7 +90,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Revocation:
+class PendingRevocation:
     """A callback of the application that has not returned."""
 
     partitions: set[TopicPartition]
@@ -103,15 +103,15 @@ class Ownership:
 
     target: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Partition to thread number, by the newest plan."""
-    held: dict[TopicPartition, Held] = field(default_factory=dict)
+    held: dict[TopicPartition, OwnedPartition] = field(default_factory=dict)
     wanted: set[TopicPartition] = field(default_factory=set)
     """In the target, not held, not blocked."""
     blocked: dict[TopicPartition, str] = field(default_factory=dict)
-    """In the target, held by somebody else (by whom)."""
-    revoking: dict[int, Revocation] = field(default_factory=dict)
+    """In the target, held by another client (by whom)."""
+    revoking: dict[int, PendingRevocation] = field(default_factory=dict)
     releasing: dict[TopicPartition, Position | None] = field(default_factory=dict)
     """To be released, with the processed position to commit; None: nothing new."""
-    leaked: set[TopicPartition] = field(default_factory=set)
+    orphaned: set[TopicPartition] = field(default_factory=set)
     """Owner znodes that may be ours, are not held and cannot be adopted: to be released where they stand."""
     handed_back: set[TopicPartition] = field(default_factory=set)
     """Given up by the application until a later plan."""
@@ -121,21 +121,21 @@ class Ownership:
     @property
     def is_settled(self) -> bool:
         """Everything in the target is held and nothing else is."""
-        return not (self.wanted or self.blocked or self.revoking or self.releasing or self.leaked)
+        return not (self.wanted or self.blocked or self.revoking or self.releasing or self.orphaned)
 
     @property
     def is_giving_up(self) -> bool:
         return bool(self.revoking or self.releasing)
 
-    def add(self, held: Held) -> None:
+    def add(self, held: OwnedPartition) -> None:
         tp = held.topic_partition
         self.held[tp] = held
         self.claims_count += 1
         self.wanted.discard(tp)
         self.blocked.pop(tp, None)
-        self.leaked.discard(tp)
+        self.orphaned.discard(tp)
 
-    def drop(self, tp: TopicPartition) -> Held:
+    def drop(self, tp: TopicPartition) -> OwnedPartition:
         """Takes a held partition out of every stage; it is wanted again where the target names it."""
         held = self.held.pop(tp)
         self.releasing.pop(tp, None)
@@ -183,6 +183,6 @@ class Ownership:
     def clear(self) -> None:
         """Nothing is held, wanted or believed any more."""
         self.target = {}
-        for stage in (self.held, self.wanted, self.blocked, self.revoking, self.releasing, self.leaked):
+        for stage in (self.held, self.wanted, self.blocked, self.revoking, self.releasing, self.orphaned):
             stage.clear()
         self.handed_back.clear()

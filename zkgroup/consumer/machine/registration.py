@@ -1,25 +1,14 @@
 """Being in the group: `ids/<c>` (recipes.md 2).
 
 Created with its final data in one create, never set. The create is the first write of a session. A
-registration of the same name that is in the way is waited for: without limit where it belongs to one
-of this member's former sessions (a ghost), for twice the session timeout where it is anybody else's.
+registration of the same name that is in the way is waited for: without limit where it belongs to one of this
+member's former sessions (a stale registration), for twice the session timeout where it is another client's.
 """
 
 from __future__ import annotations
 
-from zkgroup.consumer.machine.core import Core
-from zkgroup.consumer.machine.paths import Paths
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths
 from zkgroup.errors import MemberIdInUseError
-from zkgroup.machinery.procedures import (
-    DeniedError,
-    FencedError,
-    Procedure,
-    Query,
-    ask,
-    read_done,
-    write,
-)
-from zkgroup.machinery.watch import Watch
 from zkgroup.model import Subscription, Znode
 from zkgroup.model.requests import (
     Create,
@@ -31,6 +20,8 @@ from zkgroup.model.requests import (
     ReadManyDone,
     Sync,
 )
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.procedures import GuardRefusedError, NoAuthError, Procedure, Query, ask, read_done, write
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.ids import member_host
 
@@ -42,23 +33,23 @@ RECHECK_MS = 2000
 class Membership:
     """The own registration."""
 
-    def __init__(self, core: Core, paths: Paths) -> None:
-        self._core = core
+    def __init__(self, context: MemberContext, paths: Paths) -> None:
+        self._context = context
         self._paths = paths
-        self.subscription: Subscription = core.config.subscription
+        self.subscription: Subscription = context.config.subscription
         self.is_registered = False
         self.is_waiting = False
-        """Somebody's registration of our name is in the way; a watch and a timer wake us."""
+        """Another session's registration of this name is in the way; a watch and a timer wake us."""
         self.data: bytes | None = None
         """What the registration holds, or what the create under way will write."""
-        self.is_doubtful = False
-        """A create was sent without an answer: there may be a registration of ours."""
+        self.is_outcome_unknown = False
+        """A create was sent without an answer: there may be a registration of this member."""
         self.must_replace = False
         self.in_use: MemberIdInUseError | None = None
-        self.may_have_leaked = False
+        self.may_have_orphans = False
         """Claims of an earlier member of this name may stand in the session of a shared client."""
         self._waiting_since: int | None = None
-        self._ghost: int | None = None
+        self._stale_session: int | None = None
 
     # --- joining ----------------------------------------------------------------------------------
 
@@ -73,11 +64,11 @@ class Membership:
             yield from ask(Query(CreateMissing(missing)))
         if self.data is None:
             self.data = self._encode()
-        was_doubtful, self.is_doubtful = self.is_doubtful, True
+        was_outcome_unknown, self.is_outcome_unknown = self.is_outcome_unknown, True
         try:
             answer = yield from write([Create(paths.own, self.data, ephemeral=True)], ())
-        except DeniedError:
-            self.is_doubtful = was_doubtful
+        except NoAuthError:
+            self.is_outcome_unknown = was_outcome_unknown
             raise
         if isinstance(answer, MultiDone):
             self._registered(answer.zxid)
@@ -87,45 +78,45 @@ class Membership:
     def _look_at_obstacle(self) -> Procedure[None]:
         (outcome,) = yield from ask(Query(Read(self._paths.own, watch=True), Watch(self.wake)))
         znode = read_done(outcome)
-        self.is_doubtful = znode is not None and self.is_doubtful
+        self.is_outcome_unknown = znode is not None and self.is_outcome_unknown
         if znode is None:
             return
-        session = self._core.session
+        session = self._context.session
         assert session is not None
         if znode.stat.ephemeral_owner != session.session_id:
-            self.is_doubtful = False
+            self.is_outcome_unknown = False
             self._wait_for(znode)
         elif znode.data == self.data and znode.stat.version == 0:
-            self._registered(znode.stat.czxid)  # an earlier create of ours whose reply was lost
+            self._registered(znode.stat.czxid)  # an earlier create of this member whose reply was lost
         else:
             # Left over on a shared client, or rewritten by a stranger: ours to replace.
             yield from self._create_over(znode.stat.version)
 
     def _registered(self, czxid: int | None) -> None:
-        core = self._core
-        assert core.session is not None
-        self.is_registered, self.is_waiting, self.is_doubtful = True, False, False
-        self._waiting_since = self._ghost = None
-        self.may_have_leaked = not core.config.owns_client
-        core.registered_zxid = czxid
-        core.cancel_timer(WAIT_TIMER)
-        core.note("registered", session=core.session.session_id, czxid=czxid)
+        context = self._context
+        assert context.session is not None
+        self.is_registered, self.is_waiting, self.is_outcome_unknown = True, False, False
+        self._waiting_since = self._stale_session = None
+        self.may_have_orphans = not context.config.owns_client
+        context.registered_zxid = czxid
+        context.cancel_timer(WAIT_TIMER)
+        context.note("registered", session=context.session.session_id, czxid=czxid)
 
     def _wait_for(self, znode: Znode) -> None:
-        core, holder = self._core, znode.stat.ephemeral_owner
-        assert core.session is not None
-        if self._ghost != holder:
-            self._ghost, self._waiting_since = holder, core.now.ms
-            core.note("ghost", path=znode.path, session=holder)
-        core.reason = "waiting_for_old_registration"
+        context, holder = self._context, znode.stat.ephemeral_owner
+        assert context.session is not None
+        if self._stale_session != holder:
+            self._stale_session, self._waiting_since = holder, context.now.ms
+            context.note("ghost", path=znode.path, session=holder)
+        context.reason = "waiting_for_old_registration"
         assert self._waiting_since is not None
-        limit_ms = self._waiting_since + 2 * core.session.timeout_ms
-        if holder in core.former_sessions:
-            core.set_timer(WAIT_TIMER, core.now.ms + RECHECK_MS)
-        elif core.now.ms < limit_ms:
-            core.set_timer(WAIT_TIMER, min(limit_ms, core.now.ms + RECHECK_MS))
+        limit_ms = self._waiting_since + 2 * context.session.timeout_ms
+        if holder in context.former_sessions:
+            context.set_timer(WAIT_TIMER, context.now.ms + RECHECK_MS)
+        elif context.now.ms < limit_ms:
+            context.set_timer(WAIT_TIMER, min(limit_ms, context.now.ms + RECHECK_MS))
         else:
-            host = member_host(core.config.group, core.config.member_id)
+            host = member_host(context.config.group, context.config.member_id)
             self.in_use = MemberIdInUseError(znode.path, holder, host)
         self.is_waiting = True
 
@@ -152,22 +143,22 @@ class Membership:
     def remove(self) -> Procedure[None]:
         """The last act of a member that shares its client (recipes.md 7)."""
         yield from write([Delete(self._paths.own, 0)], (self._paths.own,))
-        raise FencedError(self._paths.own)
+        raise GuardRefusedError(self._paths.own)
 
     def lost(self) -> None:
         """Not registered any more, for whatever reason; the next registration has a new timestamp."""
-        self.is_registered = self.is_waiting = self.must_replace = self.is_doubtful = False
+        self.is_registered = self.is_waiting = self.must_replace = self.is_outcome_unknown = False
         self.data = None
-        self._waiting_since = self._ghost = self._core.registered_zxid = None
-        self._core.cancel_timer(WAIT_TIMER)
+        self._waiting_since = self._stale_session = self._context.registered_zxid = None
+        self._context.cancel_timer(WAIT_TIMER)
 
     def _encode(self) -> bytes:
-        settings = self._core.config.settings
+        settings = self._context.config.settings
         extensions = {
-            "zkgroup": self._core.config.version,
+            "zkgroup": self._context.config.version,
             "strategy": settings.partition_assignment_strategy,
             "exclude_internal": "true" if settings.exclude_internal_topics else "false",
         }
-        if self._core.config.host is not None:
-            extensions["host"] = self._core.config.host
-        return Registration.of(self.subscription, self._core.now.wall_ms, extensions).encode()
+        if self._context.config.host is not None:
+            extensions["host"] = self._context.config.host
+        return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()

@@ -12,16 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from zkgroup.consumer.effects import EndLease, EndOverdue, Revoke
-from zkgroup.consumer.events import Revoked
-from zkgroup.consumer.machine import writes
-from zkgroup.consumer.machine.core import Core, tp_fields
-from zkgroup.consumer.machine.ownership import Held, Position, Revocation
-from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.plan import Planning
-from zkgroup.consumer.machine.readback import Identity, Seen, Verdict, adopted, judge, read_back
-from zkgroup.consumer.machine.snapshot import Snapshot
-from zkgroup.machinery.procedures import Procedure, Query, require_answers
+from zkgroup.consumer.machine import transactions
+from zkgroup.consumer.machine.assignment import AssignmentComputer
+from zkgroup.consumer.machine.events import EndLease, EndOverdue, Revoke, Revoked
+from zkgroup.consumer.machine.group_snapshot import SnapshotReader
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths, tp_fields
+from zkgroup.consumer.machine.ownership import OwnedPartition, PendingRevocation, Position
+from zkgroup.consumer.machine.transactions import (
+    MemberIdentity,
+    PartitionZnodes,
+    WriteVerdict,
+    adopted_partition,
+    classify,
+    read_back,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (
     Check,
@@ -34,6 +38,7 @@ from zkgroup.model.requests import (
     SetData,
     Unanswered,
 )
+from zkgroup.runtime.procedures import Procedure, Query, require_answers
 
 REVOKE_TIMER = "revoke:"
 ROUNDS_MAX = 20
@@ -45,8 +50,10 @@ Groups = list[tuple[TopicPartition, list[Operation]]]
 class Releases:
     """What this member is giving up."""
 
-    def __init__(self, core: Core, paths: Paths, snapshot: Snapshot, planning: Planning) -> None:
-        self._core = core
+    def __init__(
+        self, context: MemberContext, paths: Paths, snapshot: SnapshotReader, planning: AssignmentComputer
+    ) -> None:
+        self._context = context
         self._paths = paths
         self._snapshot = snapshot
         self._planning = planning
@@ -61,54 +68,54 @@ class Releases:
         """Asks the application to stop; the release follows its answer, or the deadline."""
         if not partitions:
             return
-        call_id = self._core.next_id()
-        self._core.owned.revoking[call_id] = Revocation(set(partitions), deadline_ms)
-        self._core.emit(Revoke(call_id, tuple(partitions), deadline_ms, reason))
-        self._core.set_timer(f"{REVOKE_TIMER}{call_id}", deadline_ms)
+        call_id = self._context.next_id()
+        self._context.owned.revoking[call_id] = PendingRevocation(set(partitions), deadline_ms)
+        self._context.emit(Revoke(call_id, tuple(partitions), deadline_ms, reason))
+        self._context.set_timer(f"{REVOKE_TIMER}{call_id}", deadline_ms)
 
     def revoked(self, event: Revoked) -> None:
         """The callback has returned in time."""
-        revocation = self._core.owned.revoking.pop(event.call_id, None)
+        revocation = self._context.owned.revoking.pop(event.call_id, None)
         if revocation is not None:
-            self._core.cancel_timer(f"{REVOKE_TIMER}{event.call_id}")
+            self._context.cancel_timer(f"{REVOKE_TIMER}{event.call_id}")
             positions = {tp: Position(at, event.seeks.get(tp, 0)) for tp, at in event.positions.items()}
             self._end(revocation, "revoked", positions, event.last_move_id)
 
     def overdue(self, timer: str) -> None:
         """The callback is too late: the partitions go without it."""
         call_id = int(timer.removeprefix(REVOKE_TIMER))
-        revocation = self._core.owned.revoking.pop(call_id, None)
+        revocation = self._context.owned.revoking.pop(call_id, None)
         if revocation is not None:
             gone = tuple(sorted(revocation.partitions))
             if gone:
-                self._core.emit(EndOverdue(call_id, gone))
+                self._context.emit(EndOverdue(call_id, gone))
             self._end(revocation, "overdue", {}, None)
 
     def _end(
         self,
-        revocation: Revocation,
+        revocation: PendingRevocation,
         reason: str,
         positions: Mapping[TopicPartition, Position],
         last_move_id: int | None,
     ) -> None:
-        core = self._core
+        context = self._context
         for tp in sorted(revocation.partitions):
-            held = core.owned.held[tp]
+            held = context.owned.held[tp]
             held.ended = reason
             position = positions.get(tp)
-            if last_move_id is not None and held.moved > last_move_id:
+            if last_move_id is not None and held.position_epoch > last_move_id:
                 position = None
-            core.owned.releasing[tp] = position
-            core.note("own.end", **tp_fields(tp), token=held.token, reason=reason)
+            context.owned.releasing[tp] = position
+            context.note("own.end", **tp_fields(tp), token=held.token, reason=reason)
 
     # --- releasing --------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
-        return bool(self._core.owned.releasing or self._core.owned.leaked)
+        return bool(self._context.owned.releasing or self._context.owned.orphaned)
 
     @property
-    def is_in_doubt(self) -> bool:
+    def has_unknown_outcome(self) -> bool:
         return bool(self._doubtful)
 
     def forget(self) -> None:
@@ -118,14 +125,14 @@ class Releases:
 
     def forget_calls(self) -> None:
         """Nothing is held any more: answers to earlier calls are ignored."""
-        for call_id in self._core.owned.revoking:
-            self._core.cancel_timer(f"{REVOKE_TIMER}{call_id}")
+        for call_id in self._context.owned.revoking:
+            self._context.cancel_timer(f"{REVOKE_TIMER}{call_id}")
 
     def release(self) -> Procedure[None]:
         """Everything that is to be released, and leaked claims, until nothing is left."""
-        owned = self._core.owned
+        owned = self._context.owned
         for _ in range(ROUNDS_MAX):
-            unclear = self._doubtful | owned.leaked
+            unclear = self._doubtful | owned.orphaned
             standing = [tp for tp in sorted(owned.releasing) if tp not in unclear]
             groups: Groups = [(tp, self._operations(owned.held[tp])) for tp in standing]
             if unclear:
@@ -134,38 +141,38 @@ class Releases:
                 break
             yield from self._send(groups)
 
-    def _operations(self, held: Held) -> list[Operation]:
+    def _operations(self, held: OwnedPartition) -> list[Operation]:
         thread = self._moves_to(held)
         self._moving.pop(held.topic_partition, None)
         if thread is None:
-            return writes.release_operations(self._paths, held, self._value(held))
+            return transactions.release_operations(self._paths, held, self._value(held))
         self._moving[held.topic_partition] = thread
-        member = self._core.config.member_id
-        return writes.move_operations(self._paths, member, held, self._value(held), thread)
+        member = self._context.config.member_id
+        return transactions.thread_handover_operations(self._paths, member, held, self._value(held), thread)
 
-    def _moves_to(self, held: Held) -> int | None:
-        """The thread of this member that gets the partition next, by a plan of the present picture."""
+    def _moves_to(self, held: OwnedPartition) -> int | None:
+        """The thread of this member that gets the partition next, by a plan of the present snapshot."""
         if self._planning.is_waiting_for_brokers or self._planning.is_outdated or self._snapshot.is_new:
             return None
-        return self._core.owned.target.get(held.topic_partition)
+        return self._context.owned.target.get(held.topic_partition)
 
-    def _value(self, held: Held) -> int:
+    def _value(self, held: OwnedPartition) -> int:
         """The processed position; below what is committed already only after a seek (item 59)."""
-        position = self._core.owned.releasing.get(held.topic_partition)
+        position = self._context.owned.releasing.get(held.topic_partition)
         return held.value if position is None else held.leads_to(position)
 
-    def _is_sought(self, held: Held, offset: int) -> bool:
+    def _is_sought(self, held: OwnedPartition, offset: int) -> bool:
         """A seek that is not written yet led back to here."""
-        position = self._core.owned.releasing.get(held.topic_partition)
+        position = self._context.owned.releasing.get(held.topic_partition)
         return position is not None and position.seek > held.sought and offset <= held.value
 
     def _send(self, groups: Groups) -> Procedure[None]:
         packets = [
             (
                 packet,
-                [writes.guard(self._paths), *self._checks(packet), *writes.flat(packet)],
+                [transactions.guard(self._paths), *self._checks(packet), *transactions.flat(packet)],
             )
-            for packet in writes.in_packets(groups, self._core.request_bytes_max)
+            for packet in transactions.in_packets(groups, self._context.request_bytes_max)
         ]
         records = [self._invoke(packet) for packet, _ in packets]
         for packet, _ in packets:
@@ -182,17 +189,17 @@ class Releases:
 
     def _checks(self, packet: Groups) -> list[Operation]:
         """A packet with a move is a claim too: it rests on the topics and the plan."""
-        held = self._core.owned.held
+        held = self._context.owned.held
         moved = {tp.topic for tp, _ in packet if tp in self._moving and tp in held}
-        picture = self._snapshot.picture
-        if not moved or picture is None:
+        snapshot = self._snapshot.newest
+        if not moved or snapshot is None:
             return []
-        return writes.picture_checks(moved, picture.topic_versions, self._planning.plan_check)
+        return transactions.snapshot_checks(moved, snapshot.topic_versions, self._planning.plan_check)
 
     def _invoke(self, packet: Groups) -> Mapping[str, object]:
         rows = []
         for tp, operations in packet:
-            held = self._core.owned.held.get(tp)
+            held = self._context.owned.held.get(tp)
             write = next((o for o in operations if isinstance(o, SetData)), None)
             offset = int(write.data) if write is not None else None
             rows.append(
@@ -204,24 +211,24 @@ class Releases:
                     "rewind": offset is not None and held is not None and self._is_sought(held, offset),
                 }
             )
-        record: Mapping[str, object] = {"id": self._core.next_id(), "partitions": rows}
-        self._core.note("release.invoke", **record)
+        record: Mapping[str, object] = {"id": self._context.next_id(), "partitions": rows}
+        self._context.note("release.invoke", **record)
         return record
 
     def _record(self, record: Mapping[str, object], outcome: Outcome) -> None:
         match outcome:
             case MultiDone(zxid=zxid):
-                self._core.note("release.ok", **record, zxid=zxid)
+                self._context.note("release.ok", **record, zxid=zxid)
             case MultiRefused(code=code):
-                self._core.note("release.fail", **record, reason=code.value)
+                self._context.note("release.fail", **record, reason=code.value)
             case NotSent(reason=reason):
-                self._core.note("release.fail", **record, reason=reason)
+                self._context.note("release.fail", **record, reason=reason)
             case Unanswered(reason=reason):
-                self._core.note("release.info", **record, reason=reason)
+                self._context.note("release.info", **record, reason=reason)
 
     def _refused(self, packet: Groups, refused: Operation) -> None:
         """A move rests on the plan and the topics; without them it becomes a plain release."""
-        owned = self._core.owned
+        owned = self._context.owned
         if not isinstance(refused, Check) or refused not in self._checks(packet):
             return
         if refused == self._planning.plan_check:
@@ -231,70 +238,78 @@ class Releases:
         owned.target = {tp: n for tp, n in owned.target.items() if tp not in released}
         for tp in released:
             self._snapshot.forget_topic(tp.topic)
-        self._snapshot.settling.mark_now()
+        self._snapshot.settling.mark_changed_now()
 
     def _released(self, packet: Groups, operations: Sequence[Operation], done: MultiDone) -> None:
         stats = {o.path: stat for o, stat in zip(operations, done.stats, strict=True) if stat is not None}
         written = {o.path: o.data for o in operations if isinstance(o, SetData)}
         ended: list[TopicPartition] = []
-        moved: list[Held] = []
+        moved: list[OwnedPartition] = []
         for tp, _ in packet:
-            self._core.owned.leaked.discard(tp)
-            if tp not in self._core.owned.held:
+            self._context.owned.orphaned.discard(tp)
+            if tp not in self._context.owned.held:
                 continue
             thread = self._moving.pop(tp, None)
-            before = self._core.owned.drop(tp)
+            before = self._context.owned.drop(tp)
             ended.append(tp)
             owner, offset = stats.get(self._paths.owner(tp)), stats.get(self._paths.offset(tp))
             if owner is not None and offset is not None and thread is not None:
                 value = int(written[self._paths.offset(tp)])
-                moved.append(Held(tp, thread, owner.czxid, value, offset.version, before.life, owner.czxid))
+                moved.append(
+                    OwnedPartition(
+                        tp, thread, owner.czxid, value, offset.version, before.offset_czxid, owner.czxid
+                    )
+                )
         if ended:
-            self._core.emit(EndLease(tuple(ended)))
-        self._core.own(moved)
+            self._context.emit(EndLease(tuple(ended)))
+        self._context.own(moved)
 
     # --- reading back -----------------------------------------------------------------------------
 
     def _read_back(self, tps: Iterable[TopicPartition]) -> Procedure[Groups]:
         """Offset, then owner: what is still to be done for each, with what was just read."""
-        session = self._core.session
+        session = self._context.session
         assert session is not None
-        mine = Identity(self._core.config.member_id, session.session_id)
+        mine = MemberIdentity(self._context.config.member_id, session.session_id)
         seen = yield from read_back(self._paths, tps)
         groups: Groups = []
         for tp, znodes in seen.items():
             self._doubtful.discard(tp)
-            held = self._core.owned.held.get(tp)
-            if held is not None and tp in self._core.owned.releasing:
+            held = self._context.owned.held.get(tp)
+            if held is not None and tp in self._context.owned.releasing:
                 groups += self._remaining(held, znodes, mine)
-            elif tp in self._core.owned.leaked and held is None and mine.thread_of(znodes.owner) is not None:
-                groups.append((tp, writes.release_without_commit(self._paths, tp, znodes.offset)))
+            elif (
+                tp in self._context.owned.orphaned
+                and held is None
+                and mine.thread_of(znodes.owner) is not None
+            ):
+                groups.append((tp, transactions.release_without_commit(self._paths, tp, znodes.offset)))
             else:
-                self._core.owned.leaked.discard(tp)
+                self._context.owned.orphaned.discard(tp)
         return groups
 
-    def _keep_move(self, tp: TopicPartition, seen: Seen, mine: Identity) -> None:
+    def _keep_move(self, tp: TopicPartition, seen: PartitionZnodes, mine: MemberIdentity) -> None:
         """Ours under another token: a move between own threads was applied, and its reply got lost."""
         planned, thread = self._moving.pop(tp, None), mine.thread_of(seen.owner)
         if thread is None:
             return
-        registered_zxid = self._core.registered_zxid
-        held = adopted(tp, thread, seen, registered_zxid) if thread == planned else None
+        registered_zxid = self._context.registered_zxid
+        held = adopted_partition(tp, thread, seen, registered_zxid) if thread == planned else None
         if held is not None:
-            self._core.own([held])
+            self._context.own([held])
         else:
-            self._core.owned.leaked.add(tp)
+            self._context.owned.orphaned.add(tp)
 
-    def _remaining(self, held: Held, seen: Seen, mine: Identity) -> Groups:
+    def _remaining(self, held: OwnedPartition, seen: PartitionZnodes, mine: MemberIdentity) -> Groups:
         tp = held.topic_partition
-        match judge(held, None, seen, mine):
-            case Verdict.NOT_MINE:
-                self._core.owned.drop(tp)
-                self._core.emit(EndLease((tp,)))
+        match classify(held, None, seen, mine):
+            case WriteVerdict.NOT_MINE:
+                self._context.owned.drop(tp)
+                self._context.emit(EndLease((tp,)))
                 self._keep_move(tp, seen, mine)
                 return []
-            case Verdict.STANDS:
+            case WriteVerdict.STANDS:
                 return [(tp, self._operations(held))]
             case _:
                 self._moving.pop(tp, None)
-                return [(tp, writes.release_without_commit(self._paths, tp, seen.offset))]
+                return [(tp, transactions.release_without_commit(self._paths, tp, seen.offset))]

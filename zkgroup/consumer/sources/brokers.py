@@ -27,7 +27,7 @@ ANSWER_TIMEOUT_S = 10.0
 
 
 class BrokerSource(RecordSource):
-    """`RecordSource` over brokers of ours, for one consumer at a time: it holds that consumer's positions.
+    """`RecordSource` over zkgroup brokers, for one consumer at a time: it holds that consumer's positions.
 
     A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers come from
     `/brokers/ids`; a leader that is gone is looked for again for ever, with a warning. Where lines that were

@@ -22,8 +22,8 @@ log = logging.getLogger("zkgroup.consumer")
 ENDINGS = (".jsonl", ".log")
 INDEX_EVERY = 1024
 """Lines between two entries of a file's index."""
-LOOK_AGAIN_MIN_S = 0.01
-LOOK_AGAIN_MAX_S = 0.25
+READ_AGAIN_MIN_S = 0.01
+READ_AGAIN_MAX_S = 0.25
 
 
 class LineIndex:
@@ -141,7 +141,7 @@ class FileSource(RecordSource):
         self._indexes: dict[TopicPartition, LineIndex] = {}
         self._here = threading.local()  # consumers that share a source each open it on a thread of their own
         self._topics_seen: set[str] = set()
-        self._look_again_s = LOOK_AGAIN_MIN_S
+        self._look_again_s = READ_AGAIN_MIN_S
 
     def open(self, cluster: Cluster) -> None:
         self._here.cluster = cluster
@@ -165,10 +165,10 @@ class FileSource(RecordSource):
         for topic_partition, offset in positions.items():
             records.extend(self.read(topic_partition, offset, max_records))
         if records:
-            self._look_again_s = LOOK_AGAIN_MIN_S
+            self._look_again_s = READ_AGAIN_MIN_S
         else:
-            self._bells.wait(min(timeout_s, self._look_again_s))
-            self._look_again_s = min(self._look_again_s * 2, LOOK_AGAIN_MAX_S)
+            self._wakers.wait(min(timeout_s, self._look_again_s))
+            self._look_again_s = min(self._look_again_s * 2, READ_AGAIN_MAX_S)
         return records
 
     def _index(self, topic_partition: TopicPartition) -> LineIndex | None:

@@ -16,7 +16,7 @@ from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
-from zkgroup.model.waiting import after, seconds_until
+from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.clock import SystemClock
@@ -70,7 +70,7 @@ class KafkaSource(RecordSource):
         self._bootstrap = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
         self._api_version = api_version
         self._options = dict(options or {})
-        forbidden = sorted(OURS & self._options.keys())
+        forbidden = sorted(RESERVED_SETTINGS & self._options.keys())
         if forbidden:
             raise ConfigError(
                 f"KafkaSource options: {', '.join(forbidden)} cannot be set: zkgroup keeps the group"
@@ -194,7 +194,7 @@ class KafkaSource(RecordSource):
         while True:
             left_s = seconds_until(self._clock, deadline_ms)
             records = self._poll_once(consumer, max_records * len(positions), min(SLICE_S, left_s))
-            if records or left_s <= SLICE_S or self._bells.rang():
+            if records or left_s <= SLICE_S or self._wakers.rang():
                 return records
 
     def _poll_once(self, consumer: Any, max_records: int, timeout_s: float) -> list[SourceRecord]:
@@ -253,7 +253,7 @@ class KafkaSource(RecordSource):
         return self._made
 
     def _ask(self, question: Callable[[], T]) -> T:
-        return _asked(question, self._brokers)
+        return _requested(question, self._brokers)
 
     def _connect(self, bootstrap: Sequence[str], version: tuple[int, ...] | None) -> Any:
         log.info(
@@ -271,7 +271,9 @@ class KafkaSource(RecordSource):
         )
 
 
-OURS = frozenset({"group_id", "enable_auto_commit", "auto_offset_reset", "bootstrap_servers", "api_version"})
+RESERVED_SETTINGS = frozenset(
+    {"group_id", "enable_auto_commit", "auto_offset_reset", "bootstrap_servers", "api_version"}
+)
 """Options of kafka-python that the source sets itself."""
 
 
@@ -296,7 +298,7 @@ def _kafka() -> Any:
     return kafka
 
 
-def _asked(question: Callable[[], T], brokers: str) -> T:
+def _requested(question: Callable[[], T], brokers: str) -> T:
     """Asks kafka-python, whose errors become ours, except for `OffsetOutOfRangeError`.
 
     What waiting may mend is `SourceUnavailableError`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from zkgroup.consumer.records import Headers, SourceRecord
 from zkgroup.consumer.sources.port import Bounds, RecordSource
@@ -56,6 +56,17 @@ class MemorySource(RecordSource):
             log = self._logs.get(topic_partition, [])
             earliest = self._earliest.get(topic_partition, 0)
             return Bounds(earliest, max(earliest, log[-1].offset + 1 if log else 0))
+
+    def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """See `RecordSource`; records without a time are passed over."""
+        ends = self.log_ends(partitions)
+        with self._lock:
+            return {
+                tp: next(
+                    (r.offset for r in self._logs.get(tp, []) if (r.timestamp_ms or -1) >= time_ms), ends[tp]
+                )
+                for tp in partitions
+            }
 
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
         earliest, end = self.bounds(topic_partition)

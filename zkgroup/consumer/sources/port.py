@@ -32,8 +32,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock
-from zkgroup.model.waiting import Sleeper, after
+from zkgroup.model.ports import Clock, Sleeper, after
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.clock import SystemClock
@@ -60,12 +59,12 @@ class Cluster(Protocol):
         ...
 
 
-class Bells:
+class Wakers:
     """Wakes the fetchers of all consumers that share a source; a ring between two waits is not lost."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._bells: dict[int, threading.Event] = {}
+        self._wakers: dict[int, threading.Event] = {}
         self._sleepers: dict[int, Sleeper] = {}
 
     def attend(self, sleeper: Sleeper) -> None:
@@ -80,7 +79,7 @@ class Bells:
 
     def ring(self) -> None:
         with self._lock:
-            bells = tuple(self._bells.values())
+            bells = tuple(self._wakers.values())
         for bell in bells:
             bell.set()
 
@@ -88,9 +87,9 @@ class Bells:
         """Waits for the next ring. The first wait of a thread returns at once: it may have missed one."""
         me = threading.get_ident()
         with self._lock:
-            bell = self._bells.get(me)
+            bell = self._wakers.get(me)
             if bell is None:
-                self._bells[me] = threading.Event()
+                self._wakers[me] = threading.Event()
                 return
         sleeper = self._sleepers.get(me)
         if sleeper is None:
@@ -102,7 +101,7 @@ class Bells:
     def rang(self) -> bool:
         """Whether there was a ring since the last time that this thread looked or waited."""
         with self._lock:
-            bell = self._bells.setdefault(threading.get_ident(), threading.Event())
+            bell = self._wakers.setdefault(threading.get_ident(), threading.Event())
         if not bell.is_set():
             return False
         bell.clear()
@@ -111,7 +110,7 @@ class Bells:
     def forget(self) -> None:
         """This thread waits no more."""
         with self._lock:
-            self._bells.pop(threading.get_ident(), None)
+            self._wakers.pop(threading.get_ident(), None)
             self._sleepers.pop(threading.get_ident(), None)
 
 
@@ -125,13 +124,13 @@ class RecordSource(ABC):
     poll_interval_s: ClassVar[float] = 0.2
     """How often the default `poll` looks again while there is nothing new."""
 
-    _bells: Bells
+    _wakers: Wakers
     _unavailable: frozenset[TopicPartition] = frozenset()
 
     def __new__(cls, *_arguments: object, **_named: object) -> Self:
         """Made here, so that a subclass need not remember to call our `__init__`."""
         source = super().__new__(cls)
-        source._bells = Bells()
+        source._wakers = Wakers()
         return source
 
     @abstractmethod
@@ -149,7 +148,7 @@ class RecordSource(ABC):
 
         Those that were not come to in time are absent. Override it where the source can ask for many at once.
         """
-        clock = self._bells.clock
+        clock = self._wakers.clock
         until_ms = after(clock, timeout_s)
         found: dict[TopicPartition, Bounds | SourceUnavailableError] = {}
         for topic_partition in partitions:
@@ -189,7 +188,7 @@ class RecordSource(ABC):
         if unavailable and len(unavailable) == len(positions):
             raise next(iter(unavailable.values()))
         if not records:
-            self._bells.wait(min(timeout_s, self.poll_interval_s))
+            self._wakers.wait(min(timeout_s, self.poll_interval_s))
         return records
 
     def _tell(self, unavailable: Mapping[TopicPartition, SourceUnavailableError]) -> None:
@@ -218,15 +217,15 @@ class RecordSource(ABC):
 
     def wait_with(self, sleeper: Sleeper) -> None:
         """The default `poll` waits on the clock of its consumer, whose fetcher calls this before `open`."""
-        self._bells.attend(sleeper)
+        self._wakers.attend(sleeper)
 
     def wake(self) -> None:
         """End a `poll` that waits; from any thread."""
-        self._bells.ring()
+        self._wakers.ring()
 
     def close(self) -> None:
         """Give up files and connections; called once by each consumer's fetcher."""
-        self._bells.forget()
+        self._wakers.forget()
 
 
 def checked_source(source: object) -> RecordSource:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.controller.machine.requests import ToBroker
-from zkgroup.machinery.effects import Note, SharedEffect
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.events import LogEvent, SharedEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class SendToBroker:
     connection is gone or the lease has ended meanwhile.
     """
 
-    message: ToBroker
+    message: BrokerRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,6 @@ ControllerEffect = (
     | CloseChannel
     | SendToBroker
     | ShutdownAnswered
-    | Note
+    | LogEvent
 )
 Effect = ControllerEffect | SharedEffect

@@ -1,1 +1,1 @@
-"""`zkgroup demo audit`: somebody writes over offsets of the demo's group, and the servers' files tell who."""
+"""`zkgroup demo audit`: offsets are overwritten, and the servers' files show by which session."""

@@ -1,9 +1,9 @@
-"""The writes that the audit has to find: by a client that is no member, over two owners' offsets.
+"""The writes that the audit has to find: a client that is not a member overwrites offsets of two owners.
 
-Neither of them loses a record, whatever becomes of the owners meanwhile. The commit names only what the
-owner has processed by its own file; the rewind names less than what is committed. Each is one transaction
-with a check of owner and offset as they were read, so what the write meant and whose partition it was is
-known, however slow the machine is. Owners of ours notice it at their next commit and go on from there.
+Neither write loses a record, whatever happens to the owners meanwhile. The commit names only what the owner
+has processed by its own file; the rewind names less than what is committed. Each is one transaction with a
+check of owner and offset as they were read, so its meaning and the owner of its partition are known, however
+slow the machine is. zkgroup's owners notice it at their next commit and go on from there.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zkgroup.admin.ensemble import Ensemble
-from zkgroup.demo.connecting import connected
-from zkgroup.demo.flights import TOPIC
-from zkgroup.demo.group.scenario import NAMES, Stage
-from zkgroup.demo.members.output import Processed, last_of
+from zkgroup.demo.flight_data import TOPIC, Processed, last_of
+from zkgroup.demo.group.scenario import NAMES, DemoGroup
+from zkgroup.demo.processes import connected
 from zkgroup.errors import OperationRefusedError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Check, SetData
-from zkgroup.model.stat import Znode
+from zkgroup.model.requests import Check, SetData, Znode
 from zkgroup.znodes.consumers import Offset, Owner
 
-LOOK_EVERY_S = 0.05
+READ_EVERY_S = 0.05
 """The owner commits twice a second: an attempt between two commits succeeds."""
 
 
-class Held(NamedTuple):
+class HeldOffset(NamedTuple):
     """A partition of one owner, as it was read; the versions of both znodes guard what is written."""
 
     partition: int
@@ -39,7 +37,7 @@ class Held(NamedTuple):
 class Target(NamedTuple):
     """What is to be written."""
 
-    held: Held
+    held: HeldOffset
     after: int
 
 
@@ -62,7 +60,7 @@ class Planted:
         return ("offset_regression", "zombie_commit") if self.after < self.before else ("zombie_commit",)
 
 
-def late_commit(held: Sequence[Held], last: Processed | None) -> Target | None:
+def late_commit(held: Sequence[HeldOffset], last: Processed | None) -> Target | None:
     """A zombie's: up to the last record that the owner has processed, where that is not committed.
 
     None also where it was processed under another ownership than the one that was read.
@@ -77,7 +75,7 @@ def late_commit(held: Sequence[Held], last: Processed | None) -> Target | None:
     return None
 
 
-def rewind(held: Sequence[Held], ends: Sequence[int]) -> Target | None:
+def rewind(held: Sequence[HeldOffset], ends: Sequence[int]) -> Target | None:
     """Half of what is committed, where something is left: so the owner commits again, and notices.
 
     `ends` are those of all partitions.
@@ -90,7 +88,7 @@ def rewind(held: Sequence[Held], ends: Sequence[int]) -> Target | None:
 
 def held_by(
     member: str, group: str, partitions: Sequence[int], found: Mapping[str, Znode | None]
-) -> list[Held]:
+) -> list[HeldOffset]:
     """Those of the partitions that a member owns, out of owner and offset znodes by path."""
     held = []
     for partition in partitions:
@@ -98,12 +96,12 @@ def held_by(
         owner, offset = found[Owner.path(group, tp)], found[Offset.path(group, tp)]
         if owner is None or offset is None or Owner.decode(owner.path, owner.data).member != member:
             continue
-        held.append(Held(partition, owner, offset, Offset.decode(offset.path, offset.data).value))
+        held.append(HeldOffset(partition, owner, offset, Offset.decode(offset.path, offset.data).value))
     return held
 
 
 @dataclass(kw_only=True)
-class PlantingStage(Stage):
+class PlantedGroup(DemoGroup):
     """The group's demo, with a stranger among its first three members."""
 
     command: str = "zkgroup demo audit"
@@ -132,7 +130,7 @@ class PlantingStage(Stage):
         stranger: Ensemble,
         name: str,
         verb: str,
-        choose: Callable[[Sequence[Held]], Target | None],
+        choose: Callable[[Sequence[HeldOffset]], Target | None],
     ) -> None:
         """Returns once one partition of this owner is written to.
 
@@ -142,7 +140,7 @@ class PlantingStage(Stage):
         self.until(
             f"a partition of {name} is written to by a stranger",
             lambda: self._is_written(stranger, name, choose),
-            LOOK_EVERY_S,
+            READ_EVERY_S,
         )
         (one,) = self.planted[before:]
         self.tell(
@@ -152,7 +150,7 @@ class PlantingStage(Stage):
         )
 
     def _is_written(
-        self, stranger: Ensemble, name: str, choose: Callable[[Sequence[Held]], Target | None]
+        self, stranger: Ensemble, name: str, choose: Callable[[Sequence[HeldOffset]], Target | None]
     ) -> bool:
         """One attempt; False where no partition is in the state for it, or it was changed meanwhile."""
         mine = sorted(number for number, owner in self.seen.owners.items() if owner == name)

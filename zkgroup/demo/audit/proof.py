@@ -1,4 +1,4 @@
-"""What the demo of the audit has to prove, and whether it did. Pure."""
+"""The checks at the end of the demo of the audit. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from zkgroup.audit.rules import Finding
 from zkgroup.audit.views.owners import OwnerLife
 from zkgroup.audit.words import session_text
 from zkgroup.demo.audit.planting import Planted
-from zkgroup.demo.checks import Check, named
-from zkgroup.demo.flights import TOPIC
-from zkgroup.demo.members.output import MemberOutput
+from zkgroup.demo.flight_data import TOPIC, MemberOutput
+from zkgroup.demo.progress import Check, named
 from zkgroup.zkfiles.verification import Verification
 
 EXPECTED = {"zombie_commit": 2, "offset_regression": 1}

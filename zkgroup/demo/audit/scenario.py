@@ -1,4 +1,4 @@
-"""`zkgroup demo audit`: the group's demo with two planted writes, and the audit of its server's files."""
+"""The scenario of `zkgroup demo audit`: the group's demo, two planted writes, and the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zkgroup.admin.ensemble import AsOf
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.report.writing import report_of, rows_beside, write_report
@@ -16,12 +15,12 @@ from zkgroup.audit.run import Found, audit
 from zkgroup.audit.sources import Source, open_source
 from zkgroup.audit.views.group_rows import rows_by_partition
 from zkgroup.audit.views.owners import OwnerLife, owners_of
-from zkgroup.demo.audit.planting import Planted, PlantingStage
+from zkgroup.demo.audit.planting import Planted, PlantedGroup
 from zkgroup.demo.audit.proof import Evidence, judge
-from zkgroup.demo.checks import Check
 from zkgroup.demo.group import scenario as group
-from zkgroup.demo.group.scene import Scene
-from zkgroup.demo.story import Screen
+from zkgroup.demo.group.view import GroupView
+from zkgroup.demo.progress import Check, Screen
+from zkgroup.groups.ensemble import AsOf
 
 REPORT = "report.html"
 
@@ -65,14 +64,14 @@ class DemoReport:
         return all(check.holds for check in self.checks)
 
 
-def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
+def run(options: DemoOptions, screen: Screen[GroupView]) -> DemoReport:
     """The whole demo. Leaves no process behind, whatever happens.
 
     The report stays: with everything else where that is kept, else in a folder of its own. Raises what the
     group's demo raises.
     """
     with group.folder_of(keep=options.keep) as folder:
-        with group.prepared(PlantingStage, options.group, screen, folder) as stage:
+        with group.prepared(PlantedGroup, options.group, screen, folder) as stage:
             stage.play()
             shared = stage.report()
             stage.headline = "the server stops"
@@ -80,7 +79,7 @@ def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
         return _audit(stage, shared, options)
 
 
-def _audit(stage: PlantingStage, shared: group.DemoReport, options: DemoOptions) -> DemoReport:
+def _audit(stage: PlantedGroup, shared: group.DemoReport, options: DemoOptions) -> DemoReport:
     """Reads the files of the server, which has stopped."""
     inputs = [stage.folder / "zookeeper" / "server-0"]
     stage.headline = "auditing the server's files"

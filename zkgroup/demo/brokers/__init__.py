@@ -1,1 +1,1 @@
-"""`zkgroup demo brokers`: four brokers host lines; they are killed, emptied, and nothing is lost."""
+"""`zkgroup demo brokers`: four brokers host lines; brokers are killed, and no line is lost."""

@@ -1,15 +1,15 @@
-"""What the demo of brokers has to prove at its end, and whether it did. Pure."""
+"""The checks at the end of the demo of brokers. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkgroup.demo.checks import Check, named
+from zkgroup.demo.progress import Check, named
 from zkgroup.history import ClusterReport, Record, ServerTransaction
-from zkgroup.history.cluster_picture import ClusterPicture, endings
+from zkgroup.history.cluster.replay import ReplayedCluster, endings
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller import ControllerRecord
 
 MUST_DECIDE = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "lines"})
 """The invariants without which a verdict proves nothing."""
@@ -30,7 +30,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class ControllerTerm:
     """A broker ruled in an epoch, by the record in ZooKeeper or by its own account."""
 
     epoch: int
@@ -50,7 +50,7 @@ class Ending:
 class LogSummary:
     """What the ensemble's log tells of the run."""
 
-    reigns: tuple[Reign, ...]
+    reigns: tuple[ControllerTerm, ...]
     endings: tuple[Ending, ...]
     least_replicas: Mapping[int, int]
     """The shortest replica list that each partition of the topic ever had, each broker counted once."""
@@ -79,7 +79,7 @@ class Evidence:
     """Partition to the lines in the file of its final leader."""
     replication: int
     log: LogSummary
-    accounts: Sequence[Reign]
+    accounts: Sequence[ControllerTerm]
     """What the brokers said themselves."""
     verdict: ClusterReport
     under_fire: UnderFire
@@ -91,8 +91,8 @@ class Evidence:
 
 def summarise(transactions: Iterable[ServerTransaction], topic: str) -> LogSummary:
     """Reads an ensemble's log once."""
-    picture = ClusterPicture()
-    reigns: list[Reign] = []
+    picture = ReplayedCluster()
+    reigns: list[ControllerTerm] = []
     ended: list[Ending] = []
     least: dict[int, int] = {}
     for transaction in transactions:
@@ -105,7 +105,7 @@ def summarise(transactions: Iterable[ServerTransaction], topic: str) -> LogSumma
                 continue
             if place.kind == "history" and change.action == "create":
                 record = ControllerRecord.decode(change.path, change.data)
-                reigns.append(Reign(place.number, record.broker))
+                reigns.append(ControllerTerm(place.number, record.broker))
             elif place.kind == "topic" and place.topic == topic:
                 lists = picture.topics.get(topic)
                 for number, replicas in (lists.partitions if lists else {}).items():

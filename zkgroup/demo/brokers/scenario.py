@@ -1,46 +1,48 @@
-"""`zkgroup demo brokers`: the acts, from starting ZooKeeper to the proof."""
+"""The scenario of `zkgroup demo brokers`, from starting ZooKeeper to reading what is left and checking it."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zkgroup.admin import topic_creation
-from zkgroup.admin.ensemble import AsOf
-from zkgroup.admin.moving_plans import (
+from zkgroup.admin.descriptions import Move
+from zkgroup.admin.reassign.progress import DONE, ReassignmentStatus, list_reassignments, verify_reassignments
+from zkgroup.admin.reassign.proposals import (
     Planner,
-    Wish,
+    PlanRequest,
     make_plan,
     planner_decommission,
     planner_replace,
 )
-from zkgroup.admin.reassigning import plan_reassignment, submit
-from zkgroup.admin.reassignments import DONE, MoveStatus, verify_moves
-from zkgroup.admin.throttling import clear_throttles, read_throttles
-from zkgroup.admin.words import Move
-from zkgroup.demo.brokers.closing import Acts, Outcome, close_the_books
-from zkgroup.demo.brokers.feed import Feed
-from zkgroup.demo.brokers.proof import UnderFire
-from zkgroup.demo.brokers.scene import Scene
-from zkgroup.demo.brokers.stage import (
+from zkgroup.admin.reassign.submission import plan_reassignment, submit
+from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
+from zkgroup.admin.topics import creation
+from zkgroup.demo.brokers import cluster_state
+from zkgroup.demo.brokers.demo_cluster import (
     BROKERS,
     GROUP,
-    LOOK_EVERY_S,
     PARTITIONS,
+    READ_EVERY_S,
     REPLICATION,
+    DemoCluster,
     DemoOptions,
-    Stage,
 )
-from zkgroup.demo.checks import Check
-from zkgroup.demo.connecting import connected
-from zkgroup.demo.flights import TOPIC, bundled_lines
-from zkgroup.demo.members import sight as group_sight
-from zkgroup.demo.story import Screen
+from zkgroup.demo.brokers.producer import Producer
+from zkgroup.demo.brokers.proof import ControllerTerm, Evidence, UnderFire, judge, records_of, summarise
+from zkgroup.demo.brokers.view import ClusterView
+from zkgroup.demo.flight_data import TOPIC, bundled_lines, decode_line, reduce
+from zkgroup.demo.members import group_state as group_sight
+from zkgroup.demo.members import proof as consumers
+from zkgroup.demo.processes import connected
+from zkgroup.demo.progress import Check, Screen
+from zkgroup.groups.ensemble import AsOf
+from zkgroup.history import ClusterFigures, ClusterOptions, check_cluster, check_history, read_files
+from zkgroup.history.transactions import read_transactions
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -83,7 +85,7 @@ class DemoReport:
         return all(check.holds for check in self.checks)
 
 
-def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
+def run(options: DemoOptions, screen: Screen[ClusterView]) -> DemoReport:
     """The whole demo. Leaves no process behind, whatever happens.
 
     Raises `StableTimeoutError` when the cluster does not get where it should in time, `MemberFailedError`
@@ -114,7 +116,7 @@ def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
 
 
 @dataclass(kw_only=True)
-class Play(Stage):
+class Play(DemoCluster):
     """The acts."""
 
     failovers_s: list[float] = field(default_factory=list)
@@ -130,8 +132,8 @@ class Play(Stage):
         second = self._decommission(LEAVER)
         quiet_from_ms = self.ensemble.clock.wall_ms()
         problems = self._drain()
-        acts = Acts(under_fire, (*first, *second), quiet_from_ms, LEAVER, problems)
-        outcome = close_the_books(self, acts, logs)
+        acts = ScenarioEvents(under_fire, (*first, *second), quiet_from_ms, LEAVER, problems)
+        outcome = verify(self, acts, logs)
         return DemoReport(
             checks=outcome.checks,
             outcome=outcome,
@@ -163,15 +165,13 @@ class Play(Stage):
             tuple(hosts[(number + i) % REPLICATION] for i in range(REPLICATION))
             for number in range(PARTITIONS)
         ]
-        plan = topic_creation.plan_topic(
-            self.ensemble, TOPIC, partitions=PARTITIONS, replica_assignment=lists
-        )
-        topic_creation.create_topic(self.ensemble, plan)
+        plan = creation.plan_topic(self.ensemble, TOPIC, partitions=PARTITIONS, replica_assignment=lists)
+        creation.create_topic(self.ensemble, plan)
         self._wait("every partition has its replicas in sync", lambda: self.seen.is_whole)
         self.tell(f"topic {TOPIC}: {PARTITIONS} partitions x {REPLICATION} replicas, all in sync", "good")
         for name in NAMES:
             self.join(name)
-        self.feed = Feed(self.zookeeper, self.lines, PARTITIONS, self.options.lines_per_s)
+        self.feed = Producer(self.zookeeper, self.lines, PARTITIONS, self.options.lines_per_s)
         self.tell(f"{' and '.join(NAMES)} consume; {len(self.lines):,} lines are produced with acks=all")
         self._wait("the consumers share all partitions", self._is_shared)
         self._wait("lines are consumed", lambda: self.consumed > len(self.lines) // 50)
@@ -234,11 +234,11 @@ class Play(Stage):
         return {number for number, process in self.brokers.items() if not process.ended}
 
     def _wait(self, what: str, reached: Callable[[], bool]) -> None:
-        self.until(what, reached, LOOK_EVERY_S)
+        self.until(what, reached, READ_EVERY_S)
 
     # --- moves ------------------------------------------------------------------------------------
 
-    def _move(self, source: int, target: int) -> tuple[UnderFire, list[MoveStatus]]:
+    def _move(self, source: int, target: int) -> tuple[UnderFire, list[ReassignmentStatus]]:
         """All replicas of one broker to another, under a throttle, while the controller is killed."""
         assert self.feed is not None
         rate = max(self.feed.bytes // COPY_S, RATE_MIN)
@@ -260,7 +260,7 @@ class Play(Stage):
         told = f"broker {target} has everything that broker {source} had"
         return under_fire, self._finish(moves, source, told)
 
-    def _decommission(self, broker: int) -> list[MoveStatus]:
+    def _decommission(self, broker: int) -> list[ReassignmentStatus]:
         """Empties it, and stops it."""
         moves = self._ask(planner_decommission([broker]), None)
         self.headline = f"broker {broker} is emptied"
@@ -276,14 +276,14 @@ class Play(Stage):
 
     def _ask(self, planner: Planner, rate: int | None) -> list[Move]:
         """The plan becomes the request."""
-        found = make_plan(self.ensemble, planner, Wish())
+        found = make_plan(self.ensemble, planner, PlanRequest())
         moves = [Move(one.topic_partition, one.after) for one in found.plan.changes]
         plan = plan_reassignment(self.ensemble, moves, throttle=rate)
         submit(self.ensemble, plan)
         self.moved += plan.moves
         return moves
 
-    def _finish(self, moves: list[Move], emptied: int, told: str) -> list[MoveStatus]:
+    def _finish(self, moves: list[Move], emptied: int, told: str) -> list[ReassignmentStatus]:
         """Waits for the end of it and an empty folder, takes the throttle off, and asks `reassign verify`."""
         self._wait(
             "every move has ended, and every replica is in sync",
@@ -293,7 +293,7 @@ class Play(Stage):
         throttled = read_throttles(self.ensemble, [TOPIC])
         if throttled:
             clear_throttles(self.ensemble, throttled)
-        rows = verify_moves(self.ensemble, moves)[1]
+        rows = verify_reassignments(self.ensemble, moves)[1]
         done = sum(row.status == DONE for row in rows)
         self.tell(f"{told}; reassign verify: {done} of {len(rows)} done", "good")
         return list(rows)
@@ -315,3 +315,123 @@ class Play(Stage):
         problems = group_sight.problems(self.ensemble, GROUP, wait_s=10.0)
         self.part()
         return problems
+
+
+CONSUMED_MIN = {"claims": PARTITIONS, "commits": PARTITIONS, "deliveries": 1}
+"""What the consumers' history must hold at least: none of them is killed, so owners need not change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioEvents:
+    """What the acts have left in memory."""
+
+    under_fire: UnderFire
+    verified: Sequence[ReassignmentStatus]
+    quiet_from_ms: int
+    """When the last of them was over, on the wall clock."""
+    leaver: int
+    """The broker that was decommissioned."""
+    group_problems: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The verdict, and the figures of the report."""
+
+    checks: tuple[Check, ...]
+    figures: ClusterFigures
+    acknowledged: int
+    repeated: int
+    """Of these, lines that may be in the log twice, as an answer was lost."""
+    consumed: int
+    epochs: int
+    leader_epochs: int
+    """The highest of a partition."""
+
+
+def verify(stage: DemoCluster, acts: ScenarioEvents, logs: Sequence[Path]) -> Outcome:
+    """Looks for the last time, has the brokers leave, and reads their files and the ensemble's logs."""
+    stage.headline = "the end"
+    stage.ensemble.zk.sync("/")
+    stage.look()
+    stuck = left_undone(stage, acts)
+    until_zxid = stage.ensemble.as_of().zxid
+    processes = (*stage.former, *stage.brokers.values())
+    terms = [(one.broker, *term) for one in processes for term in one.terms]
+    accounts = [ControllerTerm(epoch, one.broker) for one in processes for epoch in one.reigns]
+    stage.tell("everything is at rest; reading the brokers' files and ZooKeeper's own log")
+    stage.dismiss()
+    leaders = {n: one.leader for n, one in stage.seen.partitions.items() if one.leader is not None}
+    kept = {n: cluster_state.lines_of(stage.data_of(leader), n) for n, leader in leaders.items()}
+    log = [one for one in read_transactions(logs) if one.zxid <= until_zxid]
+    verdict = check_cluster(
+        log,
+        records_of(TOPIC, stage.acknowledged, kept, leaders, terms),
+        ClusterOptions(quiet_from_ms=acts.quiet_from_ms),
+    )
+    summary = summarise(log, TOPIC)
+    evidence = Evidence(
+        lines=len(stage.lines),
+        acknowledged=stage.acknowledged,
+        kept=kept,
+        replication=REPLICATION,
+        log=summary,
+        accounts=accounts,
+        verdict=verdict,
+        under_fire=acts.under_fire,
+        verified=[(str(row.topic_partition), row.status) for row in acts.verified],
+        stuck=stuck,
+    )
+    consumed, checks = _consumers(stage, acts, kept)
+    return Outcome(
+        checks=(*judge(evidence), *checks),
+        figures=verdict.figures,
+        acknowledged=len(stage.acknowledged),
+        repeated=sum(one.may_be_repeated for one in stage.acknowledged),
+        consumed=consumed,
+        epochs=len(summary.reigns),
+        leader_epochs=max((one.leader_epoch for one in stage.seen.partitions.values()), default=-1),
+    )
+
+
+def left_undone(stage: DemoCluster, acts: ScenarioEvents) -> list[str]:
+    """What is not as it should be when all is over, while everybody still runs."""
+    seen, leaver = stage.seen, acts.leaver
+    found = [f"{TOPIC}-{n}: {_told(one)}" for n, one in sorted(seen.partitions.items()) if not one.is_whole]
+    if len(seen.partitions) != PARTITIONS:
+        found.append(f"{len(seen.partitions)} of {PARTITIONS} partitions")
+    _, moving, unreadable = list_reassignments(stage.ensemble)
+    found += [f"{row.topic_partition} is still being moved" for row in moving]
+    found += map(str, unreadable)
+    if read_throttles(stage.ensemble, [TOPIC]):
+        found.append("a throttle is left")
+    if hosted := seen.hosts(leaver):
+        found.append(f"broker {leaver} is in the lists of {hosted} partitions")
+    if code := stage.brokers[leaver].exit_code:
+        found.append(f"broker {leaver} has left with exit code {code}")
+    if files := stage.files_of(leaver):
+        found.append(f"broker {leaver} has kept {len(files)} files")
+    return found
+
+
+def _told(one: cluster_state.PartitionReplicas) -> str:
+    leader = "nobody leads" if one.leader is None else f"led by {one.leader}"
+    return f"{leader}, in sync {len(one.isr)} of {len(one.replicas)}"
+
+
+def _consumers(
+    stage: DemoCluster, acts: ScenarioEvents, kept: dict[int, tuple[bytes, ...]]
+) -> tuple[int, tuple[Check, ...]]:
+    """The checks of the group's demo, over what the final leaders hold."""
+    reduction = reduce(decode_line(one.name, one.output.read_bytes()) for one in stage.members)
+    histories = sorted(stage.folder.glob("*.history.jsonl"))
+    evidence = consumers.Evidence(
+        dealt=[kept.get(number, ()) for number in range(PARTITIONS)],
+        reduction=reduction,
+        committed=stage.group.offsets,
+        verdict=check_history(read_files(histories)),
+        group_problems=acts.group_problems,
+        gone={one.name: "its session ended" for one in stage.members if one.lost_session},
+        events_min=CONSUMED_MIN,
+    )
+    return len(reduction.processed), consumers.judge(evidence)

@@ -1,16 +1,17 @@
-"""What the demo of brokers looks like on a terminal."""
+"""The view of the demo of brokers: what it shows, and how it looks on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zkgroup.demo.brokers.scene import BrokerRow, PartitionRow, Scene
-from zkgroup.demo.screen import STORY_LINES, headline, line, table
+from zkgroup.demo.progress import ProgressEvent
+from zkgroup.demo.screen import EVENT_LINES, headline, line, table
 
 COLUMNS = 3
 """Partitions stand side by side in so many."""
@@ -19,11 +20,11 @@ BROKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue")
 _STATES = {"serving": "green", "killed": "bold red", "left": "dim"}
 
 
-def render(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
+def render(scene: ClusterView, width: int = 100, height: int = 40) -> RenderableType:
     """The whole screen for one scene, for a terminal of this size; 80x24 is enough."""
     rows = -(-len(scene.partitions) // COLUMNS)
     around = 1 + 1 + (1 + len(scene.brokers)) + 1 + (1 + rows) + 1 + 1
-    story = scene.story[-max(height - around, 1) :][-STORY_LINES:]
+    story = scene.story[-max(height - around, 1) :][-EVENT_LINES:]
     return Group(
         headline("zkgroup demo brokers", scene.headline, scene.zookeeper, scene.elapsed_s, width),
         Text(),
@@ -98,7 +99,7 @@ def _partition(row: PartitionRow) -> tuple[Text, ...]:
     )
 
 
-def _lines(scene: Scene) -> Table:
+def _lines(scene: ClusterView) -> Table:
     """How far producer, consumers and moves are."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     cells: list[RenderableType] = []
@@ -109,3 +110,52 @@ def _lines(scene: Scene) -> Table:
         cells.append(Text(f"moving {scene.open_moves}", style="bold yellow"))
     grid.add_row(*cells)
     return grid
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """One broker: its process, and what it does in the cluster."""
+
+    broker: int
+    pid: int
+    state: str
+    rules: int | None
+    """The epoch in which it is controller."""
+    leads: int
+    in_sync: int
+    hosts: int
+    """Partitions with a replica on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition: who leads since which leader epoch, who is in sync, and how far all of these are."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    high_watermark: int
+
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Replicas that are not in sync."""
+        return tuple(one for one in self.replicas if one not in self.isr)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """Everything on the screen."""
+
+    elapsed_s: float
+    zookeeper: str
+    headline: str
+    brokers: Sequence[BrokerRow]
+    partitions: Sequence[PartitionRow]
+    acknowledged: int
+    consumed: int
+    total: int
+    """Lines that there are to produce."""
+    open_moves: int
+    story: Sequence[ProgressEvent]

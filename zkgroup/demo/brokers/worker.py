@@ -1,9 +1,9 @@
-"""One broker of the demo: a process that hosts lines in a folder, and stands for election as controller.
+"""One broker of the demo: a process that hosts lines in a folder and is an elector for the controller.
 
     python -m zkgroup.demo.brokers.worker
 
-Its orders are the first line of its standard input. On SIGTERM it has its leaderships taken, and leaves; when
-its standard input closes it leaves at once. Events go to standard output, one JSON object a line.
+The first line of its standard input holds its settings. On SIGTERM it does a controlled shutdown; when its
+standard input closes it ends at once. Events go to standard output, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ import signal
 import sys
 from types import FrameType
 
-from zkgroup.broker.node.broker import Broker
-from zkgroup.broker.node.listener import BrokerListener
-from zkgroup.broker.replica_host import Role
-from zkgroup.demo.brokers.orders import BrokerOrders, decode
+from zkgroup.broker.broker import Broker
+from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.demo.brokers.process import BrokerProcessSettings, decode_settings
 from zkgroup.model import TopicPartition
 
-LOOK_S = 0.5
+READ_S = 0.5
 """Between two looks whether the broker has failed."""
 LEAVE_S = 3
 """So long it may take to leave: when the demo is gone ZooKeeper is too. Then a signal ends it."""
 
 
-class Telling(BrokerListener):
+class BrokerEventPrinter(BrokerListener):
     """Writes what happens to the broker to standard output."""
 
     def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
         """It stands in `/brokers/ids`."""
-        tell("registered", epoch=epoch)
+        print_event("registered", epoch=epoch)
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
         """A replica leads, follows, or does neither."""
-        tell("role", partition=topic_partition.partition, role=role.value, leader_epoch=leader_epoch)
+        print_event("role", partition=topic_partition.partition, role=role.value, leader_epoch=leader_epoch)
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
         """It is the controller."""
-        tell("controller", epoch=epoch)
+        print_event("controller", epoch=epoch)
 
     def on_resigned(self, reason: str) -> None:
         """It is the controller no more."""
-        tell("resigned", reason=reason)
+        print_event("resigned", reason=reason)
 
 
-def tell(event: str, **fields: object) -> None:
+def print_event(event: str, **fields: object) -> None:
     """One event, in one write, so that lines of two threads never mix."""
     line = json.dumps({"event": event, **fields}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
 
-def serve(orders: BrokerOrders) -> None:
+def serve(orders: BrokerProcessSettings) -> None:
     """Serves until it is told to stop. Raises what made the broker fail."""
     woken, wake = os.pipe()
 
@@ -66,12 +66,12 @@ def serve(orders: BrokerOrders) -> None:
         broker=orders.broker,
         data=orders.data,
         settings=orders.settings(),
-        listener=Telling(),
+        listener=BrokerEventPrinter(),
     )
     try:
         broker.start()
         while True:
-            ready, _, _ = select.select([woken, sys.stdin.fileno()], [], [], LOOK_S)
+            ready, _, _ = select.select([woken, sys.stdin.fileno()], [], [], READ_S)
             if sys.stdin.fileno() in ready:
                 broker.hurry()
                 signal.alarm(LEAVE_S)
@@ -92,4 +92,4 @@ def first_line() -> bytes:
 
 if __name__ == "__main__":
     if given := first_line():
-        serve(decode(given))
+        serve(decode_settings(given))

@@ -1,4 +1,4 @@
-"""`zkgroup demo group`: the scenario, from starting ZooKeeper to the proof."""
+"""The scenario of `zkgroup demo group`, from starting ZooKeeper to the checks at the end."""
 
 from __future__ import annotations
 
@@ -11,17 +11,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.demo.checks import Check
-from zkgroup.demo.connecting import connected
-from zkgroup.demo.flights import PARTITIONS, TOPIC, AirportDelay, bundled_lines, deal, write_topic
-from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
-from zkgroup.demo.members import sight
-from zkgroup.demo.members.orders import Orders
-from zkgroup.demo.members.output import MemberOutput, decode, reduce
-from zkgroup.demo.members.processes import MemberProcess
+from zkgroup.demo.flight_data import (
+    PARTITIONS,
+    TOPIC,
+    AirportDelay,
+    MemberOutput,
+    bundled_lines,
+    deal,
+    decode_line,
+    reduce,
+    write_topic,
+)
+from zkgroup.demo.group.view import GroupView, MemberRow, PartitionRow
+from zkgroup.demo.members import group_state
+from zkgroup.demo.members.process import MemberProcess, MemberProcessSettings
 from zkgroup.demo.members.proof import Evidence, judge, slowest
-from zkgroup.demo.story import Screen, Story, Tone
+from zkgroup.demo.processes import connected
+from zkgroup.demo.progress import Check, Progress, Screen, Tone
+from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.history import Figures, check_history, read_files
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -30,7 +37,7 @@ NAMES = ("ada", "ben", "cleo", "dan")
 """The first three start; the second is killed; the last joins afterwards."""
 
 EMBEDDED_TICK_MS = 500
-StageT = TypeVar("StageT", bound="Stage")
+DemoGroupT = TypeVar("DemoGroupT", bound="DemoGroup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +87,14 @@ class DemoReport:
         return all(check.holds for check in self.checks)
 
 
-def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
+def run(options: DemoOptions, screen: Screen[GroupView]) -> DemoReport:
     """The whole demo. Leaves no process behind, whatever happens.
 
     Raises `StableTimeoutError` when the group does not get where it should in time,
     `EmbeddedServerError` when there is no server to start, and what the first look at an existing
     ensemble raises.
     """
-    with folder_of(keep=options.keep) as folder, prepared(Stage, options, screen, folder) as stage:
+    with folder_of(keep=options.keep) as folder, prepared(DemoGroup, options, screen, folder) as stage:
         stage.play()
         return stage.report()
 
@@ -105,8 +112,8 @@ def folder_of(*, keep: bool) -> Iterator[Path]:
 
 @contextmanager
 def prepared(
-    kind: type[StageT], options: DemoOptions, screen: Screen[Scene], folder: Path
-) -> Iterator[StageT]:
+    kind: type[DemoGroupT], options: DemoOptions, screen: Screen[GroupView], folder: Path
+) -> Iterator[DemoGroupT]:
     """A run that can be played. No process of it is left afterwards, so the server's files are whole.
 
     Raises what `run` raises before the members start.
@@ -134,7 +141,7 @@ def _zookeeper(options: DemoOptions, folder: Path) -> Iterator[str]:
 
 
 @dataclass(kw_only=True)
-class Stage(Story[Scene]):
+class DemoGroup(Progress[GroupView]):
     """One run: its members, its story, and the steps of the scenario."""
 
     options: DemoOptions
@@ -142,7 +149,7 @@ class Stage(Story[Scene]):
     zookeeper: str = ""
     ensemble: Ensemble = field(init=False)
     members: list[MemberProcess] = field(default_factory=list)
-    seen: sight.GroupSight = sight.NOTHING_YET
+    seen: group_state.GroupState = group_state.EMPTY_GROUP
     dealt: Sequence[Sequence[bytes]] = ()
     made_topic: bool = False
     group: str = "demo"
@@ -156,8 +163,8 @@ class Stage(Story[Scene]):
         """The topic in ZooKeeper, its records in files; and what has to be tidied up at the end."""
         self.dealt = deal(bundled_lines())
         write_topic(self.folder / "records", self.dealt)
-        self.made_topic = sight.make_topic(self.ensemble)
-        self.group = sight.free_name(self.ensemble, "demo")
+        self.made_topic = group_state.make_topic(self.ensemble)
+        self.group = group_state.free_name(self.ensemble, "demo")
         if not self.options.keep and self.options.zookeeper is not None:
             stack.callback(self._clear)
         stack.callback(self._close_members)
@@ -184,7 +191,7 @@ class Stage(Story[Scene]):
         self.headline = "draining to the end"
         self.until("every record is committed", lambda: self.done_share() >= 1.0)
         self.tell("every record is committed; asking group verify", "good")
-        self.verify_problems = sight.problems(self.ensemble, self.group, wait_s=10.0)
+        self.verify_problems = group_state.problems(self.ensemble, self.group, wait_s=10.0)
         self._stop_members()
 
     def interlude(self) -> None:
@@ -196,7 +203,7 @@ class Stage(Story[Scene]):
         return frozenset()
 
     def _start(self, name: str) -> None:
-        orders = Orders(
+        orders = MemberProcessSettings(
             name=name,
             zookeeper=self.zookeeper,
             group=self.group,
@@ -241,7 +248,7 @@ class Stage(Story[Scene]):
 
     def look(self) -> None:
         """Reads the group and the members' events, and shows them."""
-        self.seen = sight.look(self.ensemble, self.group)
+        self.seen = group_state.read_group(self.ensemble, self.group)
         for one in self.members:
             for event in one.news():
                 self._retell(one, event)
@@ -250,7 +257,7 @@ class Stage(Story[Scene]):
     def show(self) -> None:
         """Shows what was seen last."""
         self.screen.show(
-            Scene(
+            GroupView(
                 elapsed_s=self.elapsed_s,
                 zookeeper=self.zookeeper,
                 headline=self.headline,
@@ -294,7 +301,7 @@ class Stage(Story[Scene]):
 
     def outputs(self) -> list[MemberOutput]:
         """What the members have written."""
-        return [decode(one.name, one.output.read_bytes()) for one in self.members]
+        return [decode_line(one.name, one.output.read_bytes()) for one in self.members]
 
     def report(self) -> DemoReport:
         """The verdict, once all have left."""
@@ -330,7 +337,7 @@ class Stage(Story[Scene]):
         )
 
     def _clear(self) -> None:
-        left_over = sight.clear(self.ensemble, self.group, topic=self.made_topic)
+        left_over = group_state.clear(self.ensemble, self.group, topic=self.made_topic)
         if left_over:
             self.tell(f"could not tidy up: {left_over}", "bad")
 
@@ -358,7 +365,7 @@ def _member_rows(processes: Sequence[MemberProcess], owners: Mapping[int, str]) 
     ]
 
 
-def _partition_rows(seen: sight.GroupSight, ends: Sequence[int]) -> list[PartitionRow]:
+def _partition_rows(seen: group_state.GroupState, ends: Sequence[int]) -> list[PartitionRow]:
     """A row for each partition, in order."""
     return [
         PartitionRow(

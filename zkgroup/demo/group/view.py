@@ -1,16 +1,19 @@
-"""What the demo of a group looks like on a terminal."""
+"""The view of the demo of a group: members, partitions and events, and how they look on a terminal."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
-from zkgroup.demo.screen import STORY_LINES, headline, line, table
+from zkgroup.demo.progress import ProgressEvent
+from zkgroup.demo.screen import EVENT_LINES, headline, line, table
 
-STORY_LINES_MIN = 8
+EVENT_LINES_MIN = 8
 """With fewer the partitions go into two columns."""
 BAR = 30
 MEMBER_COLORS = ("cyan", "magenta", "yellow", "green", "blue")
@@ -18,16 +21,16 @@ MEMBER_COLORS = ("cyan", "magenta", "yellow", "green", "blue")
 _STATES = {"stable": "green", "killed": "bold red", "left": "dim", "lost": "bold red", "suspended": "red"}
 
 
-def render(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
+def render(scene: GroupView, width: int = 100, height: int = 40) -> RenderableType:
     """The whole screen for one scene, for a terminal of this size; 80x24 is enough.
 
     A low terminal shows the partitions in two columns; the story gets the lines that are left.
     """
     colors = {row.name: MEMBER_COLORS[i % len(MEMBER_COLORS)] for i, row in enumerate(scene.members)}
     around = 5 + len(scene.members)  # headline, three blank lines, the members' header
-    tall = height - around - len(scene.partitions) - 2 >= STORY_LINES_MIN
+    tall = height - around - len(scene.partitions) - 2 >= EVENT_LINES_MIN
     rows = len(scene.partitions) + 2 if tall else (len(scene.partitions) + 1) // 2 + 2
-    story = scene.story[-max(height - around - rows, 1) :][-STORY_LINES:]
+    story = scene.story[-max(height - around - rows, 1) :][-EVENT_LINES:]
     return Group(
         headline(scene.command, scene.headline, scene.zookeeper, scene.elapsed_s, width),
         Text(),
@@ -39,7 +42,7 @@ def render(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
     )
 
 
-def _members(scene: Scene, colors: dict[str, str]) -> Table:
+def _members(scene: GroupView, colors: dict[str, str]) -> Table:
     shown = table(
         ("member", "left"), ("pid", "right"), ("state", "left"), ("records", "right"), ("partitions", "left")
     )
@@ -59,7 +62,7 @@ def _member(row: MemberRow, color: str) -> tuple[Text, ...]:
     )
 
 
-def _partitions(scene: Scene, colors: dict[str, str]) -> Table:
+def _partitions(scene: GroupView, colors: dict[str, str]) -> Table:
     shown = table(
         ("partition", "right"),
         ("owner", "left"),
@@ -77,7 +80,7 @@ def _partitions(scene: Scene, colors: dict[str, str]) -> Table:
     return shown
 
 
-def _two_columns(scene: Scene, colors: dict[str, str], width: int) -> RenderableType:
+def _two_columns(scene: GroupView, colors: dict[str, str], width: int) -> RenderableType:
     """The partitions in two halves side by side, without tokens, and a line with the total."""
     bar = max(0, min(BAR, width // 2 - 36))
     half = (len(scene.partitions) + 1) // 2
@@ -100,7 +103,7 @@ def _two_columns(scene: Scene, colors: dict[str, str], width: int) -> Renderable
 
 
 def _partition(
-    row: PartitionRow, scene: Scene, colors: dict[str, str], bar: int
+    row: PartitionRow, scene: GroupView, colors: dict[str, str], bar: int
 ) -> tuple[RenderableType, ...]:
     nobody = "bold red" if any(not member.gone for member in scene.members) else "dim"
     owner = Text(row.owner, style=colors.get(row.owner, "")) if row.owner else Text("nobody", style=nobody)
@@ -111,3 +114,55 @@ def _partition(
         Text(f"{row.lag:,}", style="dim" if row.lag == 0 else ""),
         ProgressBar(total=row.end or 1, completed=row.offset, width=bar) if bar else Text(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """One process: what it is doing, what it owns, how many records it has processed."""
+
+    name: str
+    pid: int
+    state: str
+    partitions: tuple[int, ...]
+    processed: int
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition: who owns it and how far it is."""
+
+    partition: int
+    owner: str | None
+    token: int | None
+    offset: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Records not committed yet."""
+        return self.end - self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """Everything on the screen."""
+
+    elapsed_s: float
+    zookeeper: str
+    headline: str
+    members: Sequence[MemberRow]
+    partitions: Sequence[PartitionRow]
+    story: Sequence[ProgressEvent]
+    command: str = "zkgroup demo"
+    """The demo whose group this is."""
+
+    @property
+    def committed(self) -> int:
+        """Records committed in all partitions."""
+        return sum(row.offset for row in self.partitions)
+
+    @property
+    def total(self) -> int:
+        """Records in all partitions."""
+        return sum(row.end for row in self.partitions)

@@ -1,1 +1,1 @@
-"""The consumers of both demos: processes that read flights and write a line for each."""
+"""The consumers of all demos: processes that read flights and write a line for each."""

@@ -1,13 +1,12 @@
-"""What the consumers of a demo have to prove at its end, and whether they did. Pure."""
+"""The checks of a demo's consumers at its end. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.demo.checks import Check, named
-from zkgroup.demo.flights import PARTITIONS, AirportDelay, airport_and_delay, delays
-from zkgroup.demo.members.output import Reduction
+from zkgroup.demo.flight_data import PARTITIONS, AirportDelay, Reduction, airport_and_delay, delays
+from zkgroup.demo.progress import Check, named
 from zkgroup.history import Report
 from zkgroup.history.report import UNKNOWN_SHARE_MAX
 

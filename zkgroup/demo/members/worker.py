@@ -2,7 +2,7 @@
 
     python -m zkgroup.demo.members.worker
 
-Its orders are the first line of its standard input. It ends on SIGTERM, or when its standard input
+The first line of its standard input holds its settings. It ends on SIGTERM, or when its standard input
 closes, after a clean leave. Events go to standard output, one JSON object a line.
 """
 
@@ -28,10 +28,9 @@ from zkgroup import (
     Record,
     TopicPartition,
 )
-from zkgroup.consumer.effects import MemberState
-from zkgroup.demo.flights import TOPIC, airport_and_delay
-from zkgroup.demo.members.orders import Orders, decode
-from zkgroup.demo.members.output import Processed, encode
+from zkgroup.consumer.machine.events import MemberState
+from zkgroup.demo.flight_data import TOPIC, Processed, airport_and_delay, encode_line
+from zkgroup.demo.members.process import MemberProcessSettings, decode_settings
 from zkgroup.history import HistoryFile
 
 PROGRESS_EVERY_S = 0.2
@@ -39,27 +38,27 @@ PAUSE_EVERY = 10
 """Records between two pauses: one sleep a record would be dominated by the sleep's own cost."""
 
 
-class Telling(RebalanceListener):
+class MemberEventPrinter(RebalanceListener):
     """Writes what happens to the member to standard output."""
 
     def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
         """The member's state changed."""
-        tell("state", before=before.value, after=after.value, reason=reason)
+        print_event("state", before=before.value, after=after.value, reason=reason)
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
         """These partitions came."""
-        tell("assigned", partitions=[lease.partition for lease in leases])
+        print_event("assigned", partitions=[lease.partition for lease in leases])
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """These go to another member."""
-        tell("revoked", partitions=[one.partition for one in partitions])
+        print_event("revoked", partitions=[one.partition for one in partitions])
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """These are gone without notice."""
-        tell("lost", partitions=[one.partition for one in partitions])
+        print_event("lost", partitions=[one.partition for one in partitions])
 
 
-def tell(event: str, **fields: object) -> None:
+def print_event(event: str, **fields: object) -> None:
     """One event, in one write, so that lines of two threads never mix."""
     line = json.dumps({"event": event, **fields}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
@@ -69,10 +68,10 @@ def process(record: Record, output: BinaryIO) -> None:
     """The work: one line in the member's own file, in one write."""
     assert record.value is not None
     airport, delay = airport_and_delay(record.value)
-    output.write(encode(Processed(record.partition, record.offset, airport, delay, record.token)))
+    output.write(encode_line(Processed(record.partition, record.offset, airport, delay, record.token)))
 
 
-def settings(orders: Orders) -> GroupSettings:
+def settings(orders: MemberProcessSettings) -> GroupSettings:
     """Short times, so that there is something to see within a minute."""
     return GroupSettings(
         consumer_id=orders.name,
@@ -93,11 +92,11 @@ def consume(consumer: Consumer, output: BinaryIO, records_per_s: int) -> int:
             time.sleep(PAUSE_EVERY / records_per_s)
         if time.monotonic() - told_s > PROGRESS_EVERY_S:
             told_s = time.monotonic()
-            tell("progress", processed=processed)
+            print_event("progress", processed=processed)
     return processed
 
 
-def run(orders: Orders) -> None:
+def run(orders: MemberProcessSettings) -> None:
     """Joins the group and works until it is told to stop."""
     history = HistoryFile(orders.history)
     consumer = Consumer(
@@ -106,7 +105,7 @@ def run(orders: Orders) -> None:
         topics=[TOPIC],
         source=BrokerSource() if orders.source is None else FileSource(orders.source),
         settings=settings(orders),
-        listener=Telling(),
+        listener=MemberEventPrinter(),
         history=history,
         connection=orders.connection,
     )
@@ -118,7 +117,7 @@ def run(orders: Orders) -> None:
     threading.Thread(target=_stop_at_end_of_input, args=(consumer,), daemon=True).start()
     with open(orders.output, "ab", buffering=0) as output, consumer:  # noqa: PTH123
         processed = consume(consumer, output, orders.records_per_s)
-        tell("progress", processed=processed)
+        print_event("progress", processed=processed)
 
 
 def _stop_at_end_of_input(consumer: Consumer) -> None:
@@ -129,4 +128,4 @@ def _stop_at_end_of_input(consumer: Consumer) -> None:
 
 
 if __name__ == "__main__":
-    run(decode(sys.stdin.buffer.readline()))
+    run(decode_settings(sys.stdin.buffer.readline()))

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zkgroup.testing.conformance import acls, reads, sessions, transactions, watches
-from zkgroup.testing.conformance.acl_target import AclTarget
-from zkgroup.testing.conformance.target import Caller, Target
+from zkgroup.testing.conformance.target import AclTarget, Caller, Target
 
 CHECKS: tuple[Callable[[Target], None], ...] = tuple(
     function

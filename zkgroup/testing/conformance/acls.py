@@ -1,6 +1,7 @@
-"""ACLs: which permission of which znode each operation takes, whom an entry means, what getACL shows.
+"""Checks of ACLs: the permission that each operation needs, matching of identities, and what getACL returns.
 
-As servers of 3.8.4, 3.9.2 and later have it: before, exists took none, and watches fired for everybody.
+As servers of 3.8.4, 3.9.2 and later behave: earlier ones needed none for exists, and fired watches for
+everybody.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zkgroup.model.requests import (
+    AclEntry,
     Check,
     Code,
     Create,
@@ -30,10 +32,10 @@ from zkgroup.model.requests import (
     Refused,
     Request,
     SetData,
+    ZnodeAcl,
+    ZnodeStat,
 )
-from zkgroup.model.stat import AclEntry, ZnodeAcl, ZnodeStat
-from zkgroup.testing.conformance.acl_target import AclTarget
-from zkgroup.testing.conformance.target import Caller
+from zkgroup.testing.conformance.target import AclTarget, Caller
 from zkgroup.testing.conformance.watches import quiet
 from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, Acl, Digest, Secret
 

@@ -1,10 +1,11 @@
-"""Reads: shapes of the outcomes, what is missing, and the order of everything."""
+"""Checks of reads: shapes of the outcomes, missing znodes, and order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from zkgroup.model.requests import (
+    AclEntry,
     Code,
     Create,
     Exists,
@@ -25,8 +26,8 @@ from zkgroup.model.requests import (
     SetData,
     Sync,
     SyncDone,
+    ZnodeAcl,
 )
-from zkgroup.model.stat import AclEntry, ZnodeAcl
 from zkgroup.testing.conformance.target import Pending, Target
 
 

@@ -1,4 +1,4 @@
-"""Sessions: who is told what, in which order, and what is never sent."""
+"""Checks of sessions: which events a listener gets, in which order, and which requests are never sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes: what a Multi does, what it refuses and how, and what it leaves in the Stats."""
+"""Checks of writes: what a Multi does, what it refuses and how, and the Stats it leaves."""
 
 from __future__ import annotations
 

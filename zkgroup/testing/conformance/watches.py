@@ -1,4 +1,4 @@
-"""Watches: what fires them, once, and what does not."""
+"""Checks of watches: what fires them, once, and what does not."""
 
 from __future__ import annotations
 

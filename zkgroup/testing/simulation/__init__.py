@@ -1,5 +1,5 @@
-"""Many members' real machines over a memory ZooKeeper, under faults, from one seed."""
+"""Simulated schedules of consumer groups and of clusters, drawn from a seed, on a ZooKeeper in memory."""
 
-from zkgroup.testing.simulation.simulation import Report, Simulation, SimulationError
+from zkgroup.testing.simulation.group import Report, Simulation, SimulationError
 
 __all__ = ["Report", "Simulation", "SimulationError"]

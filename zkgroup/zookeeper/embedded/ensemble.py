@@ -1,4 +1,4 @@
-"""A standalone server, or an ensemble of them, as one thing to start and stop."""
+"""`EmbeddedZooKeeper`: a standalone server, or an ensemble, started and stopped as one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from zkgroup.errors import ConfigError, EmbeddedServerError
-from zkgroup.zookeeper.embedded import probe
 from zkgroup.zookeeper.embedded.java import server_command
-from zkgroup.zookeeper.embedded.ports import HOST, HeldPort, PeerPorts
-from zkgroup.zookeeper.embedded.server import EmbeddedServer, ServerState
+from zkgroup.zookeeper.embedded.server import HOST, EmbeddedServer, PeerPorts, ReservedPort, ServerState
+from zkgroup.zookeeper.raw_connection import create_node
 
 _CREATE_S = 30.0
 _AGAIN_S = 0.1
@@ -48,14 +47,13 @@ class EmbeddedZooKeeper:
     ) -> None:
         """Nothing is started yet.
 
-        `port`: client port of the first server, the others follow; any free ports when absent.
-        `data_dir`: kept after `stop`; a folder of its own, removed by `stop`, when absent. Holds one
-        folder `server-<n>` for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`.
-        `fsync`: False skips the wait for the disk at every write: for tests, where nothing outlives
-        the machine. `config` adds or replaces lines of zoo.cfg.
-        `route`: asked at the start for each ordered pair of servers, counted from 0: for proxies between
-        the servers of an ensemble (`zkgroup.testing.peer_links`). They reach each other directly when absent.
-        Raises ConfigError for a number of servers that makes no quorum.
+        `port`: client port of the first server, the others follow; any free ports when absent. `data_dir`:
+        kept after `stop`; a folder of its own, removed by `stop`, when absent. Holds one folder `server-<n>`
+        for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`. `fsync`: False skips the wait for
+        the disk at every write: for tests, where nothing outlives the machine. `config` adds or replaces
+        lines of zoo.cfg. `route`: asked at the start for each ordered pair of servers, counted from 0: for
+        proxies between the servers of an ensemble (`zkgroup.testing.network_faults.peer_links`). They reach
+        each other directly when absent. Raises ConfigError for a number of servers that makes no quorum.
         """
         if servers < 1 or servers % 2 == 0:
             raise ConfigError(f"servers: expected an odd number, found {servers}")
@@ -74,7 +72,7 @@ class EmbeddedZooKeeper:
         }
         self._options = {"heap_mb": heap_mb, "fsync": fsync, "options": tuple(java_options)}
         self._route = route
-        self._ports: list[HeldPort] = []
+        self._ports: list[ReservedPort] = []
         self._servers: list[EmbeddedServer] = []
         self._data_dir: Path | None = None
         self._lock: BinaryIO | None = None
@@ -202,7 +200,7 @@ class EmbeddedZooKeeper:
         running = itertools.cycle([server for server in self._servers if server.pid is not None])
         while True:
             try:
-                return probe.create_node(next(running).port, path, _CREATE_S)
+                return create_node(next(running).port, path, _CREATE_S)
             except OSError:
                 if time.monotonic() >= deadline:
                     raise
@@ -237,7 +235,7 @@ class EmbeddedZooKeeper:
         first = self._wanted_port
         self._ports = []
         for number in range(self._count):
-            self._ports.append(HeldPort(None if first is None else first + number))
+            self._ports.append(ReservedPort(None if first is None else first + number))
         clients = [port.number for port in self._ports]
         peers = self._hold_peer_ports() if self._count > 1 else []
         for number, client_port in enumerate(clients):
@@ -255,7 +253,7 @@ class EmbeddedZooKeeper:
         return EmbeddedServer(number, port, folder, command, in_ensemble=self._count > 1)
 
     def _hold_peer_ports(self) -> list[PeerPorts]:
-        pairs = [(HeldPort(), HeldPort()) for _ in range(self._count)]
+        pairs = [(ReservedPort(), ReservedPort()) for _ in range(self._count)]
         self._ports.extend(port for pair in pairs for port in pair)
         return [PeerPorts(quorum.number, election.number) for quorum, election in pairs]
 

@@ -1,9 +1,10 @@
-"""One server process: start, kill, pause, resume, restart, stop."""
+"""One server process: start, kill, pause, resume, restart, stop; and reserved ports."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,10 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from zkgroup.errors import EmbeddedServerError
-from zkgroup.zookeeper.embedded import probe
-from zkgroup.zookeeper.embedded.ports import HOST
+from zkgroup.zookeeper.four_letter_words import read_fields, send_word
+from zkgroup.zookeeper.raw_connection import opens_sessions
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LOOK_S = 0.02
@@ -80,7 +82,7 @@ class EmbeddedServer:
 
     def ask(self, word: str) -> str:
         """Answer to a four-letter command. Raises OSError where the server does not answer."""
-        return probe.ask(self.port, word, _ASK_S)
+        return send_word(HOST, self.port, word, _ASK_S)
 
     def spawn(self) -> None:
         """Starts the process and returns at once. Raises EmbeddedServerError where Java is missing."""
@@ -127,16 +129,16 @@ class EmbeddedServer:
         questions are given little time.
         """
         try:
-            if "Mode" not in probe.fields(probe.ask(self.port, "srvr", patience_s)):
+            if "Mode" not in read_fields(send_word(HOST, self.port, "srvr", patience_s)):
                 return False
-            data = probe.fields(probe.ask(self.port, "conf", _ANSWER_S)).get("dataDir")
+            data = read_fields(send_word(HOST, self.port, "conf", _ANSWER_S)).get("dataDir")
             if data is None:  # it has lost its quorum since the question before
                 return False
             if Path(data).parent.resolve() != self.folder.resolve():
                 raise EmbeddedServerError(
                     f"{self.address} is answered by another ZooKeeper, with its data in {data}"
                 )
-            return not self._in_ensemble or probe.opens_sessions(self.port, patience_s)
+            return not self._in_ensemble or opens_sessions(self.port, patience_s)
         except OSError:
             return False
 
@@ -213,3 +215,40 @@ class EmbeddedServer:
 def _is_stopped(thread: Path) -> bool:
     """By the third field of its `stat` (proc(5)); the second is a name in brackets. Raises OSError."""
     return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+
+
+HOST = "127.0.0.1"
+
+
+class PeerPorts(NamedTuple):
+    """Where a server of an ensemble listens for the others."""
+
+    quorum: int
+    """Followers open connections to their leader's."""
+    election: int
+
+
+class ReservedPort:
+    """One TCP port of the loopback interface, held until `release`."""
+
+    def __init__(self, wanted: int | None = None) -> None:
+        """Takes `wanted`, or any free port. Raises EmbeddedServerError where the port is taken."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            if wanted is not None:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((HOST, wanted or 0))
+        except OSError as error:
+            self._socket.close()
+            raise EmbeddedServerError(
+                f"port {wanted} of {HOST} cannot be used: {error.strerror}. "
+                "Stop the program that listens on it or choose another port"
+            ) from error
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.number: int = self._socket.getsockname()[1]
+        if sys.platform != "linux":
+            self._socket.close()  # elsewhere a second socket could not listen
+
+    def release(self) -> None:
+        """Lets the port go. May be called again."""
+        self._socket.close()

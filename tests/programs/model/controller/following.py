@@ -25,13 +25,11 @@ from tests.programs.model.controller.election_surroundings import (
     Tree,
 )
 from tests.programs.model.controller.tree import CZXID, DATA, OWNER, VER
-from zkgroup.controller.machine.core import CandidateConfig, Core
+from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector, ElectorState
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
+from zkgroup.controller.machine.controller_election.lease import ControllerLease
 from zkgroup.controller.machine.effects import Elected, Resigned
-from zkgroup.controller.machine.election import FENCE_PATHS, Election, Stage
-from zkgroup.controller.machine.lease import Lease
-from zkgroup.controller.machine.records import Records
-from zkgroup.machinery.effects import Ask
-from zkgroup.machinery.procedures import FencedError, Procedure, Query, write
+from zkgroup.controller.machine.elector_context import ElectorConfig, ElectorContext
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import (
     Check,
@@ -45,10 +43,11 @@ from zkgroup.model.requests import (
     Session,
     SetData,
 )
+from zkgroup.runtime.events import Submit
+from zkgroup.runtime.procedures import GuardRefusedError, Procedure, Query, write
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import ControllerRecord, controller_history_path
+from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord, controller_history_path
 
 A_BROKER, B_BROKER, R_BROKER = 1, 2, 9
 PATHS = {
@@ -59,12 +58,12 @@ PATHS = {
     NEW: "/new",
 }
 STAGES = {
-    "W": {Stage.WATCHING, Stage.LOOKING},
-    "R": {Stage.LOOKING},
-    "D": {Stage.VACANT},
-    "G": {Stage.GRACE},
-    "E": {Stage.STANDING},
-    "L": {Stage.RULING},
+    "W": {ElectorState.WATCHING, ElectorState.LOOKING},
+    "R": {ElectorState.LOOKING},
+    "D": {ElectorState.VACANT},
+    "G": {ElectorState.GRACE},
+    "E": {ElectorState.STANDING},
+    "L": {ElectorState.RULING},
 }
 """The model's words for where a candidate is. At its start W and R are one: nothing was read."""
 
@@ -88,8 +87,8 @@ class Following:
         self.server.put(controller_history_path())
         self.server.put("/brokers/ids")
         self._mirror((None,) * len(self.s[0]), self.s[0])
-        self.core = Core(CandidateConfig(broker=A_BROKER))
-        self.election = Election(self.core, Lease(self.core))
+        self.core = ElectorContext(ElectorConfig(broker=A_BROKER))
+        self.election = Elector(self.core, ControllerLease(self.core))
         self.incarnation = 0
         self._connect()
         if self.s[1][3][0]:  # it has read the real one's
@@ -146,14 +145,14 @@ class Following:
 
     def _prune(self, label: str) -> None:
         """The records that the machine knows of; the model's A sees those that a later one has made, too."""
-        work = Records(self.election, HISTORY_KEPT).next()
+        work = ControllerHistory(self.election, HISTORY_KEPT).next()
         refused = "refused" in label
         if work is None:
             assert refused
             raise Pruned
         try:
             self._drive(work[1]())
-        except FencedError:
+        except GuardRefusedError:
             self.election.fenced()
         assert (self.election.rule is None) == refused
         if refused:
@@ -170,7 +169,7 @@ class Following:
         controller = self.server.find(PATHS[CTRL])
         if controller is not None and self.core.owns(controller.stat.ephemeral_owner):
             self._procedure("look at the controller")
-        assert self.election.stage is Stage.LOOKING
+        assert self.election.stage is ElectorState.LOOKING
 
     def _write(self, label: str, before: State) -> None:
         """A write of the cluster's work: the machine gives its fence, the model the operation."""
@@ -186,7 +185,7 @@ class Following:
         assert (*rule.fence.checks(), operation) == expected
         try:
             self._drive(write(expected, FENCE_PATHS))
-        except FencedError:
+        except GuardRefusedError:
             self.election.fenced()
         refused = "refused" in label
         if refused and self.election.rule is not None:
@@ -256,7 +255,7 @@ class Following:
         return outcomes[0]
 
     def _take(self) -> None:
-        self.told = [effect for effect in self.core.take_effects() if not isinstance(effect, Ask)]
+        self.told = [effect for effect in self.core.take_effects() if not isinstance(effect, Submit)]
         if any(isinstance(effect, Resigned) for effect in self.told):
             assert self.election.rule is None
 

@@ -3,7 +3,7 @@
 The controllers' elections and requests are here, their moves in `reassign_steps`; the tree, the brokers and
 the faults are their surroundings.
 
-With the variant `code` the steps are those that `zkgroup.controller.machine.moving` decides on.
+With the variant `code` the steps are those that `zkgroup.controller.machine.reassignment.steps` decides on.
 """
 
 import argparse
@@ -25,7 +25,8 @@ from tests.programs.model.controller.reassign_surroundings import (
     Surroundings,
 )
 from tests.programs.model.controller.tree import DATA, OWNER, VER, multi
-from zkgroup.controller.machine import moving, selectors
+from zkgroup.controller.machine.leadership import selectors
+from zkgroup.controller.machine.reassignment import steps
 
 FAULTS = ("expiries", "crashes", "lags", "produces", "cancels", "breaks", "lost")
 CHANNEL = 3
@@ -182,14 +183,14 @@ class Model(Steps, Surroundings):
             return pc, heard
         ar, entry, le = tree[AR][DATA], tree[ADMIN], tree[STATE][DATA][2]
         held = self.held((tree, *s[1:]), p[4])
-        replicas = moving.told_replicas(STAGES[pc], target, ar) if entry else ar
+        replicas = steps.told_replicas(STAGES[pc], target, ar) if entry else ar
         part = tuple(sorted(set(replicas) - set(held)))
         if set(part) != set(ar):
             heard = (part, le)
         elif heard and heard[1] != le:
             heard = None
         if entry:
-            pc = COUNTERS[moving.interrupted(STAGES[pc], moving.union(target, replicas), held)]
+            pc = COUNTERS[steps.interrupted(STAGES[pc], steps.union(target, replicas), held)]
         return pc, heard
 
     def controller(self, s, k):
@@ -305,7 +306,7 @@ class Model(Steps, Surroundings):
         known = heard
         if self.code:
             again, known = self.told(s, p, tree, pc, target)
-            seen = moving.told_replicas(STAGES[pc], target, ar)
+            seen = steps.told_replicas(STAGES[pc], target, ar)
         if live:
             if not (leader >= 1 and up(leader)):
                 alive = [b for b in ar if up(b) and b in isr]

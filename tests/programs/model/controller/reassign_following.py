@@ -27,20 +27,22 @@ from tests.programs.model.controller.reassign_surroundings import (
     Deed,
 )
 from tests.programs.model.controller.tree import DATA, OWNER, VER
-from zkgroup.controller.machine import leading, open_moves, raising, reassigning
-from zkgroup.controller.machine.candidacy import Rule
-from zkgroup.controller.machine.core import CandidateConfig, Core
+from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch, LiveBroker
+from zkgroup.controller.machine.controller_election import epoch_bump
+from zkgroup.controller.machine.controller_election.elector import Elector
+from zkgroup.controller.machine.controller_election.lease import ControllerLease
+from zkgroup.controller.machine.controller_election.transactions import WonElection
 from zkgroup.controller.machine.effects import SendToBroker
-from zkgroup.controller.machine.election import Election
-from zkgroup.controller.machine.fence import Fence
-from zkgroup.controller.machine.lease import Lease
-from zkgroup.controller.machine.open_moves import Request
-from zkgroup.controller.machine.picture import LiveBroker, Standing
-from zkgroup.controller.machine.reign import Reign
-from zkgroup.controller.machine.requests import ControlRequest
-from zkgroup.controller.machine.rule_books import ControllerSettings, Doubt
-from zkgroup.controller.machine.transitions import PartitionPhase
-from zkgroup.machinery.procedures import Procedure
+from zkgroup.controller.machine.elector_context import ElectorConfig, ElectorContext
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.controller.machine.leadership import leader_election
+from zkgroup.controller.machine.reassignment import open_reassignments, rounds
+from zkgroup.controller.machine.reassignment.open_reassignments import Request
+from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.requests.sender import UnresolvedDeletes
+from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.state_machines import PartitionPhase
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (
     Check,
@@ -53,12 +55,12 @@ from zkgroup.model.requests import (
     Session,
     SetData,
 )
+from zkgroup.runtime.procedures import Procedure
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
 from zkgroup.znodes.reassignment_records import FinishedReassignment
 
 T0 = TopicPartition("t", 0)
@@ -130,63 +132,63 @@ class Following(reassign.Model):
         assert machine.written == deed.operations, where
         told = sorted(each for each in deed.messages if s[2][each[0] - 1][UP])
         assert machine.told == told, where
-        move = machine.reign.moves.get(T0)
+        move = machine.active.reassignments.get(T0)
         if any(kind == "delete" for kind, *_ in deed.operations):
             assert move is None, where
         elif s[0][ADMIN]:
             assert move is not None
             assert move.stage is STAGES[deed.after], (*where, move.stage)
-        known = machine.reign.moves._left_out.get(T0)
+        known = machine.active.reassignments._left_out.get(T0)
         assert (known and (tuple(sorted(known.replicas)), known.leader_epoch)) == deed.heard, (*where, known)
         self.met[" ".join(deed.what.split(":")[0].split()[1:3])] += 1
 
     def _moved(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
-        machine.drive(reassigning.look(machine.reign))
+        machine.drive(rounds.run_round(machine.active))
         machine.flush()
         return machine
 
     def _elected(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
-        reign = machine.reign
-        reign.move_partitions([T0], PartitionPhase.OFFLINE)
-        batch = reign.batch()
-        machine.drive(leading.elect_leaderless(reign, batch))
-        reign.tell(batch)
+        active = machine.active
+        active.move_partitions([T0], PartitionPhase.OFFLINE)
+        batch = active.requests.batch()
+        machine.drive(leader_election.elect_leaderless(active, batch))
+        active.requests.send(batch)
         machine.flush()
         return machine
 
     def _raised(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
-        reign = machine.reign
-        reign.doubts[next(b for e, b in s[4] if e == p[4])] = Doubt()
-        machine.drive(raising.look(reign))
+        active = machine.active
+        active.requests.unresolved[next(b for e, b in s[4] if e == p[4])] = UnresolvedDeletes()
+        machine.drive(epoch_bump.bump_epoch(active))
         machine.flush(p[4] + 1)
-        assert reign.fence == (p[4] + 1, p[3] + 1)
+        assert active.fence == (p[4] + 1, p[3] + 1)
         return machine
 
     def _machine(self, s: State, p: Process) -> Machine:
         """A controller with this tree, these brokers and what `p` remembers."""
         tree, (pc, _, _, version, epoch, drop, aver, heard) = s[0], p
         machine = Machine(tree, Fence(epoch, version))
-        reign = machine.reign
-        picture, moves = reign.picture, reign.moves
+        active = machine.active
+        context, moves = active.context, active.reassignments
         live = {b: _broker(b) for b, x in enumerate(s[2], 1) if x[UP]}
-        picture.set_brokers(live)
-        picture.greeted.update({b: 1 for b in live if not s[2][b - 1][FRESH]})
-        picture.topic_seen(T0.topic, Topic({0: tree[AR][DATA]}), tree[AR][VER])
+        context.set_brokers(live)
+        context.first_request_sent.update({b: 1 for b in live if not s[2][b - 1][FRESH]})
+        context.topic_seen(T0.topic, Topic({0: tree[AR][DATA]}), tree[AR][VER])
         leader, isr, leader_epoch, by = tree[STATE][DATA]
-        picture.state_seen(T0, Standing(leader, leader_epoch, isr, by, tree[STATE][VER]))
+        context.state_seen(T0, LeaderIsrAndControllerEpoch(leader, leader_epoch, isr, by, tree[STATE][VER]))
         for b, each in live.items():
-            reign.channels.open(b, each, reign.epoch)
-            reign.channels.up(b, each.epoch)
+            active.requests.queues.open(b, each, active.epoch)
+            active.requests.queues.up(b, each.epoch)
             if s[2][b - 1][CE] >= epoch:
-                reign.holding.answered(b, each.epoch)
+                active.pending_deletes.answered(b, each.epoch)
         unanswered = [b for (e, b), q in s[3] if e == epoch and ("S",) in q]
-        reign.holding.delete_asked(T0, unanswered + [b for e, b in s[4] if e == epoch])
-        moves.follow(picture)  # it was there when the request came
+        active.pending_deletes.delete_asked(T0, unanswered + [b for e, b in s[4] if e == epoch])
+        moves.follow(context)  # it was there when the request came
         if heard is not None:
-            moves._left_out[T0] = open_moves._Heard(frozenset(heard[0]), heard[1])
+            moves._left_out[T0] = open_reassignments._Heard(frozenset(heard[0]), heard[1])
         if tree[ADMIN] is None:
             return machine
         (target, source, cancelled), entry_version = tree[ADMIN][:2]
@@ -195,12 +197,12 @@ class Following(reassign.Model):
         known = asked if is_changed else target
         czxid = machine.czxid(Reassignment.path())
         moves.request = Request({T0: known}, aver if is_changed else entry_version, czxid)
-        moves.follow(picture)
+        moves.follow(context)
         move = moves[T0]
         move.before = move.origin = source
         move.former = asked if cancelled and not is_changed else None
         moves.reached(T0, STAGES[pc], drop if pc == "9" else ())
-        assert reign.holding.of(picture, T0) == set(self.held(s, epoch)), s
+        assert active.pending_deletes.of(context, T0) == set(self.held(s, epoch)), s
         return machine
 
 
@@ -228,12 +230,12 @@ class Machine:
         ):
             if tree[at] is not None:
                 self._put(path, [data] * (tree[at][VER] + 1))
-        core = Core(CandidateConfig(broker=RULER))
+        core = ElectorContext(ElectorConfig(broker=RULER))
         core.connected_to(Session(1, 1, 6000))
-        election = Election(core, Lease(core))
+        election = Elector(core, ControllerLease(core))
         core.on_write_acknowledged(core.now.ms)
-        election.rule = Rule(fence, 1, ControllerRecord(RULER, 0, "model", 0), 0, 0)
-        self.reign = Reign(core, election, ControllerSettings(), {})
+        election.rule = WonElection(fence, 1, ControllerRecord(RULER, 0, "model", 0), 0, 0)
+        self.active = ActiveController(core, election, ControllerSettings(), {})
 
     def czxid(self, path: str) -> int:
         """Of a znode that is there."""
@@ -306,7 +308,7 @@ class Machine:
 
     def flush(self, epoch: int | None = None) -> None:
         """All that is queued for brokers, one after the other. `epoch`: of the requests, if it was raised."""
-        core, channels = self.reign.core, self.reign.channels
+        core, channels = self.active.core, self.active.requests.queues
         while True:
             core.take_effects()
             channels.flush()

@@ -2,8 +2,8 @@
 
 from tests.programs.model.controller.reassign_surroundings import ADMIN, AR, DONE, STATE, UP, Deed
 from tests.programs.model.controller.tree import DATA, VER
-from zkgroup.controller.machine import moving
-from zkgroup.controller.machine.moving import Stage
+from zkgroup.controller.machine.reassignment import steps
+from zkgroup.controller.machine.reassignment.steps import Stage
 
 STAGES = {
     "P": Stage.PLAN,
@@ -145,13 +145,13 @@ class Steps:
                 )
 
     def decided(self, s, p, name, put, go, fenced, state):
-        """The step that `zkgroup.controller.machine.moving` decides on, in this model's tree."""
+        """The step that `zkgroup.controller.machine.reassignment.steps` decides on, in this model's tree."""
         tree, (pc, _, _, _, n, drop, aver, heard) = s[0], p
         (leader, isr, _, _), sver = tree[STATE][DATA], tree[STATE][VER]
         ar, ((target, source, cancelled), entry_version) = tree[AR][DATA], tree[ADMIN][:2]
         changed = pc != "P" and entry_version != aver
-        decision = moving.decide(
-            moving.Situation(
+        decision = steps.decide(
+            steps.Situation(
                 target,
                 ar,
                 leader,
@@ -170,18 +170,18 @@ class Steps:
         then = COUNTERS[decision.then]
         check = [("check", ADMIN, aver)]
         match decision.step:
-            case moving.Wait(reason):
+            case steps.Wait(reason):
                 if then != pc:
                     yield f"{name} {reason}", False, put(go(then, aver)), None
-            case moving.WriteUnion(replicas):
+            case steps.WriteUnion(replicas):
                 ops = [*check, ("set", AR, replicas, tree[AR][VER])]
                 yield from fenced(f"step 1: AR := {replicas}", ops, then, aver=aver)
-            case moving.Announce(replicas):
+            case steps.Announce(replicas):
                 ops = state(leader, isr)
                 yield from fenced("step 2: leader epoch + 1", ops, then, ar, replicas, aver)
-            case moving.Lead(first, same):
+            case steps.Lead(first, same):
                 yield from fenced(f"step 7: leader {first}", state(first, same), then, target, target, aver)
-            case moving.Shrink(rest, needed, out):
+            case steps.Shrink(rest, needed, out):
                 assert set(out) == set(ar) - set(target)
                 if needed:
                     ops = check + state(leader, rest)
@@ -189,13 +189,13 @@ class Steps:
                 else:
                     ops = [*check, ("check", STATE, sver)]
                     yield from fenced("step 8: nothing to remove, checked", ops, then, aver=aver)
-            case moving.DeleteReplicas(out):
+            case steps.DeleteReplicas(out):
                 what, messages = f"{name} step 9: StopReplica(delete) to {out}", [(b, ("S",)) for b in out]
                 self.did(Deed(what, [], messages, then, heard))
                 chans = self.send(s, n, messages)
                 if chans is not None:
                     yield what, False, put(go(then, aver), tree, chans), None
-            case moving.Finish(outcome):
+            case steps.Finish(outcome):
                 word = "cancelled" if outcome == "cancelled" else "completed"
                 assert outcome != "dropped"
                 held = ("check", AR, tree[AR][VER])

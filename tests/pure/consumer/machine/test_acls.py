@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, owned, told, tp
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import Finish
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import Finish
 from zkgroup.errors import AccessDeniedError
 from zkgroup.znodes.consumers import Offset, Owner
 from zkgroup.zookeeper import Acl

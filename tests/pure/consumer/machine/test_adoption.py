@@ -23,8 +23,8 @@ from tests.worlds.stepped_group import (
     tp,
     writes_to,
 )
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import Assign, Lose
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import Assign, Lose
 from zkgroup.history import check_history
 from zkgroup.model.requests import Create, Delete, Request, SetData, Sync
 from zkgroup.testing.server_history import server_transactions

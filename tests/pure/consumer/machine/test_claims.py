@@ -15,17 +15,13 @@ from tests.worlds.stepped_group import (
     tp,
     writes_to,
 )
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import (
-    Finish,
-    Lose,
-    MemberState,
-)
-from zkgroup.consumer.machine.writes import CLAIMED_VERSION
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import Finish, Lose, MemberState
+from zkgroup.consumer.machine.transactions import CLAIMED_VERSION
 from zkgroup.errors import RebalanceFailedError
-from zkgroup.machinery.effects import Note
 from zkgroup.model.requests import Check, Create, Delete, SetData
-from zkgroup.testing.simulation.actor import Actor
+from zkgroup.runtime.events import LogEvent
+from zkgroup.testing.simulation.group.members import Actor
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
@@ -312,8 +308,10 @@ def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
     assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
     assert member.machine.held()[tp(0)].token > token
     assert is_stable(member)
-    ends = [e for e in member.effects if isinstance(e, Lose) or (isinstance(e, Note) and e.kind == "own.end")]
-    assert [type(each) for each in ends] == [Lose, Note], "nothing is delivered behind the recorded end"
+    ends = [
+        e for e in member.effects if isinstance(e, Lose) or (isinstance(e, LogEvent) and e.kind == "own.end")
+    ]
+    assert [type(each) for each in ends] == [Lose, LogEvent], "nothing is delivered behind the recorded end"
 
 
 def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() -> None:

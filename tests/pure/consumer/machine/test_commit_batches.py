@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import pytest
 
 from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, multis, told, tp, writes_to
-from zkgroup.consumer.effects import FinishCommit, MemberState, MoveTo
-from zkgroup.consumer.events import CommitRequested
+from zkgroup.consumer.machine.events import CommitRequested, FinishCommit, MemberState, SeekTo
 from zkgroup.errors import OffsetConflictError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.znodes.consumers import Offset, Owner, Reset
+from zkgroup.znodes.consumers import Offset, Owner
+from zkgroup.znodes.group_records import Reset
 
 
 @pytest.fixture
@@ -226,5 +226,5 @@ def test_a_reset_voids_what_counts_as_committed_and_is_not_told(stage: SteppedGr
     stage.run(500)
 
     assert [type(e.refused[tp(0)]) for e in outcomes(member, commits)] == [OffsetConflictError] * 2
-    assert [move.offset for move in told(member, MoveTo)] == [3]
+    assert [move.offset for move in told(member, SeekTo)] == [3]
     assert stage.offset(0).data == b"3"

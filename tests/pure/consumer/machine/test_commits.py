@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, multis, reads, told, tp, writes_to
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import FinishCommit, Lose, MemberState, MoveTo
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import FinishCommit, Lose, MemberState, SeekTo
 from zkgroup.errors import CommitUnknownError, LeaseLostError, NotOwnerError, OffsetConflictError
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
-from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+from zkgroup.znodes.group_records import Reset
 
 
 def commits(actor: Member) -> list[tuple[Operation, ...]]:
@@ -150,7 +151,7 @@ def test_foreign_write_is_treated_by_policy_and_counted(
     stage.commit(member, {tp(0): 11})
 
     assert stage.offset(0).data == written
-    assert [move.offset for move in told(member, MoveTo)] == moves
+    assert [move.offset for move in told(member, SeekTo)] == moves
     assert [note.fields["policy"] for note in stage.notes("foreign_write")] == [policy]
     assert (tp(0) in last(member).committed) is (policy == "reassert")
 
@@ -223,7 +224,7 @@ def test_idle_owner_obeys_a_reset(stage: SteppedGroup, member: Member) -> None:
     reset(stage, 1, 3)
     stage.run(200)
 
-    assert [(m.topic_partition, m.offset, m.reason) for m in told(member, MoveTo)] == [(tp(1), 3, "reset")]
+    assert [(m.topic_partition, m.offset, m.reason) for m in told(member, SeekTo)] == [(tp(1), 3, "reset")]
     stage.commit(member, {tp(1): 4})
     assert stage.offset(1).data == b"4"
 
@@ -236,7 +237,7 @@ def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, m
     reset(stage, 1, 3)
     stage.run(200)
 
-    assert [m.offset for m in told(member, MoveTo)] == [3, 3]
+    assert [m.offset for m in told(member, SeekTo)] == [3, 3]
 
 
 def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Member) -> None:
@@ -248,7 +249,7 @@ def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, 
     stage.commit(member, {tp(0): 11})
 
     assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
-    assert [m.offset for m in told(member, MoveTo)] == [2]
+    assert [m.offset for m in told(member, SeekTo)] == [2]
     assert stage.offset(0).data == b"2"
 
 
@@ -349,7 +350,7 @@ def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: 
     reset(stage, 0, 3)
     stage.run(200)
     second = stage.join("0")
-    reset_before = len(told(second, MoveTo))
+    reset_before = len(told(second, SeekTo))
     stage.commit(second, {tp(0): 9})
 
     assert reset_before == 0

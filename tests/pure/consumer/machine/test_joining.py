@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, is_stable, multis, packets, told, tp
-from zkgroup.consumer.effects import Assign, ChangeState, ExtendLease, Finish, MemberState
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
+from zkgroup.consumer.machine.events import Assign, ChangeState, ExtendLease, Finish, MemberState
 from zkgroup.errors import MemberIdInUseError, UnsupportedRegexError
 from zkgroup.model import Whitelist
 from zkgroup.model.requests import Create, Delete, ListChildren, Multi, Read, ReadMany, SetData, Sync

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, multis, told, tp, writes_to
-from zkgroup.consumer.effects import (
+from zkgroup.consumer.machine.events import (
     Abandon,
     Assign,
     ChangeState,
@@ -228,7 +228,7 @@ def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
     member.effects.clear()
     member.run()
 
-    assert [type(e).__name__ for e in member.effects[:1]] == ["Note"]
+    assert [type(e).__name__ for e in member.effects[:1]] == ["LogEvent"]
     assert stage.notes("lease.expired")
     assert told(member, Abandon)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, multis, told, tp, writes_to
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import EndOverdue, Finish, FinishCommit, MemberState, Revoke
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import EndOverdue, Finish, FinishCommit, MemberState, Revoke
 from zkgroup.errors import NotOwnerError
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.consumers import Registration

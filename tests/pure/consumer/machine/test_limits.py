@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.stepped_group import GROUP, SteppedGroup, multis, owned, told, tp, writes_to
-from zkgroup.consumer.effects import FinishCommit, MemberState
+from zkgroup.consumer.machine.events import FinishCommit, MemberState
 from zkgroup.model.requests import Create, Delete, ListChildren, Request, SetData
-from zkgroup.testing import memory_zookeeper_client
-from zkgroup.testing.simulation.actor import Actor
-from zkgroup.znodes.consumers import Plan, Registration
+from zkgroup.testing.memory_zookeeper import client
+from zkgroup.testing.simulation.group.members import Actor
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import Plan
 
 
 def offsets_written(member: Actor) -> list[int]:
@@ -96,7 +97,7 @@ def test_packets_that_are_too_big_are_cut_and_grow_again(monkeypatch: pytest.Mon
     stage = SteppedGroup({"t": 200}, verify_interval_ms=600_000)
     member = stage.join("a")
     with monkeypatch.context() as patch:
-        patch.setattr(memory_zookeeper_client, "MAX_REQUEST_BYTES", 12_000)
+        patch.setattr(client, "MAX_REQUEST_BYTES", 12_000)
         stage.commit(member, {tp(n): 1 for n in range(200)})
         stage.run(5000)
     small = offsets_written(member)[-3:]
@@ -114,7 +115,7 @@ def test_packets_have_a_least_size(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = SteppedGroup({"t": 30}, verify_interval_ms=600_000)
     member = stage.join("a")
     with monkeypatch.context() as patch:
-        patch.setattr(memory_zookeeper_client, "MAX_REQUEST_BYTES", 400)
+        patch.setattr(client, "MAX_REQUEST_BYTES", 400)
         stage.commit(member, {tp(n): 1 for n in range(30)})
         stage.run(3500)
     told_of = stage.notes("odd_answer", "a")

@@ -5,16 +5,23 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.stepped_group import GROUP, tp
-from zkgroup.consumer.machine.ownership import Held
-from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.readback import Identity, Seen, Verdict, adopted, judge
-from zkgroup.consumer.machine.writes import release_without_commit
+from zkgroup.consumer.machine.machine_context import Paths
+from zkgroup.consumer.machine.ownership import OwnedPartition
+from zkgroup.consumer.machine.transactions import (
+    MemberIdentity,
+    PartitionZnodes,
+    WriteVerdict,
+    adopted_partition,
+    classify,
+    release_without_commit,
+)
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import Check, Delete
-from zkgroup.znodes.consumers import Offset, Owner, Reset
+from zkgroup.znodes.consumers import Offset, Owner
+from zkgroup.znodes.group_records import Reset
 
-MINE = Identity("g_a", 77)
-HELD = Held(tp(0), thread=1, token=20, value=5, fence=3, life=10, last=30)
+MINE = MemberIdentity("g_a", 77)
+HELD = OwnedPartition(tp(0), thread=1, token=20, value=5, fence=3, offset_czxid=10, last_mzxid=30)
 """Claimed by transaction 20, last written by 30."""
 
 
@@ -56,57 +63,60 @@ def test_mine_is_session_and_member_together(found: Znode | None, thread: int | 
 @pytest.mark.parametrize(
     ("seen", "verdict"),
     [
-        (Seen(offset(), owner(), None), Verdict.STANDS),
-        (Seen(offset(b"8"), owner(), None), Verdict.STANDS),
-        (Seen(offset(b"8", version=4), owner(), None), Verdict.APPLIED),
-        (Seen(offset(b"9", version=4), owner(), None), Verdict.FOREIGN),
-        (Seen(offset(b"x", version=4), owner(), None), Verdict.FOREIGN),
-        (Seen(offset(b"8", version=5), owner(), None), Verdict.FOREIGN),
-        (Seen(offset(version=2), owner(), None), Verdict.FOREIGN),
-        (Seen(offset(), owner(), marker(31)), Verdict.RESET),
-        (Seen(offset(b"8", version=4), owner(), marker(31)), Verdict.RESET),
-        (Seen(offset(), owner(), marker(30)), Verdict.STANDS),
-        (Seen(offset(), owner(), marker(29)), Verdict.STANDS),
-        (Seen(offset(czxid=11), owner(), marker(31)), Verdict.FENCE_BROKEN),
-        (Seen(None, owner(), None), Verdict.FENCE_BROKEN),
-        (Seen(offset(), owner(czxid=21), None), Verdict.NOT_MINE),
-        (Seen(None, None, marker(31)), Verdict.NOT_MINE),
+        (PartitionZnodes(offset(), owner(), None), WriteVerdict.STANDS),
+        (PartitionZnodes(offset(b"8"), owner(), None), WriteVerdict.STANDS),
+        (PartitionZnodes(offset(b"8", version=4), owner(), None), WriteVerdict.APPLIED),
+        (PartitionZnodes(offset(b"9", version=4), owner(), None), WriteVerdict.FOREIGN),
+        (PartitionZnodes(offset(b"x", version=4), owner(), None), WriteVerdict.FOREIGN),
+        (PartitionZnodes(offset(b"8", version=5), owner(), None), WriteVerdict.FOREIGN),
+        (PartitionZnodes(offset(version=2), owner(), None), WriteVerdict.FOREIGN),
+        (PartitionZnodes(offset(), owner(), marker(31)), WriteVerdict.RESET),
+        (PartitionZnodes(offset(b"8", version=4), owner(), marker(31)), WriteVerdict.RESET),
+        (PartitionZnodes(offset(), owner(), marker(30)), WriteVerdict.STANDS),
+        (PartitionZnodes(offset(), owner(), marker(29)), WriteVerdict.STANDS),
+        (PartitionZnodes(offset(czxid=11), owner(), marker(31)), WriteVerdict.FENCE_BROKEN),
+        (PartitionZnodes(None, owner(), None), WriteVerdict.FENCE_BROKEN),
+        (PartitionZnodes(offset(), owner(czxid=21), None), WriteVerdict.NOT_MINE),
+        (PartitionZnodes(None, None, marker(31)), WriteVerdict.NOT_MINE),
     ],
 )
-def test_verdict_on_a_commit_of_8(seen: Seen, verdict: Verdict) -> None:
+def test_verdict_on_a_commit_of_8(seen: PartitionZnodes, verdict: WriteVerdict) -> None:
     """Recipes 6: one version above the fence with that very value is ours; twice written is somebody's."""
-    assert judge(HELD, 8, seen, MINE) is verdict
+    assert classify(HELD, 8, seen, MINE) is verdict
 
 
 def test_where_nothing_was_to_be_written_a_new_version_is_somebodys() -> None:
     """Recipes 6: a review has no value of its own that could have been applied."""
-    assert judge(HELD, None, Seen(offset(b"5", version=4), owner(), None), MINE) is Verdict.FOREIGN
+    assert (
+        classify(HELD, None, PartitionZnodes(offset(b"5", version=4), owner(), None), MINE)
+        is WriteVerdict.FOREIGN
+    )
 
 
 @pytest.mark.parametrize(
     ("seen", "registered_zxid", "is_adopted"),
     [
-        (Seen(offset(), owner(), None), 19, True),
-        (Seen(offset(), owner(), None), 20, False),
-        (Seen(offset(), owner(), None), 21, False),
-        (Seen(offset(), owner(), None), None, False),
-        (Seen(offset(czxid=20), owner(), None), 19, True),
-        (Seen(offset(czxid=21), owner(), None), 19, False),
-        (Seen(offset(b"x"), owner(), None), 19, False),
-        (Seen(None, owner(), None), 19, False),
-        (Seen(offset(), None, None), 19, False),
+        (PartitionZnodes(offset(), owner(), None), 19, True),
+        (PartitionZnodes(offset(), owner(), None), 20, False),
+        (PartitionZnodes(offset(), owner(), None), 21, False),
+        (PartitionZnodes(offset(), owner(), None), None, False),
+        (PartitionZnodes(offset(czxid=20), owner(), None), 19, True),
+        (PartitionZnodes(offset(czxid=21), owner(), None), 19, False),
+        (PartitionZnodes(offset(b"x"), owner(), None), 19, False),
+        (PartitionZnodes(None, owner(), None), 19, False),
+        (PartitionZnodes(offset(), None, None), 19, False),
     ],
 )
 def test_adopted_is_a_claim_of_this_registration_that_its_offset_fences(
-    seen: Seen, registered_zxid: int | None, is_adopted: bool
+    seen: PartitionZnodes, registered_zxid: int | None, is_adopted: bool
 ) -> None:
     """Recipes 5, ADR 0014: younger than the registration, and no younger offset; made with it is as good."""
-    held = adopted(tp(0), 1, seen, registered_zxid)
+    held = adopted_partition(tp(0), 1, seen, registered_zxid)
 
     assert (held is not None) is is_adopted
     if held is not None and seen.offset is not None:
         assert (held.thread, held.token, held.value, held.fence) == (1, 20, 5, 3)
-        assert (held.life, held.last) == (seen.offset.stat.czxid, 20)
+        assert (held.offset_czxid, held.last_mzxid) == (seen.offset.stat.czxid, 20)
 
 
 def test_release_after_a_read_back_deletes_a_claim_of_ours_alone() -> None:

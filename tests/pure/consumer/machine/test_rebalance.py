@@ -14,14 +14,8 @@ from tests.worlds.stepped_group import (
     told,
     tp,
 )
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import (
-    Assign,
-    EndLease,
-    EndOverdue,
-    MemberState,
-    Revoke,
-)
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import Assign, EndLease, EndOverdue, MemberState, Revoke
 from zkgroup.model import Blacklist, StaticSubscription, Whitelist
 from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.znodes.brokers import Topic

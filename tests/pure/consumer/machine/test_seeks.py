@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, told, tp, writes_to
-from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import Revoke
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.events import Revoke
 from zkgroup.history import check_history
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.znodes.consumers import Offset, Reset
+from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.group_records import Reset
 
 
 def closed(stage: SteppedGroup, member: Member) -> None:

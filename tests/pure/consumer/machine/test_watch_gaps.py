@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.worlds.stepped_group import SteppedGroup, is_stable, owned
 from zkgroup.model.requests import ReadMany
-from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.group.members import Actor
 from zkgroup.znodes.brokers import Topic
 
 VERIFY_MS = 5000
@@ -101,7 +101,7 @@ def test_watch_that_is_only_late_is_no_gap() -> None:
         lambda: any(isinstance(each, ReadMany) and ids in each.paths for each in member.asked), LONGEST_MS
     )
     assert owned(member) == [0, 1, 2, 3]
-    member.machine._parts.snapshot.settling.mark()  # what the watch does when its event comes
+    member.machine._components.snapshot.settling.mark_changed()  # what the watch does when its event comes
     stage.run(3000)
 
     assert owned(member) == [0, 1]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.programs.model.controller.election_surroundings import Configuration
 from tests.programs.model.controller.following import Following, Pruned
-from zkgroup.controller.machine import candidacy as acts
+from zkgroup.controller.machine.controller_election import transactions as acts
 
 WALKS = 4000 if os.environ.get("ZKGROUP_MODEL") == "all" else 400
 STEPS_MAX = 60
@@ -34,25 +34,28 @@ ACTS = {
     "A learns that its session is lost",
 }
 """What A does in the model; each is met in some walk, or the comparison shows nothing."""
-SEEN, LOST = acts.seen, acts.lost
+SEEN, LOST = acts.predecessor_of, acts.reason_lost
 BROKEN = {
     "no grace": ("needs_grace", lambda predecessor, epoch, registration: False),
     "grace for the living only": (
         "needs_grace",
         lambda predecessor, epoch, registration: predecessor.is_real and registration is not None,
     ),
-    "version not kept": ("seen", lambda controller, epoch: SEEN(controller, epoch)._replace(epoch_version=0)),
+    "version not kept": (
+        "predecessor_of",
+        lambda controller, epoch: SEEN(controller, epoch)._replace(epoch_version=0),
+    ),
     "deaf to the epoch": (
-        "lost",
+        "reason_lost",
         lambda rule, epoch, controller: LOST(rule, None, controller) if controller is None else None,
     ),
     "nothing is taken off": ("withdraw", lambda controller, epoch, greatest, others: ()),
-    "every epoch ours": ("ours_up_to", lambda epoch, recorded: list(range(epoch, 0, -1))),
+    "every epoch ours": ("zkgroup_epochs_up_to", lambda epoch, recorded: list(range(epoch, 0, -1))),
     "the newest record, whatever its epoch": (
-        "ours_up_to",
+        "zkgroup_epochs_up_to",
         lambda epoch, recorded: sorted(recorded, reverse=True),
     ),
-    "what the newest record says is not read": ("foreign_epoch_told", lambda epoch, record: None),
+    "what the newest record says is not read": ("recorded_foreign_epoch", lambda epoch, record: None),
 }
 """Rules of the machine, each taken out once."""
 

@@ -21,8 +21,8 @@ from tests.programs.model.controller.configurations import (
     answer,
 )
 from tests.programs.model.controller.tree import Result
-from zkgroup.controller.machine import moving
-from zkgroup.controller.machine.moving import (
+from zkgroup.controller.machine.reassignment import steps
+from zkgroup.controller.machine.reassignment.steps import (
     Announce,
     Decision,
     DeleteReplicas,
@@ -90,7 +90,7 @@ def deaf(now: Situation) -> Situation:
 
 def changed(before: Callable[[Situation], Situation] | None, after: Callable[..., Decision] | None) -> object:
     """`moving.decide` with another question or another answer."""
-    decide = moving.decide
+    decide = steps.decide
 
     def other(now: Situation) -> Decision:
         decision = decide(before(now) if before else now)
@@ -148,7 +148,7 @@ def test_a_decision_without_a_rule_is_noticed(
     faults: str,
 ) -> None:
     """Recipes 17 [M]: the production code with one rule taken out is unsafe or stuck in the same search."""
-    monkeypatch.setattr(moving, "decide", changed(None, after))
+    monkeypatch.setattr(steps, "decide", changed(None, after))
 
     found = walk("code", faults, stop=True)
 
@@ -158,10 +158,10 @@ def test_a_decision_without_a_rule_is_noticed(
 def test_a_held_replica_that_is_not_waited_for_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recipes 17 [M]: its list is announced with one leader epoch after the other and never told whole; and
     where it is not announced again, it never catches up."""
-    monkeypatch.setattr(moving, "decide", changed(deaf, None))
+    monkeypatch.setattr(steps, "decide", changed(deaf, None))
     faults = "--moves 1/2/1 --breaks 1"
     whole = walk("mended", faults).states
 
     assert walk("code", f"{faults} --max-states {whole}").verdict == "unfinished"
-    monkeypatch.setattr(moving, "interrupted", lambda stage, target, held: stage)
+    monkeypatch.setattr(steps, "interrupted", lambda stage, target, held: stage)
     assert walk("code", faults).verdict == "stuck"

@@ -12,11 +12,12 @@ import pytest
 
 from tests.programs.model.controller.reassign_following import T0, Following
 from tests.programs.model.controller.tree import explore
-from zkgroup.controller.machine import move_writes, reassigning, requests, states
-from zkgroup.controller.machine.fence import Fence, Packet, Write
-from zkgroup.controller.machine.open_moves import Moves
-from zkgroup.controller.machine.reign import Reign
-from zkgroup.controller.machine.requests import Batch
+from zkgroup.controller.machine import state_writes
+from zkgroup.controller.machine.fenced_writes import Fence, Packet, Write
+from zkgroup.controller.machine.reassignment import rounds, transactions
+from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
+from zkgroup.controller.machine.requests import batch as requests_batch
+from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Multi, SetData
 from zkgroup.znodes.brokers import Topic
@@ -104,30 +105,32 @@ def backwards(write: Write) -> Write:
 
 def lighter(name: str, change: Callable[[Write], Write]) -> tuple[Any, str, Any]:
     """The writes of this function, changed."""
-    made = getattr(move_writes, name)
+    made = getattr(transactions, name)
 
     def other(*args: Any, **kwargs: Any) -> Any:
         write = made(*args, **kwargs)
         return change(write) if isinstance(write, Write) else write._replace(write=change(write.write))
 
-    return move_writes, name, other
+    return transactions, name, other
 
 
 def unfenced(fence: Fence, write: Write) -> Packet:
     return Packet((write,), Multi((fence.checks()[0], Check("/controller_epoch", -1), *write.operations)))
 
 
-def leaderless(batch: Batch, brokers: Any, topic_partition: TopicPartition, replicas: Any = None) -> None:
+def leaderless(
+    batch: RequestBatch, brokers: Any, topic_partition: TopicPartition, replicas: Any = None
+) -> None:
     """Without the first of them."""
     TOLD(batch, tuple(brokers)[1:], topic_partition, replicas)
 
 
-def stops_only(batch: Batch, brokers: Any, topic_partition: TopicPartition, *, delete: bool) -> None:
+def stops_only(batch: RequestBatch, brokers: Any, topic_partition: TopicPartition, *, delete: bool) -> None:
     """Nothing is deleted."""
     STOPPED(batch, brokers, topic_partition, delete=False)
 
 
-TOLD, STOPPED, STATE_SET = Batch.leader_and_isr, Batch.stop_replica, reassigning.set_state
+TOLD, STOPPED, STATE_SET = RequestBatch.leader_and_isr, RequestBatch.stop_replica, rounds.set_state
 BROKEN: dict[str, tuple[Any, str, Any]] = {
     "a list that rests on no request": lighter("write_unions", without_check("/reassign_partitions")),
     "a list of any version": lighter("write_unions", whatever_version),
@@ -139,24 +142,28 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
     "an end of any version": lighter("finish", whatever_version),
     "an end backwards": lighter("finish", backwards),
     "an end without a record": lighter("finish", without_records),
-    "an end leaves the request": (move_writes, "_request", lambda request, now, version: ()),
-    "an end leaves the lists": (move_writes, "_topics", lambda picture, endings: ()),
-    "an end behind half a fence": (states, "single", unfenced),
+    "an end leaves the request": (transactions, "_request", lambda request, now, version: ()),
+    "an end leaves the lists": (transactions, "_topics", lambda context, endings: ()),
+    "an end behind half a fence": (state_writes, "single", unfenced),
     "an announcement of any version": (
-        reassigning,
+        rounds,
         "set_state",
         lambda *args: whatever_version(STATE_SET(*args)),
     ),
-    "somebody is not told": (Batch, "leader_and_isr", leaderless),
-    "nobody deletes": (Batch, "stop_replica", stops_only),
-    "all are told to the end": (Reign, "late", property(lambda reign: {})),
+    "somebody is not told": (RequestBatch, "leader_and_isr", leaderless),
+    "nobody deletes": (RequestBatch, "stop_replica", stops_only),
+    "all are told to the end": (OpenReassignments, "late", property(lambda open_ones: {})),
     "held replicas are told": (
-        requests._View,
+        requests_batch._View,
         "replicas",
-        lambda view, each, given: given or view.late.get(each) or view.picture.replicas(each),
+        lambda view, each, given: given or view.late.get(each) or view.context.replicas(each),
     ),
-    "who was left out is forgotten": (Moves, "was_left_out", lambda moves, each: False),
-    "interruptions are passed over": (Moves, "interrupted", lambda moves, led, picture, holding: ()),
+    "who was left out is forgotten": (OpenReassignments, "was_left_out", lambda moves, each: False),
+    "interruptions are passed over": (
+        OpenReassignments,
+        "interrupted",
+        lambda moves, led, context, pending_deletes: (),
+    ),
 }
 """Where it is, its name, and what stands there instead."""
 SHOWN_BY = {

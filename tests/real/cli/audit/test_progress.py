@@ -6,7 +6,7 @@ import io
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
-from zkgroup_cli.audit.progress import EVERY_S, FIRST_AFTER_S, progress
+from zkgroup_cli.commands.audit.inputs import EVERY_S, FIRST_AFTER_S, progress
 
 
 class Terminal(io.StringIO):

@@ -1,0 +1,430 @@
+"""The root command: lazily imported commands, options that may stand anywhere, errors as exit codes.
+
+`zkgroup -z HOST group list` and `zkgroup group list -z HOST` mean the same: the shared options are
+parameters of the root and of every command below it; what stands nearest to the command wins.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import get_completion_class
+
+from zkgroup.errors import ZkGroupError
+
+from .exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
+from .params import SOME_TIME, nearest
+from .render import FORMATS, Output
+
+_META = "zkgroup.shared"
+COMMAND_LINE = "zkgroup.command_line"
+"""Key of `Context.meta` for the arguments as typed."""
+
+_CONNECTION_OPTIONS = (
+    "zookeeper",
+    "profile",
+    "zk_digest_file",
+    "zk_tls_ca",
+    "zk_tls_cert",
+    "zk_tls_key",
+    "zk_sasl_file",
+)
+
+
+@dataclass(slots=True)
+class Shared:
+    """Values of the shared options; None: not given."""
+
+    zookeeper: str | None = None
+    profile: str | None = None
+    zk_digest_file: str | None = None
+    zk_tls_ca: str | None = None
+    zk_tls_cert: str | None = None
+    zk_tls_key: str | None = None
+    zk_sasl_file: str | None = None
+    connect_timeout: int | None = None
+    format: str | None = None
+    verbose: int = 0
+
+    def output(self) -> Output:
+        return Output.of_this_process(self.format or "table")
+
+    def connection_words(self) -> list[str]:
+        """The options that say where and how to connect, as given: for commands to be typed next."""
+        words = []
+        for name in _CONNECTION_OPTIONS:
+            value = getattr(self, name)
+            if value is not None:
+                words += ["-z" if name == "zookeeper" else f"--{name.replace('_', '-')}", value]
+        return words
+
+
+def shared(ctx: click.Context | None = None) -> Shared:
+    """The shared options as given so far, wherever they stood."""
+    meta = (ctx or click.get_current_context()).meta
+    value: Shared = meta.setdefault(_META, Shared())
+    return value
+
+
+def output() -> Output:
+    """The way out of the running command."""
+    return shared().output()
+
+
+def _store(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    name = parameter.name
+    assert name is not None
+    if name == "verbose":
+        shared(ctx).verbose += value
+        if value:  # behind the command as well, which is read when the root is already at work
+            show_logs(shared(ctx).verbose)
+    elif value is not None and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        setattr(shared(ctx), name, value)
+
+
+def _option(*names: str, **attributes: Any) -> click.Option:
+    return SharedOption(list(names), expose_value=False, callback=_store, is_eager=True, **attributes)
+
+
+def show_logs(verbose: int) -> None:
+    """Logs on stderr: our warnings always, our news with -v, everything (kazoo's too) with -vv."""
+    levels = {0: (logging.WARNING, logging.CRITICAL), 1: (logging.INFO, logging.WARNING)}
+    ours, theirs = levels.get(verbose, (logging.DEBUG, logging.INFO))
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LogLine(tracebacks=verbose >= 2))
+    if not verbose:
+        handler.addFilter(lambda record: not getattr(record, "raised", False))
+    logging.basicConfig(handlers=[handler], level=theirs, force=True)
+    logging.getLogger("zkgroup").setLevel(ours)
+
+
+@contextmanager
+def quiet_connecting() -> Iterator[Callable[[], None]]:
+    """Until a command has its first connection: where there is none, the error at the end says why.
+
+    What it yields is called once there is a connection: from then on warnings are shown. Where none comes,
+    it stays quiet to the end of the block, which closes the client: an attempt that fails meanwhile is no
+    news. With -v every attempt is told.
+    """
+    log = logging.getLogger("zkgroup.zookeeper")
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return not getattr(record, "connecting", False)
+
+    if not shared().verbose:
+        log.addFilter(is_shown)
+    try:
+        yield lambda: log.removeFilter(is_shown)
+    finally:
+        log.removeFilter(is_shown)
+
+
+class _LogLine(logging.Formatter):
+    """One line a record; the error of one that carries it in words, its traceback only where wanted."""
+
+    def __init__(self, *, tracebacks: bool) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s")
+        self._tracebacks = tracebacks
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._tracebacks or not record.exc_info:
+            return super().format(record)
+        bare = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
+        error = record.exc_info[1]
+        return f"{super().format(bare)} ({type(error).__name__}: {error})"
+
+
+class SharedOption(click.Option):
+    """An option that every command has; listed apart in the help."""
+
+
+def shared_options() -> list[click.Option]:
+    """Fresh copies of the shared options, for one command."""
+    return [
+        _option(
+            "-z",
+            "--zookeeper",
+            metavar="HOST:PORT[,...][/CHROOT]",
+            help="The ensemble; else ZKGROUP_ZOOKEEPER, else the profile.",
+        ),
+        _option("--profile", metavar="NAME", help="Profile of ~/.config/zkgroup/config.toml."),
+        _option("--zk-digest-file", metavar="FILE", help="File with `user:password` for digest auth."),
+        _option("--zk-tls-ca", metavar="FILE", help="CA certificates; switches TLS on."),
+        _option("--zk-tls-cert", metavar="FILE", help="Client certificate."),
+        _option("--zk-tls-key", metavar="FILE", help="Key of the client certificate."),
+        _option("--zk-sasl-file", metavar="FILE", help="TOML file with the SASL options."),
+        _option(
+            "--connect-timeout",
+            type=SOME_TIME,
+            metavar="DURATION",
+            help="Longest wait for a connection and for each answer.  [default: 10s]",
+        ),
+        _option("--format", type=click.Choice(FORMATS), help="How to print data.  [default: table]"),
+        _option("-v", "--verbose", count=True, help="Say more on stderr; -vv: also tracebacks."),
+    ]
+
+
+HELP_NAMES = ["-h", "--help"]
+"""Of every command whatever the context says: click keeps the help option made for the first context."""
+
+
+class Command(click.Command):
+    """A command that takes the shared options and lists them apart in its help."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(shared_options())
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        return HELP_NAMES
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(self, ctx, formatter)
+
+
+class Group(click.Group):
+    """A group of commands, each named with the module that holds it and imported when needed."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(shared_options())
+        self._lazy = dict(lazy or {})
+        """Name to (module and attribute, short help): the help of the group imports nothing."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        return HELP_NAMES
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self._lazy, *(name for name in self.commands if name not in self._lazy)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._lazy and cmd_name not in self.commands:
+            module, _, attribute = self._lazy[cmd_name][0].partition(":")
+            self.add_command(getattr(importlib.import_module(module, __package__), attribute), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(
+                _with_nearest(str(error.message), args[0], self.list_commands(ctx)), ctx
+            ) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(self, ctx, formatter)
+        rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def _short_help(self, ctx: click.Context, name: str) -> str:
+        if name in self._lazy:
+            return self._lazy[name][1]
+        command = super().get_command(ctx, name)
+        return first_sentence(command) if command else ""
+
+
+def first_sentence(command: click.Command) -> str:
+    """The short help of a command, never cut: the first sentence of its help, without the full stop."""
+    paragraph = " ".join((command.help or "").strip().split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".")
+
+
+def _with_nearest(message: str, word: str, known: list[str]) -> str:
+    guess = nearest(word, known)
+    if guess is None or "Did you mean" in message:
+        return message
+    return f"{message.rstrip('.')}. Did you mean {guess!r}?"
+
+
+def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    own: list[tuple[str, str]] = []
+    common: list[tuple[str, str]] = []
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is not None and isinstance(parameter, click.Option):  # arguments stand in the usage line
+            (common if isinstance(parameter, SharedOption) else own).append(record)
+    if own:
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+    if common:
+        with formatter.section("Shared options (before or after the command)"):
+            formatter.write_dl(common)
+
+
+def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Decorator: a stand-alone command with the shared options."""
+    return click.command(name, cls=Command, **attributes)
+
+
+def group(name: str, *, lazy: Mapping[str, tuple[str, str]] | None = None, help: str) -> Group:  # noqa: A002
+    """A group of lazily imported or later added commands."""
+    return Group(name, lazy=lazy, help=help, no_args_is_help=True)
+
+
+SHARED_NAMES = tuple(item.name for item in fields(Shared))
+
+
+_COMMANDS = {
+    "demo": (".commands.demo:demo", "Run a demo: members or brokers are killed, and nothing is lost"),
+    "status": (".commands.status:status", "Show brokers, controller, topics and groups on one screen"),
+    "doctor": (".commands.status:doctor", "Find problems and name the command that fixes each"),
+    "zookeeper": (".commands.zookeeper:zookeeper", "Run the embedded ZooKeeper; create a chroot"),
+    "consume": (".commands.consume:consume", "Join GROUP as a member and print what happens"),
+    "produce": (".commands.produce:produce", "Append lines to TOPIC, each at least once"),
+    "group": (".commands.group:group", "List, describe, check, preview and delete groups"),
+    "offsets": (".commands.offsets:offsets", "Show, export and change committed offsets"),
+    "undo": (".commands.undo:undo", "Undo a change, the last one by default; `undo list` shows them"),
+    "topic": (".commands.topic:topic", "Create, list, describe, alter and delete topics"),
+    "broker": (".commands.broker:broker", "Run a broker; list, describe or forget registered ones"),
+    "controller": (
+        ".commands.controller:controller",
+        "Show the active controller, its history; make it resign",
+    ),
+    "elect": (".commands.elect:elect", "Elect leaders: preferred replicas, or any live one"),
+    "reassign": (".commands.reassign:reassign", "Move replicas between brokers, with Kafka's files"),
+    "plan": (".commands.plan:plan", "Plan moves of replicas: decommission, replace, balance"),
+    "cluster": (".commands.cluster:cluster", "Show what the cluster costs its ensemble"),
+    "config": (".commands.config:config", "Show and change configurations"),
+    "audit": (".commands.audit:audit", "Reconstruct what happened from ZooKeeper's own files"),
+    "znode": (".commands.znode:znode", "Read znodes"),
+}
+
+
+class Root(Group):
+    """The group `zkgroup`: turns whatever a command raises into a message and an exit code."""
+
+    def main(self, args: Sequence[str] | None = None, *pass_on: Any, **extra: Any) -> Any:
+        extra["standalone_mode"] = False
+        _never_fail_on_characters()
+        try:
+            code = super().main(args, *pass_on, **extra)
+        except (click.exceptions.Abort, KeyboardInterrupt):
+            click.echo("interrupted", err=True)
+            code = EXIT_INTERRUPTED
+        except click.ClickException as error:
+            error.show()
+            code = error.exit_code
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+        typed = list(args)
+        ctx = super().make_context(info_name, args, *rest, **extra)
+        ctx.meta[COMMAND_LINE] = typed
+        return ctx
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            show_logs(shared(ctx).verbose)
+            return super().invoke(ctx)
+        except ZkGroupError as error:
+            return self._report(ctx, error, error.exit_code, str(error))
+        except (click.ClickException, click.exceptions.Abort, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:  # here, since click's own `main` would make it exit code 1
+            return _after_broken_pipe()
+        except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must not print a traceback
+            kind = type(error).__name__
+            hint = "" if shared(ctx).verbose >= 2 else "; -vv shows where"
+            return self._report(ctx, error, EXIT_ERROR, f"{kind}: {error} (a bug of zkgroup{hint})")
+
+    @staticmethod
+    def _report(ctx: click.Context, error: Exception, code: int, message: str) -> int:
+        if shared(ctx).verbose >= 2:
+            click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+        click.echo(f"error: {message}", err=True)
+        return code
+
+
+def _never_fail_on_characters() -> None:
+    """What the terminal's encoding lacks, or no encoding has (half a surrogate pair), comes as an escape.
+
+    Foreign znodes may hold anything; `\\ud800` is also how JSON writes it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _after_broken_pipe() -> int:
+    """The reader has gone (`| head`): that is its business; keep the interpreter's exit quiet."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"zkgroup {version('zkgroup')}")
+    ctx.exit()
+
+
+@command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of SHELL.
+
+    For bash, `eval "$(zkgroup completion bash)"` in ~/.bashrc; zsh likewise.
+
+    \b
+    Example:
+      zkgroup completion fish > ~/.config/fish/completions/zkgroup.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(ctx.find_root().command, {}, "zkgroup", "_ZKGROUP_COMPLETE").source())
+
+
+root = Root(
+    "zkgroup",
+    lazy=_COMMANDS,
+    no_args_is_help=True,
+    context_settings={"help_option_names": HELP_NAMES, "max_content_width": 110},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_version,
+            help="Print the version.",
+        )
+    ],
+    help="""Consumer groups, brokers and controllers on ZooKeeper, as Kafka 0.8 had them.
+
+    A command that reads changes nothing. One that overwrites, moves or deletes shows what it would do and
+    does nothing until --execute. Exit codes: 0 done or healthy, 1 error, 2 usage or refused, 3 the check
+    failed, 4 partly done, 5 not found, 6 conflict, 7 ZooKeeper cannot be reached, 124 timed out, 130
+    interrupted.
+
+    \b
+    Example:
+      zkgroup -z localhost:2181 group describe billing""",
+)
+
+root.add_command(completion)
+
+
+def main() -> None:
+    """The command line; the script `zkgroup` comes here through `zkgroup_cli.entry`."""
+    root.main(prog_name="zkgroup")

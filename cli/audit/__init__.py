@@ -1,1 +1,0 @@
-"""`zkgroup audit`: what the files of an ensemble, an export or a living ensemble tell."""

@@ -1,0 +1,1 @@
+"""The commands, one module a noun; the root imports a module when its command runs."""

@@ -1,0 +1,378 @@
+"""`zkgroup audit findings`, `report` and `run`: the findings as text, as a page, and of many folders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from zkgroup.audit.documents import findings_document
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.report.writing import report_of, require_free, rows_beside, write_report
+from zkgroup.audit.rules import AnyRule, Finding, Severity
+from zkgroup.audit.run import Found, audit
+from zkgroup.audit.sources import Moment
+from zkgroup.audit.spark.session import require_spark, session
+
+from ...app import Command, output, shared
+from ...exit_codes import EXIT_CHECK_FAILED
+from ...params import Assignment, nearest
+from ...render import Cell, Column, Output, echo_err
+from ...units import counted, iso_time
+from .inputs import (
+    Inputs,
+    between_options,
+    chroot_given,
+    command,
+    document,
+    echo_notes,
+    hex_zxid,
+    input_options,
+    opened,
+    progress,
+    spark_options,
+)
+
+if TYPE_CHECKING:
+    from zkgroup.audit.spark.job import Audited
+
+
+_KEYS = (
+    *("finding", "severity", "group", "topic", "partition", "session", "from_zxid", "to_zxid", "from", "to"),
+    "detail",
+)
+_NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+_STYLES = {"error": "bad", "warning": "warn", "info": "dim"}
+
+
+class Names(click.ParamType[tuple[AnyRule, ...]]):
+    """`NAME,...`: names of findings."""
+
+    name = "name,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[AnyRule, ...]:
+        if isinstance(value, tuple):
+            return value
+        known = {rule.name: rule for rule in ALL_RULES}
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        for name in names:
+            if name not in known:
+                guess = nearest(name, list(known))
+                hint = f"did you mean {guess!r}?" if guess else f"expected one of {', '.join(known)}"
+                self.fail(f"{name!r} is no finding: {hint}", param, ctx)
+        if not names:
+            self.fail(f"{value!r}: expected names such as orphan_owner,zombie_commit", param, ctx)
+        return tuple(rule for rule in ALL_RULES if rule.name in names)
+
+
+@command()
+@input_options(more=True, converted=True)
+@click.option(
+    "--only", type=Names(), metavar="NAME,...", help="Only these findings; `reference/findings` has all."
+)
+@click.option("--group", metavar="GROUP", help="Only what is about this group.")
+@click.option(
+    "--bound",
+    "bounds",
+    multiple=True,
+    type=Assignment("FINDING.BOUND", "NUMBER"),
+    metavar="FINDING.BOUND=N",
+    help="Another bound than the usual one of a finding; may be repeated.",
+)
+@between_options
+@click.pass_context
+def findings(
+    ctx: click.Context,
+    inputs: Inputs,
+    only: tuple[AnyRule, ...] | None,
+    group: str | None,
+    bounds: Sequence[tuple[str, str]],
+    start: Moment | None,
+    end: Moment | None,
+) -> None:
+    """Find what went wrong with groups, brokers and the ensemble.
+
+    Also with offsets and controllers. Exit code 3 where there is an error, or a file is damaged. In one tree
+    (an export, a live ensemble) only the findings that need no log are searched for.
+
+    \b
+    Example:
+      zkgroup audit findings --input copy/version-2 --only double_ownership,offset_regression
+    """
+    out = output()
+    chosen = bounds_given(bounds)
+    with opened(inputs) as (source, _tell):
+        found = audit(source, only or ALL_RULES, chosen, start=start, end=end, group=group)
+    fields = findings_document(found)
+    if not out.document(fields, "findings", _KEYS):
+        _show(out, found.findings)
+        summary(found)
+    errors = sum(one.severity == "error" for one in found.findings)
+    if errors or source.damages():
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def bounds_given(given: Sequence[tuple[str, str]]) -> Mapping[str, float]:
+    """The bounds of `--bound`. Raises UsageError for one that is no number."""
+    chosen = {}
+    for name, text in given:
+        try:
+            chosen[name] = float(text)
+        except ValueError:
+            raise click.UsageError(f"--bound {name}={text}: expected a number") from None
+    return chosen
+
+
+def _show(out: Output, found: Sequence[Finding]) -> None:
+    columns = [
+        Column(header="FROM", rank=1),
+        Column(header="SEVERITY"),
+        Column(header="FINDING"),
+        Column(header="GROUP", shorten="middle", least=8, rank=1),
+        Column(header="PARTITION", shorten="middle", least=8, rank=1),
+        Column(header="ZXID", right=True, rank=2),
+        Column(header="DETAIL", shorten="end", least=24),
+    ]
+    out.table(
+        columns,
+        [
+            [
+                iso_time(one.from_ms),
+                Cell(one.severity, _STYLES[one.severity]),
+                one.finding,
+                one.group,
+                _place(one),
+                hex_zxid(one.from_zxid),
+                one.detail,
+            ]
+            for one in found
+        ],
+    )
+
+
+def _place(one: Finding) -> str | None:
+    if one.topic is None:
+        return None
+    return one.topic if one.partition is None else f"{one.topic}-{one.partition}"
+
+
+def summary(found: Found) -> None:
+    """Tells how many of each severity there are, and what was not looked for."""
+    counts = Counter(one.severity for one in found.findings)
+    echo_err(", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items()))
+    if found.skipped:
+        reasons = Counter(one.reason for one in found.skipped)
+        message = ", ".join(f"{counted(count, 'finding')} ({reason})" for reason, count in reasons.items())
+        echo_err(f"not looked for: {message}")
+
+
+@command()
+@click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
+@input_options(more=False, converted=True)
+@click.option("--group", metavar="GROUP", help="Only what is about this group.")
+@click.option("--overwrite", is_flag=True, help="Also where the files are there already.")
+@click.option("--spark", is_flag=True, help="Compute it with Spark, for histories of days.")
+@spark_options
+@between_options
+@click.pass_context
+def report(
+    ctx: click.Context,
+    page: Path,
+    inputs: Inputs,
+    group: str | None,
+    overwrite: bool,
+    spark: bool,
+    master: str | None,
+    settings: Sequence[tuple[str, str]],
+    start: Moment | None,
+    end: Moment | None,
+) -> None:
+    """Write what happened and the findings as one HTML file.
+
+    The file needs no network. Beside it come findings.json and, where pyarrow is installed, Parquet:
+    findings, owners, offsets, rebalances, sessions. Exit code 3 where there is an error among the findings,
+    or a file is damaged.
+
+    With --spark an input may also be behind a URI, or be what `audit run` wrote; the report is the same.
+
+    \b
+    Example:
+      zkgroup audit report incident.html --input copy/version-2
+    """
+    out = output()
+    if not spark and (master is not None or settings):
+        raise click.UsageError("--master and --set are for --spark")
+    inputs.require_outside(page)
+    require_free(page, overwrite=overwrite)
+    if spark:
+        asked = _Asked(inputs, start, end, group)
+        found, written, damaged = _with_spark(asked, page, master, dict(settings), overwrite=overwrite)
+    else:
+        with opened(inputs) as (source, tell):
+            tell("looking for findings")
+            found = audit(source, ALL_RULES, start=start, end=end, group=group)
+            with rows_beside(page) as rows:
+                tell("shaping the report")
+                data = report_of(source, found, inputs.paths, start=start, end=end, group=group, rows=rows)
+                tell("writing the report")
+                written = write_report(page, data, found, rows, overwrite=overwrite)
+        damaged = bool(source.damages())
+    severities = [one.severity for one in found.findings]
+    fields = document(
+        "audit_report",
+        found.facts.end_zxid,
+        found.facts.end_ms,
+        files=[{"path": str(path), "bytes": path.stat().st_size} for path in written],
+        errors=severities.count("error"),
+        warnings=severities.count("warning"),
+        notes=severities.count("info"),
+    )
+    if not out.document(fields, "files", ("path", "bytes")):
+        for path in written:
+            echo_err(f"wrote {path}")
+        summary(found)
+    if "error" in severities or damaged:
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+class _Asked(NamedTuple):
+    """What the report is to be of."""
+
+    inputs: Inputs
+    start: Moment | None
+    end: Moment | None
+    group: str | None
+
+
+def _with_spark(
+    asked: _Asked, page: Path, master: str | None, settings: dict[str, str], *, overwrite: bool
+) -> tuple[Found, list[Path], bool]:
+    """What was found, the files, and whether anything is damaged. Notes are told as without Spark."""
+    inputs = asked.inputs
+    if not inputs.texts:
+        raise click.UsageError("--spark is for --input: a living ensemble has no logs to read")
+    if shared().zookeeper is not None:
+        raise click.UsageError("--input and -z exclude each other: files or the living ensemble")
+    require_spark()
+    from zkgroup.audit.spark.reporting import report as reported
+
+    with progress() as tell, session(master, settings) as spark, rows_beside(page) as rows:
+        made = reported(
+            spark,
+            inputs.texts,
+            ensemble=inputs.ensemble,
+            chroot=inputs.chroot,
+            start=asked.start,
+            end=asked.end,
+            group=asked.group,
+            rows=rows,
+            progress=tell,
+        )
+        written = write_report(page, made.data, made.found, rows, overwrite=overwrite)
+    echo_notes(made.notes, made.damages)
+    return made.found, written, bool(made.damages)
+
+
+_RUN_KEYS = (
+    *("ensemble", "finding", "severity", "group", "topic", "partition", "session"),
+    *("from_zxid", "to_zxid", "from", "to", "detail"),
+)
+
+
+@click.command(cls=Command)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    required=True,
+    metavar="[NAME=]DIR|URI",
+    help="A server's version-2 folder or the folder above it, on a path that all workers have, or any Hadoop "
+    "URI; or what an earlier run wrote. Repeat it for more: one NAME is for the servers of one ensemble.",
+)
+@click.option(
+    "--output",
+    "target",
+    required=True,
+    metavar="DIR|URI",
+    help="A folder of its own for Parquet and findings; what is converted there already is not read again.",
+)
+@spark_options
+@click.option("--only", type=Names(), metavar="NAME,...", help="Only these findings.")
+@click.option(
+    "--bound",
+    "bounds",
+    multiple=True,
+    type=Assignment("FINDING.BOUND", "NUMBER"),
+    metavar="FINDING.BOUND=N",
+    help="Another bound than the usual one of a finding; may be repeated.",
+)
+@click.option(
+    "--chroot",
+    default="",
+    callback=chroot_given,
+    metavar="PATH",
+    help="The path that clients have as their root, as behind the servers of -z.",
+)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    inputs: Sequence[str],
+    target: str,
+    master: str | None,
+    settings: Sequence[tuple[str, str]],
+    only: tuple[AnyRule, ...] | None,
+    bounds: Sequence[tuple[str, str]],
+    chroot: str,
+) -> None:
+    """Convert many folders to Parquet and find what went wrong.
+
+    With Spark, for days of logs of many ensembles, on this machine or on a cluster; one folder is answered
+    sooner by `audit findings`, with the same findings. Exit code 3 where there is an error, or a file is
+    damaged.
+
+    \b
+    Example:
+      zkgroup audit run --input east=copies/east --output parquet --master local[4]
+    """
+    out = output()
+    chosen = bounds_given(bounds)
+    require_spark()
+    from zkgroup.audit.spark import job
+
+    with progress() as tell, session(master, dict(settings)) as spark:
+        audited = job.run(
+            spark, inputs, target, rules=only or ALL_RULES, bounds=chosen, chroot=chroot, progress=tell
+        )
+    if not out.document(job.document(audited), "findings", _RUN_KEYS):
+        out.table(_RUN_COLUMNS, [_run_row(each) for each in audited])
+        echo_err(f"all findings: {target.rstrip('/')}/{job.FINDINGS_FILE}")
+    for each in audited:
+        for text in each.damages:
+            echo_err(f"damaged: {text}")
+    if any(each.damages or each.errors for each in audited):
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+_RUN_COLUMNS = [
+    Column(header="ENSEMBLE"),
+    Column(header="ERRORS", right=True),
+    Column(header="WARNINGS", right=True),
+    Column(header="NOTES", right=True),
+    Column(header="NOT LOOKED FOR", right=True),
+]
+
+
+def _run_row(each: Audited) -> list[Any]:
+    counts = Counter(one.severity for one in each.findings)
+    return [
+        each.ensemble,
+        str(counts["error"]),
+        str(counts["warning"]),
+        str(counts["info"]),
+        str(len(each.skipped)),
+    ]

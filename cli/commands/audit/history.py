@@ -1,0 +1,362 @@
+"""`zkgroup audit owners`, `offsets` and `sessions`: what happened to a partition or a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from zkgroup.audit.groups import groups_of, require_group
+from zkgroup.audit.sources import Moment
+from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
+from zkgroup.audit.views.offsets import OffsetRow, offsets_of
+from zkgroup.audit.views.owners import OwnerLife, owners_of
+from zkgroup.audit.views.sessions import SessionRow, sessions_of
+from zkgroup.model import TopicPartition
+
+from ...app import output
+from ...exit_codes import EXIT_CHECK_FAILED
+from ...render import Cell, Column, Output, echo_err
+from ...schema import Json
+from ...units import counted, iso_time
+from .inputs import (
+    MOMENT,
+    Inputs,
+    OnePartition,
+    between_options,
+    command,
+    document,
+    hex_zxid,
+    input_options,
+    opened,
+    read_facts,
+    session_text,
+    span,
+)
+
+_OWNER_KEYS = ("owner", "session", "from_zxid", "to_zxid", "from", "to", "ended_by")
+_OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good"}
+
+
+@command()
+@input_options(more=True, converted=True)
+@click.option("--group", required=True, metavar="GROUP", help="The consumer group.")
+@click.option(
+    "--partition",
+    required=True,
+    type=OnePartition(),
+    metavar="TOPIC:P",
+    help="The partition, for example orders:3.",
+)
+@click.option(
+    "--between",
+    nargs=2,
+    type=MOMENT,
+    metavar="A B",
+    help="Only who owned it at some time from A to B, each a zxid or a time.",
+)
+@click.pass_context
+def owners(
+    ctx: click.Context,
+    inputs: Inputs,
+    group: str,
+    partition: TopicPartition,
+    between: tuple[Moment, Moment] | None,
+) -> None:
+    """Show who owned a partition when, and how that ended.
+
+    `release`: deleted by its own session. `session_end`: its session was closed or expired.
+    `deleted_by_other`: deleted by another session. `open`: it existed at the end. Exit code 5 where there
+    never was such a group.
+
+    \b
+    Example:
+      zkgroup audit owners --input copy/version-2 --group billing --partition orders:3
+    """
+    out = output()
+    with opened(inputs) as (source, _tell):
+        rows, facts = read_facts(source, between and between[0], between and between[1])
+        mine = rows_by_partition(rows.events(), group).get(GroupPartition(group, partition), [])
+        lives = owners_of(mine, facts, group, partition)
+    fields = document(
+        "audit_owners",
+        facts.end_zxid,
+        facts.end_ms,
+        group=group,
+        topic=partition.topic,
+        partition=partition.partition,
+        intervals=[owner_fields(life) for life in lives],
+    )
+    if not out.document(fields, "intervals", _OWNER_KEYS):
+        show_owners(out, lives)
+        if not lives:
+            echo_err(f"nobody owned {partition} of {group}")
+    if source.damages():
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def owner_fields(life: OwnerLife) -> Json:
+    """One of them, for programs."""
+    return {
+        "owner": life.thread,
+        "session": session_text(life.session),
+        **span(life.from_zxid, life.to_zxid, life.from_ms, life.to_ms),
+        "ended_by": life.ended_by,
+    }
+
+
+def show_owners(out: Output, lives: Sequence[OwnerLife]) -> None:
+    """A table of them."""
+    columns = [
+        Column(header="FROM"),
+        Column(header="TO"),
+        Column(header="OWNER", shorten="middle", least=24),
+        Column(header="ENDED BY"),
+        Column(header="FROM ZXID", right=True, rank=1),
+        Column(header="TO ZXID", right=True, rank=1),
+        Column(header="SESSION", right=True, rank=2),
+    ]
+    out.table(
+        columns,
+        [
+            [
+                iso_time(life.from_ms),
+                iso_time(life.to_ms),
+                life.thread,
+                Cell(life.ended_by, _OWNER_STYLES.get(life.ended_by)),
+                hex_zxid(life.from_zxid),
+                hex_zxid(life.to_zxid),
+                session_text(life.session),
+            ]
+            for life in lives
+        ],
+    )
+
+
+_OFFSET_KEYS = (
+    *(
+        "group",
+        "topic",
+        "partition",
+        "zxid",
+        "time",
+        "session",
+        "members",
+        "kind",
+        "offset",
+        "previous",
+        "owned",
+    ),
+    *("owner", "rewind"),
+)
+
+Placed = tuple[GroupPartition, OffsetRow]
+
+
+@command()
+@input_options(more=True, converted=True)
+@click.option("--group", metavar="GROUP", help="Only this consumer group.")
+@click.option(
+    "--partition", type=OnePartition(), metavar="TOPIC:P", help="Only this partition, for example orders:3."
+)
+@click.option("--rewinds", is_flag=True, help="Only writes of less than what was there.")
+@between_options
+@click.pass_context
+def offsets(
+    ctx: click.Context,
+    inputs: Inputs,
+    group: str | None,
+    partition: TopicPartition | None,
+    rewinds: bool,
+    start: Moment | None,
+    end: Moment | None,
+) -> None:
+    """Show every write of an offset, and which session wrote it.
+
+    Also whether the writer was the owner. `claim` writes what was there, to fence others off; `reset` is an
+    operator's; `snapshot` is what existed before the first transaction. Exit code 5 where there never was
+    such a group.
+
+    \b
+    Example:
+      zkgroup audit offsets --input copy/version-2 --group billing --partition orders:3
+    """
+    out = output()
+    with opened(inputs) as (source, _tell):
+        rows, facts = read_facts(source, start, end)
+        mine = rows_by_partition(rows.events(), group)
+        found = [
+            (where, row)
+            for where, events in mine.items()
+            if partition in (None, where.topic_partition)
+            for row in offsets_of(events, facts, *where)
+        ]
+    found = sorted((one for one in found if one[1].is_rewind or not rewinds), key=lambda one: one[1].zxid)
+    fields = document(
+        "audit_offsets",
+        facts.end_zxid,
+        facts.end_ms,
+        group=group,
+        offsets=[_offset_fields(where, row) for where, row in found],
+    )
+    if not out.document(fields, "offsets", _OFFSET_KEYS):
+        _show_offsets(out, found)
+        echo_err(f"{counted(len(found), 'write')}, {sum(row.is_rewind for _, row in found)} of them rewinds")
+    if source.damages():
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _offset_fields(where: GroupPartition, row: OffsetRow) -> Json:
+    return {
+        "group": where.group,
+        "topic": where.topic_partition.topic,
+        "partition": where.topic_partition.partition,
+        "zxid": row.zxid,
+        "time": iso_time(row.time_ms),
+        "session": session_text(row.session),
+        "members": list(row.members),
+        "kind": row.kind,
+        "offset": _position(row.offset),
+        "previous": _position(row.previous),
+        "owned": row.owned,
+        "owner": row.owner,
+        "rewind": row.is_rewind,
+    }
+
+
+def _position(offset: int | None) -> int | None:
+    """A negative one is none."""
+    return None if offset is None or offset < 0 else offset
+
+
+def _show_offsets(out: Output, found: list[Placed]) -> None:
+    columns = [
+        Column(header="TIME"),
+        Column(header="GROUP", shorten="middle", least=8, rank=1),
+        Column(header="PARTITION", shorten="middle", least=10),
+        Column(header="KIND"),
+        Column(header="OFFSET", right=True),
+        Column(header="BEFORE", right=True),
+        Column(header="OWNED"),
+        Column(header="ZXID", right=True, rank=1),
+        Column(header="SESSION", right=True, rank=2),
+        Column(header="MEMBER", shorten="middle", least=16, rank=3),
+        Column(header="OWNER", shorten="middle", least=16, rank=4),
+    ]
+    words = {True: "yes", False: Cell("no", "bad"), None: None}
+    out.table(
+        columns,
+        [
+            [
+                iso_time(row.time_ms),
+                where.group,
+                str(where.topic_partition),
+                row.kind,
+                Cell(str(row.offset), "bad") if row.is_rewind else _position(row.offset),
+                _position(row.previous),
+                words[row.owned],
+                hex_zxid(row.zxid),
+                session_text(row.session),
+                ", ".join(row.members) or None,
+                row.owner,
+            ]
+            for where, row in found
+        ],
+    )
+
+
+_SESSION_KEYS = (
+    *("session", "server", "timeout_ms", "from_zxid", "to_zxid", "from", "to", "ended", "writes"),
+    *("silence_ms", "ephemerals", "created", "members", "brokers", "controller"),
+)
+_SESSION_STYLES = {"expired": "bad", "open": "good"}
+
+
+@command()
+@input_options(more=True, converted=True)
+@click.option("--group", metavar="GROUP", help="Only sessions of members of this group.")
+@between_options
+@click.pass_context
+def sessions(
+    ctx: click.Context, inputs: Inputs, group: str | None, start: Moment | None, end: Moment | None
+) -> None:
+    """Show the life of every session and how it ended.
+
+    Also which client it was, and how long it was silent before its end. `closed` is by the client, `expired`
+    by the servers. `server` is the myid in the session's id, a hint.
+
+    \b
+    Example:
+      zkgroup audit sessions --input copy/version-2 --group billing
+    """
+    out = output()
+    with opened(inputs) as (source, _tell):
+        rows, facts = read_facts(source, start, end)
+        if group is not None:
+            require_group(group, groups_of(rows.events()))
+        found = [row for row in sessions_of(rows.events(), facts) if group is None or _is_of(row, group)]
+    fields = document(
+        "audit_sessions", facts.end_zxid, facts.end_ms, sessions=[_session_fields(row) for row in found]
+    )
+    if not out.document(fields, "sessions", _SESSION_KEYS):
+        _show_sessions(out, found)
+        echo_err(f"{counted(len(found), 'session')}, {sum(row.ended == 'expired' for row in found)} expired")
+    if source.damages():
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _is_of(row: SessionRow, group: str) -> bool:
+    return any(of == group for of, _ in row.members)
+
+
+def _session_fields(row: SessionRow) -> Json:
+    return {
+        "session": session_text(row.session),
+        "server": row.server,
+        "timeout_ms": row.timeout_ms,
+        **span(row.from_zxid, row.to_zxid, row.from_ms, row.to_ms),
+        "ended": row.ended,
+        "writes": row.writes,
+        "silence_ms": row.silence_ms,
+        "ephemerals": row.ephemerals,
+        "created": row.created,
+        "members": [{"group": group, "member": member} for group, member in row.members],
+        "brokers": list(row.brokers),
+        "controller": row.was_controller,
+    }
+
+
+def _show_sessions(out: Output, found: list[SessionRow]) -> None:
+    columns = [
+        Column(header="SESSION", right=True),
+        Column(header="FROM"),
+        Column(header="TO"),
+        Column(header="ENDED"),
+        Column(header="WRITES", right=True, rank=1),
+        Column(header="SILENT MS", right=True, rank=2),
+        Column(header="TIMEOUT MS", right=True, rank=3),
+        Column(header="WHO", shorten="middle", least=20, rank=1),
+    ]
+    out.table(
+        columns,
+        [
+            [
+                session_text(row.session),
+                iso_time(row.from_ms),
+                iso_time(row.to_ms),
+                Cell(row.ended, _SESSION_STYLES.get(row.ended)),
+                row.writes,
+                row.silence_ms,
+                row.timeout_ms,
+                _who(row),
+            ]
+            for row in found
+        ],
+    )
+
+
+def _who(row: SessionRow) -> str | None:
+    parts = [f"broker {broker}" for broker in row.brokers]
+    parts += ["controller"] if row.was_controller else []
+    parts += [f"{group}/{member}" for group, member in row.members]
+    return ", ".join(parts) or None

@@ -1,0 +1,350 @@
+"""Options and inputs of the commands of `zkgroup audit`: sources, moments, spans, progress."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.gathering import facts_of
+from zkgroup.audit.live import walk
+from zkgroup.audit.manifest import is_converted
+from zkgroup.audit.sources import Moment, OneTree, Rows, Source, open_source, told_of
+from zkgroup.errors import NotFoundError, NotZooKeeperFileError
+from zkgroup.groups.verify import hex_session
+from zkgroup.model import TopicPartition
+from zkgroup.zkfiles.exports import is_export
+from zkgroup.zkfiles.names import list_files
+
+from ...app import Command, shared
+from ...context import connected, target
+from ...params import TopicPartitions, set_option
+from ...render import echo_err
+from ...schema import Json
+from ...units import iso_time, parse_time_ms
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What was asked to be looked at."""
+
+    texts: tuple[str, ...]
+    """As they were typed: with Spark also URIs."""
+    chroot: str
+    ensemble: str | None = None
+    """Which one, of Parquet that has several."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """As paths of this machine."""
+        return tuple(map(Path, self.texts))
+
+    def require_living(self) -> None:
+        """Raises UsageError for options that are for files only."""
+        if self.chroot:
+            raise click.UsageError(
+                "--chroot is for --input; of a living ensemble it stands behind the servers of -z"
+            )
+        if self.ensemble is not None:
+            raise click.UsageError("--ensemble is for --input; a living one is that of -z")
+
+    def require_outside(self, file: Path) -> None:
+        """Raises UsageError for a file among those that are read: evidence stays as it is."""
+        for path in self.paths:
+            if not path.is_dir():
+                continue
+            folder = path if is_converted(path) else list_files(path).folder
+            if folder.resolve() == file.parent.resolve():
+                raise click.UsageError(f"{file} would lie among the files that are read: name another folder")
+
+
+class InputCommand(Command):
+    """A command whose `--input` takes several folders at once: `--input ONE TWO THREE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, inputs_apart(args))
+
+
+def command() -> Callable[[Callable[..., Any]], InputCommand]:
+    """Decorator: a command that takes `input_options`."""
+    return click.command(cls=InputCommand)
+
+
+def inputs_apart(args: Sequence[str]) -> list[str]:
+    """Each input with an `--input` of its own, as click wants them.
+
+    What follows the first one is another input where it is one: a folder of a server, an export, or Parquet.
+    """
+    found: list[str] = []
+    is_next = is_value = False
+    for number, word in enumerate(args):
+        if word == "--":
+            return [*found, *args[number:]]
+        if is_next and not word.startswith("-") and _is_input(Path(word)):
+            found += ["--input", word]
+            continue
+        found.append(word)
+        is_next = is_value or word.startswith("--input=")
+        is_value = word == "--input" and not is_value
+    return found
+
+
+def _is_input(path: Path) -> bool:
+    try:
+        return is_export(path) or is_converted(path) or bool(list_files(path))
+    except NotZooKeeperFileError:
+        return False
+
+
+def input_options(*, more: bool, converted: bool) -> Decorator:
+    """`--input DIR...`, `--chroot` and `--ensemble`, as one argument `inputs`.
+
+    `more`: arguments are inputs too, for commands that have none of their own. `converted`: Parquet of
+    `audit run` is enough.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def gathered(*args: Any, texts: Sequence[str], chroot: str, **values: Any) -> Any:
+            inputs = Inputs((*texts, *values.pop("further", ())), chroot, values.pop("ensemble", None))
+            return function(*args, inputs=inputs, **values)
+
+        gathered.__doc__, gathered.__name__ = function.__doc__, function.__name__
+        gathered.__dict__.update(function.__dict__)
+        decorated = click.option(
+            "--chroot",
+            default="",
+            callback=chroot_given,
+            metavar="PATH",
+            help="With --input: the path that clients have as their root, as behind the servers of -z.",
+        )(gathered)
+        also = "one export, or one folder that `audit run` wrote" if converted else "one export"
+        decorated = click.option(
+            "--input",
+            "texts",
+            multiple=True,
+            type=click.Path(),
+            metavar="DIR...",
+            help="Folders of the servers of one ensemble, each a version-2 or the one above it; or "
+            f"{also}. Without it the living ensemble is read.",
+        )(decorated)
+        if converted:
+            decorated = click.option(
+                "--ensemble",
+                metavar="NAME",
+                help="With a folder that `audit run` wrote for several ensembles: which one.",
+            )(decorated)
+        if more:
+            further = click.argument("further", metavar="[DIR...]", nargs=-1, type=click.Path())
+            decorated = further(decorated)
+        return decorated
+
+    return decorate
+
+
+def chroot_given(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The path of `--chroot` without a slash at its end. Raises BadParameter for no path."""
+    if value in ("", "/"):
+        return ""
+    if not value.startswith("/") or "//" in value:
+        raise click.BadParameter(f"{value!r}: expected an absolute path such as /kafka", ctx, parameter)
+    return value.rstrip("/")
+
+
+@contextmanager
+def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
+    """What the questions are asked of; what is to be known of it is told on stderr when the block ends."""
+    with progress() as tell:
+        if inputs.texts:
+            if shared().zookeeper is not None:
+                raise click.UsageError("--input and -z exclude each other: files or the living ensemble")
+            source = open_source(inputs.paths, inputs.chroot, tell, ensemble=inputs.ensemble)
+        else:
+            source = _living(inputs, tell)
+        try:
+            yield source, tell
+        except NotFoundError:  # what was asked for may be in what could not be read
+            echo_notes(source.notes(), source.damages())
+            raise
+    echo_notes(source.notes(), source.damages())
+
+
+def echo_notes(notes: Sequence[str], damages: Sequence[str]) -> None:
+    """What is to be known of an input, on stderr."""
+    for text in notes:
+        echo_err(f"note: {text}")
+    for text in damages:
+        echo_err(f"damaged: {text}")
+
+
+def _living(inputs: Inputs, tell: Progress) -> Source:
+    inputs.require_living()
+    try:
+        target(shared())
+    except click.UsageError as error:
+        raise click.UsageError(f"name folders with --input, or a living ensemble: {error.message}") from None
+    with connected() as ensemble:
+        tree = walk(ensemble.zk, progress=tell)
+        now_ms = ensemble.clock.wall_ms()
+    return OneTree(
+        znodes=lambda: (znode.stored() for znode in tree.znodes),
+        zxid=tree.zxid_before,
+        time_ms=now_ms,
+        is_exact=not tree.changed and not tree.unreadable,
+        detail=told_of(tree.changed, tree.unreadable, tree.zxid_after),
+    )
+
+
+_DECIMAL = re.compile(r"[0-9]+")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]+")
+
+
+class MomentType(click.ParamType[Moment]):
+    """`ZXID|TIME`: digits are a zxid, `0x...` is one in hex, anything else a time in ISO 8601."""
+
+    name = "zxid|time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Moment:
+        if isinstance(value, Moment):
+            return value
+        text = value.strip()
+        zxid = None
+        if _DECIMAL.fullmatch(text):
+            zxid = int(text[:25])
+        elif _HEX.fullmatch(text):
+            zxid = int(text[:25], 16)
+        if zxid is not None:
+            if zxid >= 2**63:
+                self.fail(f"{value!r} is too large for a zxid", param, ctx)
+            return Moment(zxid, None)
+        try:
+            return Moment(None, parse_time_ms(text))
+        except (ValueError, OverflowError, OSError):
+            self.fail(
+                f"{value!r}: expected a zxid such as 4294967321 or 0x100000019, "
+                "or a time such as 2026-01-31T14:03:00Z (without a zone it is UTC)",
+                param,
+                ctx,
+            )
+
+
+MOMENT = MomentType()
+
+
+def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--since` and `--until`, as `start` and `end`."""
+    function = click.option(
+        "--until",
+        "--to",
+        "end",
+        type=MOMENT,
+        metavar="ZXID|TIME",
+        help="Up to this moment. --to is the old name.  [default: the last]",
+    )(function)
+    return click.option(
+        "--since",
+        "--from",
+        "start",
+        type=MOMENT,
+        metavar="ZXID|TIME",
+        help="From this moment on. --from is the old name.  [default: the first]",
+    )(function)
+
+
+class OnePartition(click.ParamType[TopicPartition]):
+    """`TOPIC:PARTITION`."""
+
+    name = "topic:partition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
+        if isinstance(value, TopicPartition):
+            return value
+        topic, partitions = TopicPartitions().convert(value, param, ctx)
+        if len(partitions) != 1:
+            self.fail(f"{value!r}: expected TOPIC:PARTITION, for example orders:3", param, ctx)
+        return TopicPartition(topic, partitions[0])
+
+
+def read_facts(source: Source, start: Moment | None, end: Moment | None) -> tuple[Rows, Facts]:
+    """The rows of a stretch, and the facts about it: a first pass over them."""
+    rows = source.rows(start, end)
+    return rows, facts_of(rows.events())
+
+
+def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--master` and `--set`, as `master` and `settings`."""
+    text = "A setting of Spark, for example spark.driver.memory=8g"
+    function = set_option("settings", text, aliases=["--setting"])(function)
+    return click.option(
+        "--master", metavar="URL", help="Where Spark runs.  [default: that of spark-submit, else local[*]]"
+    )(function)
+
+
+def document(name: str, zxid: int | None, time_ms: int | None, **fields: Any) -> Json:
+    """A whole document; `zxid` and `time_ms` are of the last transaction that was looked at."""
+    as_of = {"zxid": max(zxid or 0, 0), "time": iso_time(time_ms)}
+    return {"schema": f"zkgroup.{name}/1", "as_of": as_of, **fields}
+
+
+def hex_zxid(zxid: int | None) -> str | None:
+    """As ZooKeeper's own tools write it."""
+    return None if zxid is None else f"0x{zxid:x}"
+
+
+def session_text(session: int | None) -> str | None:
+    """As ZooKeeper's own tools write it; None for nobody."""
+    return hex_session(session) if session else None
+
+
+def span(from_zxid: int | None, to_zxid: int | None, from_ms: int | None, to_ms: int | None) -> Json:
+    """From when to when; what lasts to the end has no `to`."""
+    return {
+        "from_zxid": from_zxid,
+        "to_zxid": to_zxid,
+        "from": iso_time(from_ms),
+        "to": iso_time(to_ms),
+    }
+
+
+FIRST_AFTER_S = 0.5
+"""What is done before that needs no line."""
+EVERY_S = 0.2
+
+
+class Progress(Protocol):
+    """Told as often as there is something to tell; writes seldom."""
+
+    def __call__(self, what: str, count: int | None = None) -> None: ...
+
+
+@contextmanager
+def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
+    """The line is gone when the block ends, however it ends."""
+    wanted = sys.stderr.isatty() and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    next_s, width = clock() + FIRST_AFTER_S, 0
+
+    def show(what: str, count: int | None = None) -> None:
+        nonlocal next_s, width
+        now = clock()
+        if not wanted or now < next_s:
+            return
+        next_s = now + EVERY_S
+        text = what if count is None else f"{what} {count:,}"
+        click.echo(f"\r{text:<{width}}", err=True, nl=False)
+        width = len(text)
+
+    try:
+        yield show
+    finally:
+        if width:
+            click.echo(f"\r{' ' * width}\r", err=True, nl=False)

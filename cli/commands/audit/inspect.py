@@ -1,0 +1,159 @@
+"""`zkgroup audit inspect`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from zkgroup.audit.inspection import inspected
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.exports import EXPORT, is_export
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
+
+from ...app import command, output
+from ...exit_codes import EXIT_CHECK_FAILED
+from ...render import Cell, Column, Output, echo_err
+from ...schema import Json
+from ...units import counted
+from .inputs import document, hex_zxid, progress
+
+_KEYS = (
+    *("path", "kind", "first_zxid", "last_zxid", "records", "healthy", "good_until_zxid", "exact", "detail"),
+)
+_EXPECTED = "a snapshot, a transaction log or an export"
+_MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
+
+
+@command()
+@click.argument("files", metavar="FILE|DIR...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="The same as an argument; may be repeated.",
+)
+@click.pass_context
+def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
+    """Check how far snapshots, logs and exports are good.
+
+    Every seal, checksum and length is checked. A folder stands for its snapshots and logs. Exit code 3 where
+    a file is damaged. `exact` is a log that ends with a whole record, and a snapshot that is known to be the
+    tree of one moment.
+
+    \b
+    Example:
+      zkgroup audit inspect /var/lib/zookeeper/version-2
+    """
+    given = (*files, *inputs)
+    if not given:
+        raise click.UsageError(
+            "name a version-2 folder or files of it, for example: zkgroup audit inspect version-2"
+        )
+    out = output()
+    with progress() as tell:
+        found = []
+        for path, kind in _chosen(given):
+            tell(f"inspecting {path.name}")
+            found.append(inspected(path, kind))
+    latest = max((one.last_zxid or 0 for one in found), default=0)
+    if not out.document(
+        document("audit_files", latest, None, files=[_fields(one) for one in found]), "files", _KEYS
+    ):
+        _show(out, found)
+    damaged = sum(not one.is_healthy for one in found)
+    if damaged:
+        echo_err(f"{counted(damaged, 'file')} of {len(found)} damaged")
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """The files with their kinds, those of a folder by zxid; names given twice come once.
+
+    Among several files those that are neither are told and left out: `version-2/*` names them too.
+    Raises NotZooKeeperFileError where nothing is left.
+    """
+    chosen: dict[Path, str] = {}
+    refused: list[NotZooKeeperFileError] = []
+    for path in given:
+        try:
+            chosen |= _in_folder(path) if path.is_dir() else {path: _kind(path)}
+        except NotZooKeeperFileError as error:
+            refused.append(error)
+    if refused and not chosen:
+        raise refused[0]
+    for one in refused:
+        echo_err(f"note: left out: {one}")
+    yield from chosen.items()
+
+
+def _in_folder(path: Path) -> dict[Path, str]:
+    listed = list_files(path)
+    for skipped in listed.skipped:
+        echo_err(f"note: left out: {skipped} is no regular file")
+    return {file.path: file.kind for file in sorted((*listed.snapshots, *listed.logs))}
+
+
+def _kind(path: Path) -> str:
+    """By its name, else by its first bytes. Raises NotZooKeeperFileError."""
+    named = ServerFile.of(path)
+    if named is not None:
+        return named.kind
+    if is_export(path):
+        return EXPORT
+    with FileBytes(path) as file:
+        try:
+            magic = file.read(4)
+        except DamagedFileError as error:
+            raise NotZooKeeperFileError(str(path), _EXPECTED, f"damage: {error.found}") from error
+    if magic not in _MAGICS:
+        raise NotZooKeeperFileError(str(path), _EXPECTED, f"a file that starts with {magic!r}")
+    return _MAGICS[magic]
+
+
+def _fields(one: FileHealth) -> Json:
+    return {
+        "path": str(one.path),
+        "kind": one.kind,
+        "first_zxid": one.first_zxid,
+        "last_zxid": one.last_zxid,
+        "records": one.records,
+        "healthy": one.is_healthy,
+        "good_until_zxid": one.good_until_zxid,
+        "exact": one.is_exact,
+        "detail": one.detail or None,
+    }
+
+
+def _show(out: Output, found: list[FileHealth]) -> None:
+    columns = [
+        Column(header="FILE", shorten="middle", least=16),
+        Column(header="HEALTH"),
+        Column(header="FIRST", right=True, rank=2),
+        Column(header="LAST", right=True, rank=1),
+        Column(header="RECORDS", right=True, rank=3),
+        Column(header="GOOD UNTIL", right=True, rank=1),
+        Column(header="EXACT", rank=4),
+        Column(header="DETAIL", shorten="end", least=20, rank=5),
+    ]
+    out.table(
+        columns,
+        [
+            [
+                str(one.path),
+                Cell("good", "good") if one.is_healthy else Cell("damaged", "bad"),
+                hex_zxid(one.first_zxid),
+                hex_zxid(one.last_zxid),
+                one.records,
+                hex_zxid(one.good_until_zxid),
+                "yes" if one.is_exact else "no",
+                one.detail,
+            ]
+            for one in found
+        ],
+    )

@@ -1,0 +1,330 @@
+"""`zkgroup audit tree`, `diff` and `export`: the tree as it was at a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from zkgroup.admin.znodes import check_path
+from zkgroup.audit.live import ROUNDS, walk
+from zkgroup.audit.sources import Folders, Moment, SeenTree, Source, told_of
+from zkgroup.errors import NotFoundError
+from zkgroup.model import Znode
+from zkgroup.zkfiles.diffs import ZnodeChange
+from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, Written, exported, write_export
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zookeeper.settings import Address
+
+from ... import documents
+from ...app import output, shared
+from ...context import connected, target
+from ...exit_codes import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE
+from ...render import Cell, Column, Output, echo_err
+from ...schema import Json
+from ...units import counted, size
+from ..znode import draw
+from .inputs import (
+    MOMENT,
+    Inputs,
+    Progress,
+    command,
+    document,
+    hex_zxid,
+    input_options,
+    opened,
+    progress,
+)
+
+_KEYS = ("path", "data", "data_base64", "stat")
+
+
+@command()
+@input_options(more=False, converted=False)
+@click.option(
+    "--at",
+    type=MOMENT,
+    metavar="ZXID|TIME",
+    help="After this transaction, or at this time.  [default: the last]",
+)
+@click.argument("path", default="/")
+@click.pass_context
+def tree(ctx: click.Context, inputs: Inputs, at: Moment | None, path: str) -> None:
+    """Show PATH and everything below it as it was at a moment.
+
+    The tree is replayed from the nearest snapshot, and compared with the servers' own digests where they
+    wrote some. Exit code 3 where something on the way is missing or wrong, 5 where the files begin later.
+
+    \b
+    Example:
+      zkgroup audit tree --input copy/version-2 --at 2026-01-31T14:03:00Z /consumers
+    """
+    out, below = output(), check_path(path)
+    with opened(inputs) as (source, tell):
+        tell("replaying")
+        seen = source.tree(at)
+        found = _below(source, seen, below)
+    znodes = [documents.znode(one) for one in found]
+    fields = document("audit_tree", seen.zxid, seen.time_ms, path=below, exact=seen.is_exact, znodes=znodes)
+    if not out.document(fields, "znodes", _KEYS):
+        draw(out, found)
+    if echo_gaps(seen, source):
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def echo_gaps(seen: SeenTree, source: Source) -> bool:
+    """On stderr; whether anything is missing or wrong."""
+    echo_err(f"the tree at {hex_zxid(seen.zxid)}" + (": exact" if seen.is_exact else f": {seen.detail}"))
+    return seen.is_damaged or bool(source.damages())
+
+
+def _below(source: Source, seen: SeenTree, below: str) -> list[Znode]:
+    """Depth first; raises NotFoundError, naming the nearest parent that was there."""
+    whole = outside(source.chroot, below)
+    paths = seen.tree.paths(whole)
+    if not paths:
+        raise NotFoundError(
+            f"{below}: there was no such znode at {hex_zxid(seen.zxid)}; {_nearest(seen.tree, whole)}"
+        )
+    znodes = (seen.tree.znode(path) for path in sorted(paths, key=lambda path: path.strip("/").split("/")))
+    return [one._replace(path=inside(source.chroot, one.path)) for one in znodes if one is not None]
+
+
+def outside(chroot: str, path: str) -> str:
+    """A path of a client as the servers have it."""
+    return (chroot + path).rstrip("/") or "/"
+
+
+def inside(chroot: str, path: str) -> str:
+    """The other way round."""
+    return path[len(chroot) :] or "/"
+
+
+def _nearest(tree: Tree, path: str) -> str:
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        if path in tree:
+            names = tree.children(path)
+            shown = ", ".join(names[:8]) or "nothing"
+            return f"{path} was there and held {shown}" + (", ..." if len(names) > 8 else "")
+    return "not even / was there"
+
+
+_DIFF_KEYS = ("path", "change", "before", "after", "fields")
+_STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
+_JSON_NAMES = {
+    "ephemeral_owner": "ephemeralOwner",
+    "data_length": "dataLength",
+    "children_count": "numChildren",
+}
+
+
+@command()
+@input_options(more=False, converted=False)
+@click.argument("before", metavar="A", type=MOMENT)
+@click.argument("after", metavar="B", type=MOMENT)
+@click.argument("path", default="/")
+@click.pass_context
+def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path: str) -> None:
+    """Show what differs at and below PATH between two moments.
+
+    A znode of which only children were created or deleted is in no table, since the children are.
+
+    \b
+    Example:
+      zkgroup audit diff --input copy/version-2 0x100000019 0x100000042 /consumers
+    """
+    out, below = output(), check_path(path)
+    if not inputs.paths:
+        raise click.UsageError("a living ensemble has no past: name its folders with --input")
+    with opened(inputs) as (source, tell):
+        if not isinstance(source, Folders):
+            raise click.UsageError(
+                "only folders of servers have two trees to compare: name them with --input"
+            )
+        tell("replaying")
+        found = source.diff(before, after, outside(source.chroot, below))
+        last = source.history.last_zxid
+    start, end = found.from_zxid, found.to_zxid
+    changes = [change._replace(path=inside(source.chroot, change.path)) for change in found.changes]
+    rows = [_fields(change, source.chroot) for change in changes]
+    fields = document(
+        "audit_diff",
+        min(max(start, end), last),
+        found.time_ms,
+        path=below,
+        from_zxid=start,
+        to_zxid=end,
+        exact=found.is_exact,
+        changes=rows,
+    )
+    if not out.document(fields, "changes", _DIFF_KEYS):
+        _show(out, changes)
+        differ = "1 path differs" if len(changes) == 1 else f"{len(changes)} paths differ"
+        echo_err(f"{differ} from {hex_zxid(start)} to {hex_zxid(end)}")
+    if max(start, end) > last:
+        echo_err(f"note: the files end at {hex_zxid(last)}")
+    if source.damages():
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _fields(change: ZnodeChange, chroot: str) -> Json:
+    def side(znode: Znode | None) -> Json | None:
+        return None if znode is None else documents.znode(znode._replace(path=inside(chroot, znode.path)))
+
+    return {
+        "path": change.path,
+        "change": change.change,
+        "before": side(change.before and change.before.znode),
+        "after": side(change.after and change.after.znode),
+        "fields": [_JSON_NAMES.get(name, name) for name in change.fields],
+    }
+
+
+def _show(out: Output, changes: Sequence[ZnodeChange]) -> None:
+    columns = [
+        Column(header="PATH", shorten="middle", least=24),
+        Column(header="CHANGE"),
+        Column(header="BEFORE", shorten="end", least=12),
+        Column(header="AFTER", shorten="end", least=12),
+        Column(header="FIELDS", shorten="end", least=10, rank=1),
+    ]
+    rows = [
+        [
+            change.path,
+            Cell(change.change, _STYLES[change.change]),
+            _shown(change.before and change.before.znode),
+            _shown(change.after and change.after.znode),
+            ", ".join(_JSON_NAMES.get(name, name) for name in change.fields),
+        ]
+        for change in changes
+        if not change.is_of_children_only
+    ]
+    out.table(columns, rows)
+
+
+def _shown(znode: Znode | None) -> str | None:
+    if znode is None:
+        return None
+    if znode.data is None:
+        return "null"
+    return documents.znode(znode)["data"] or (f"{len(znode.data)} bytes" if znode.data else "(empty)")
+
+
+@command()
+@input_options(more=False, converted=False)
+@click.option(
+    "--at",
+    type=MOMENT,
+    metavar="ZXID|TIME",
+    help="With --input: the tree of this moment.  [default: the last]",
+)
+@click.option("--overwrite", is_flag=True, help="Also where OUTPUT is there already.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=ROUNDS,
+    show_default=True,
+    metavar="N",
+    help="So often what changes meanwhile is read again, at most.",
+)
+@click.argument("file", metavar="OUTPUT", type=click.Path(path_type=Path))
+@click.pass_context
+def export(
+    ctx: click.Context, inputs: Inputs, at: Moment | None, file: Path, overwrite: bool, rounds: int
+) -> None:
+    """Write the whole tree into the file OUTPUT.
+
+    Every audit command reads the file. Of a live ensemble everything is read, and a second time: what did not
+    change is the tree at `zxid_before`, what did is named in `changed`. Exit code 4 where something may not
+    be read. With --input it is the tree of a moment of its history; exit code 3 where something is missing or
+    wrong.
+
+    \b
+    Example:
+      zkgroup -z localhost:2181 audit export ensemble.zkexport
+    """
+    out = output()
+    if inputs.paths:
+        header, written, code = _of_files(inputs, at, file, overwrite=overwrite)
+    elif at is not None:
+        raise click.UsageError("a living ensemble has no past: --at is for --input")
+    else:
+        inputs.require_living()
+        header, written, code = _of_living(file, rounds, overwrite=overwrite)
+    detail = header.detail or told_of(header.changed, header.unreadable, header.zxid_after)
+    echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
+    fields = document(
+        "audit_export",
+        header.zxid_before,
+        header.time_ms,
+        file=str(file),
+        znodes=written.znodes,
+        bytes=written.bytes,
+        zxid_before=header.zxid_before,
+        zxid_after=header.zxid_after,
+        exact=header.is_exact,
+        changed=list(header.changed),
+        unreadable=list(header.unreadable),
+    )
+    if not out.document(fields):
+        out.line(f"wrote {file}: {counted(written.znodes, 'znode')}, {size(written.bytes)}")
+    ctx.exit(code)
+
+
+Made = tuple[ExportHeader, Written, int]
+"""What was written, and the exit code."""
+
+
+def _of_living(file: Path, rounds: int, *, overwrite: bool) -> Made:
+    with progress() as tell, connected() as ensemble:
+        found = walk(ensemble.zk, rounds=rounds, progress=tell)
+        address = Address.parse(target(shared()).zookeeper)
+        header = ExportHeader(
+            time_ms=ensemble.clock.wall_ms(),
+            source=address.servers,
+            chroot=address.chroot,
+            zxid_before=found.zxid_before,
+            zxid_after=found.zxid_after,
+            changed=found.changed,
+            unreadable=found.unreadable,
+        )
+        written = _write(file, header, found.znodes, tell, overwrite=overwrite)
+    return header, written, EXIT_PARTLY_DONE if header.unreadable else 0
+
+
+def _of_files(inputs: Inputs, at: Moment | None, file: Path, *, overwrite: bool) -> Made:
+    inputs.require_outside(file)
+    with opened(inputs) as (source, tell):
+        tell("replaying")
+        seen = source.tree(at)
+        header = ExportHeader(
+            time_ms=seen.time_ms,
+            source=", ".join(map(str, inputs.paths)),
+            chroot=inputs.chroot,
+            zxid_before=seen.zxid,
+            zxid_after=seen.zxid,
+            detail=seen.detail,
+        )
+        written = _write(file, header, _exported_below(seen, source.chroot), tell, overwrite=overwrite)
+    return header, written, EXIT_CHECK_FAILED if seen.is_damaged or source.damages() else 0
+
+
+def _write(
+    file: Path, header: ExportHeader, znodes: Iterable[ExportedZnode], tell: Progress, *, overwrite: bool
+) -> Written:
+    return write_export(
+        file, header, znodes, overwrite=overwrite, progress=lambda count: tell("writing", count)
+    )
+
+
+def _exported_below(seen: SeenTree, chroot: str) -> Iterator[ExportedZnode]:
+    """Depth first, children by name, paths as clients of the chroot see them. Raises NotFoundError."""
+    paths = seen.tree.paths(outside(chroot, "/"))
+    if not paths:
+        raise NotFoundError(f"{chroot}: there was no such chroot at {hex_zxid(seen.zxid)}")
+    for path in sorted(paths, key=lambda path: path.strip("/").split("/")):
+        stored, znode = seen.tree.stored(path), seen.tree.znode(path)
+        if stored is not None and znode is not None:
+            yield exported(stored, znode.stat.children_count)._replace(path=inside(chroot, path))

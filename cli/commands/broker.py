@@ -1,0 +1,388 @@
+"""`zkgroup broker`: run a broker or a controller in the foreground; list, describe, forget."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from zkgroup.admin.changes.cluster import forget_broker_change
+from zkgroup.admin.cluster import brokers as admin
+from zkgroup.admin.cluster.forgetting import ForgettingPlan
+from zkgroup.errors import PartlyDoneError, StoreUnavailableError
+from zkgroup.model import TopicPartition
+
+from .. import cluster_documents
+from ..app import group as make_group
+from ..app import output, shared
+from ..confirm import run_change
+from ..context import add_connect_timeout, client_settings, connected, connecting, target
+from ..params import confirm_options, set_option
+from ..render import Cell, Column, Output, echo_err
+from ..serving import StopSignals
+from ..units import counted, iso_time
+
+if TYPE_CHECKING:
+    from zkgroup.broker.settings import BrokerSettings
+    from zkgroup.lines.log_ends import LogEnds
+
+    from ..broker_events import BrokerPrinter
+
+
+broker = make_group(
+    "broker",
+    help="""Run a broker; list, describe or forget registered ones.
+
+    \b
+    Example:
+      zkgroup broker list""",
+)
+
+_NAMED = 8
+
+
+@broker.command("list")
+def list_() -> None:
+    """List every registered broker.
+
+    \b
+    Example:
+      zkgroup broker list
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, rows, unreadable = admin.list_brokers(ensemble)
+    if not out.document(cluster_documents.brokers(as_of, rows), "brokers", cluster_documents.BROKER.keys):
+        columns = [
+            Column(header="BROKER", right=True),
+            Column(header="HOST", shorten="middle"),
+            Column(header="PORT", right=True),
+            Column(header="REGISTERED", rank=2),
+            Column(header="VERSION", right=True, rank=3),
+            Column(header="KIND", rank=1),
+            Column(header="NOTE"),
+        ]
+        out.table(columns, [_row(row) for row in rows])
+        if not rows and not unreadable:
+            echo_err("no broker is registered")
+    if unreadable:
+        message = "; ".join(map(str, unreadable))
+        raise PartlyDoneError(f"not listed: {message}") if rows else unreadable[0]
+
+
+@broker.command()
+@click.argument("broker", metavar="ID", type=click.IntRange(0))
+def describe(broker: int) -> None:
+    """Show the registration of broker ID, and what it hosts.
+
+    A zkgroup broker is asked for the log ends of its replicas, and which of them have failed, since when and
+    why.
+
+    \b
+    Example:
+      zkgroup broker describe 1
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, one = admin.describe_broker(ensemble, broker)
+        known = admin.readable(admin.registrations(ensemble))
+    ends = failed = None
+    if one.summary.kind == "zkgroup" and one.summary.role == "data":
+        from zkgroup.lines.failed_replicas import read_failed_replicas
+        from zkgroup.lines.log_ends import read_log_ends
+
+        failed = read_failed_replicas(known, broker)
+        ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
+    if not out.document(cluster_documents.broker(as_of, one, ends, failed)):
+        _show(out, one, ends)
+        for each in failed or ():
+            where, since = TopicPartition(each.topic, each.partition), iso_time(each.since_ms)
+            out.line(out.paint(f"{where} has failed at {since}: {each.reason}", "bad"))
+    if one.unreadable:
+        raise PartlyDoneError(f"not counted: {'; '.join(map(str, one.unreadable))}")
+
+
+@broker.command()
+@click.argument("broker", metavar="ID", type=click.IntRange(0))
+@confirm_options
+def forget(broker: int, execute: bool, yes: bool) -> None:
+    """Forget the replicas that lost broker ID may still have.
+
+    They are of topics that have no place for the broker. A zkgroup controller has a broker that returns
+    delete them. Without the record nothing deletes them: the broker's folders must be gone. Refused while the
+    broker is registered. Prints what would be done until --execute.
+
+    \b
+    Example:
+      zkgroup broker forget 3 --execute
+    """
+    out = output()
+    with connected() as ensemble:
+        change = forget_broker_change(ensemble, broker)
+        plan = change.plan
+        wanted = run_change(
+            change, lambda stderr: _show_left(stderr, plan), execute=execute, yes=yes
+        ).executed
+    if not out.document(
+        cluster_documents.forgetting(plan, executed=wanted), "left", cluster_documents.LEFT_REPLICAS.keys
+    ):
+        _show_left(out, plan)
+        out.line(f"{'forgotten' if wanted else 'would forget'}: {counted(len(plan.znodes), 'record')}")
+
+
+def _show_left(out: Output, plan: ForgettingPlan) -> None:
+    columns = [
+        Column(header="TOPIC", shorten="middle", least=12),
+        Column(header="PARTITIONS", shorten="end"),
+        Column(header="NOTE"),
+    ]
+    rows: list[list[Cell | str | int | None]] = [
+        [each.topic, ",".join(map(str, each.partitions)), "moved away" if each.is_there else "deleted"]
+        for each in plan.left
+    ]
+    out.table(columns, rows)
+
+
+def _row(row: admin.BrokerSummary) -> list[Cell | str | int | None]:
+    since = iso_time(row.registered_at_ms)
+    return [row.broker, row.host, row.port, since, row.version, row.kind, _note(row)]
+
+
+def _note(row: admin.BrokerSummary) -> str:
+    notes = ["controller"] if row.controller else []
+    return ", ".join([*notes, "hosts nothing"] if row.role == "controller" else notes)
+
+
+def _show(out: Output, one: admin.BrokerDescription, ends: LogEnds | None) -> None:
+    row = one.summary
+    rows = [
+        ("broker", f"{row.broker} ({row.kind}{', ' + note if (note := _note(row)) else ''})"),
+        ("address", f"{row.host or '-'}:{row.port}"),
+        ("endpoints", ", ".join(one.endpoints)),
+        ("rack", one.rack or "-"),
+        ("registered", f"{iso_time(row.registered_at_ms)}, format {row.version}, epoch {row.epoch}"),
+        ("replicas", f"{counted(one.replicas, 'partition')}, {one.preferred} of them preferred"),
+        ("leads", counted(one.leaders, "partition")),
+        ("out of sync", _listed(one.out_of_sync) or "none"),
+    ]
+    for name, value in rows:
+        out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
+    if ends:
+        out.line()
+        columns = [
+            Column(header="TOPIC", shorten="middle", least=12),
+            Column(header="PARTITION", right=True),
+            Column(header="LEO", right=True),
+            Column(header="HW", right=True),
+            Column(header="NOTE", shorten="end", rank=1),
+        ]
+        ends_here = [(tp, ends[tp, row.broker]) for tp in one.hosted]
+        out.table(
+            columns,
+            [[tp.topic, tp.partition, e.log_end_offset, e.high_watermark, e.reason] for tp, e in ends_here],
+        )
+
+
+def _listed(partitions: tuple[TopicPartition, ...]) -> str:
+    named = ", ".join(map(str, partitions[:_NAMED]))
+    more = len(partitions) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
+CHECK_S = 0.5
+"""Period of the look whether it has failed."""
+HURRY_S = 0.1
+"""Period of the look for a second signal while it leaves."""
+AUTO = "auto"
+
+
+class _Served(Protocol):
+    """A broker or a controller, as the command needs it."""
+
+    settings: BrokerSettings
+
+    def wait_connected(self, timeout_s: float) -> None: ...
+
+    def unconnected(self, timeout_s: float) -> StoreUnavailableError: ...
+
+    def start(self) -> None: ...
+
+    def check(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Id(click.ParamType[int | None]):
+    """A broker id, or `auto`: None."""
+
+    name = "id"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        if value is None or value == AUTO:
+            return None
+        text = str(value)
+        if not (text.isascii() and text.isdigit()) or int(text) >= 2**31:
+            self.fail(f"expected a number from 0 to {2**31 - 1}, or {AUTO}, found {text!r}", param, ctx)
+        return int(text)
+
+
+@broker.command("run")
+@click.option(
+    "--id",
+    "broker",
+    type=_Id(),
+    required=True,
+    metavar="N|auto",
+    help="The broker's id; auto: the next free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="H",
+    help="Where to listen. Whoever reaches the port may give orders.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="P",
+    help="Where to listen.  [default: a free port]",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder of the lines.  [default: they are kept in memory]",
+)
+@click.option("--controller-only", is_flag=True, help="Host nothing; only stand for election as controller.")
+@set_option("settings", "Any setting of a broker")
+@click.option("--dry-run", is_flag=True, help="Check the options; ask nobody, join nothing.")
+def run(
+    broker: int | None,
+    host: str,
+    port: int,
+    data: Path | None,
+    controller_only: bool,
+    settings: Sequence[tuple[str, str]],
+    dry_run: bool,
+) -> None:
+    """Serve as a broker until Ctrl-C or SIGTERM, then leave cleanly.
+
+    The broker registers, takes part in controller elections, and hosts what the controller places on it. With
+    --controller-only it hosts nothing, and can lead Kafka 0.8.2.2 brokers too.
+
+    A second signal while it hands over its leaderships makes it leave at once. It leaves by itself, with exit
+    code 1, where the files of a partition that it leads fail.
+
+    \b
+    Example:
+      zkgroup broker run --id 1 --data data/broker-1 --set replica.lag.time.max.ms=10s
+    """
+    out = output()
+    if out.format not in ("table", "ndjson"):
+        raise click.UsageError(f"broker run prints events: --format table or ndjson, not {out.format}")
+    if controller_only and broker is None:
+        raise click.UsageError("--controller-only needs a number as --id, one that no broker has")
+    if controller_only and data is not None:
+        raise click.UsageError("--controller-only hosts nothing: leave out --data")
+    made = _settings(settings)
+    where = target(shared())
+    if dry_run:
+        what = "a controller only" if controller_only else f"a broker ({data or 'lines in memory'})"
+        echo_err(f"would run {AUTO if broker is None else broker} on {where.zookeeper} as {what}")
+        return
+
+    from ..broker_events import BrokerPrinter
+
+    printer = BrokerPrinter(out)
+    place = {"host": host, "port": port, "settings": made, "listener": printer}
+    options = {"broker": broker, "connection": client_settings(where), **place}
+    if controller_only:
+        _serve_alone(where.zookeeper, options, printer)
+    else:
+        _serve_broker(where.zookeeper, data, options, printer)
+
+
+def _serve_alone(address: str, options: dict[str, Any], printer: BrokerPrinter) -> None:
+    from zkgroup.broker.controller_only import ControllerOnly
+
+    alone = ControllerOnly(address, **options)
+
+    def connect(stop: StopSignals) -> None:
+        assert alone.serving is not None
+        printer.waiting(alone.broker, *alone.serving)
+        _wait_connected(alone, stop)
+
+    _serve(alone, printer, connect)
+
+
+def _serve_broker(address: str, data: Path | None, options: dict[str, Any], printer: BrokerPrinter) -> None:
+    from zkgroup.broker.broker import Broker
+
+    one = Broker(address, data=data, **options)
+    _serve(one, printer, lambda stop: _wait_connected(one, stop), one.hurry)
+
+
+def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
+    from zkgroup.broker.settings import BrokerSettings
+
+    from ..params import parse_settings
+
+    values = parse_settings(pairs, BrokerSettings)
+    add_connect_timeout(values, shared(), "--set")
+    return BrokerSettings(**values)
+
+
+def _serve(
+    served: _Served,
+    printer: BrokerPrinter,
+    connect: Callable[[StopSignals], None],
+    hurry: Callable[[], None] | None = None,
+) -> None:
+    """`connect` raises where the start was none; `hurry` is for a second signal, which else interrupts."""
+    with connecting() as connected, StopSignals(interrupts=hurry is None) as stop:
+        try:
+            served.start()
+            connect(stop)
+            if not stop.received:  # else it may have ended for that, without a connection
+                connected()
+            while not stop.wait(CHECK_S):
+                printer.check()
+                served.check()
+        finally:
+            if hurry is None:
+                served.close()
+            else:
+                _leave(served, stop, hurry)
+        served.check()  # what failed just before the signal
+
+
+def _leave(served: _Served, stop: StopSignals, hurry: Callable[[], None]) -> None:
+    """Closes it; once there was a second signal it is hurried until it has ended."""
+    leaving = threading.Thread(target=served.close, name="zkgroup-leaving")
+    leaving.start()
+    while leaving.is_alive():
+        leaving.join(HURRY_S)
+        if stop.again:
+            hurry()
+
+
+def _wait_connected(served: _Served, stop: StopSignals) -> None:
+    """Who never gets a first connection says so, with the whole wait, and ends (exit code 7)."""
+    settings = served.settings
+    whole_s = left_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
+    while not stop.received:
+        look_s = min(CHECK_S, left_s)
+        left_s -= look_s
+        try:
+            served.wait_connected(look_s)
+        except StoreUnavailableError:
+            if left_s <= 0:
+                served.check()
+                raise served.unconnected(whole_s) from None
+        else:
+            break

@@ -1,0 +1,105 @@
+"""`zkgroup cluster usage`: what the cluster costs its ensemble."""
+
+from __future__ import annotations
+
+import click
+
+from zkgroup.admin.cluster.usage import ClusterUsage, Estimate, first_of, read_usage
+from zkgroup.errors import PartlyDoneError
+from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
+from zkgroup.zookeeper.settings import Address
+
+from .. import cluster_documents
+from ..app import group as make_group
+from ..app import output, shared
+from ..context import connected, target
+from ..render import Cell, Column, Output, Row, echo_err
+from ..units import counted
+
+cluster = make_group(
+    "cluster",
+    help="""Show what the cluster costs its ensemble.
+
+    \b
+    Example:
+      zkgroup cluster usage""",
+)
+
+_KEYS = ("quantity", "early", "corrected", "measured", "measured_by", "reason")
+
+
+@cluster.command()
+@click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65535),
+    default=ADMIN_PORT,
+    show_default=True,
+    metavar="PORT",
+    help="Port of the servers' AdminServers, asked where four-letter words are not allowed; 0: do not ask.",
+)
+def usage(admin_port: int) -> None:
+    """Count connections, watches and znodes of the ensemble.
+
+    Each as estimated by the formula of the seed notes, by the corrected formula, and as measured. Servers are
+    asked by `mntr` and `wchs` where allowed, else their AdminServer; name all of them in the address. Znodes
+    are counted by a walk through the tree.
+
+    \b
+    Example:
+      zkgroup -z zk1:2181,zk2:2181,zk3:2181 cluster usage
+    """
+    out = output()
+    where = target(shared())
+    address = Address.parse(where.zookeeper)
+    encrypted = bool(where.tls_ca or where.tls_cert or where.tls_key)
+    with connected() as ensemble:
+        found = read_usage(ensemble, address.hosts, admin_port=admin_port or None, words=not encrypted)
+    if not out.document(cluster_documents.usage(found), "usage", _KEYS):
+        _show(out, found)
+    if found.unreadable:
+        raise PartlyDoneError(f"not counted: {first_of(found.unreadable)}")
+
+
+def _show(out: Output, found: ClusterUsage) -> None:
+    n = found.counts
+    out.line(
+        f"{counted(n.brokers, 'broker')} (B), {counted(n.topics, 'topic')} (T), "
+        f"{counted(n.partitions, 'partition')} (P), {n.reassigning} being reassigned (R), "
+        f"{counted(n.notifications, 'change notification')} (C), {counted(n.requests, 'request')} (A)"
+    )
+    out.line()
+    columns = [
+        Column(header="QUANTITY"),
+        Column(header="SEED FORMULA", right=True),
+        Column(header="FORMULA", rank=2),
+        Column(header="CORRECTED FORMULA", right=True),
+        Column(header=f"FORMULA OF {found.release or '-'}", rank=1),
+        Column(header="MEASURED", right=True),
+        Column(header="BY"),
+    ]
+    rows: list[Row] = [
+        [
+            row.quantity.replace("_", " "),
+            *_cells(row.early),
+            *_cells(row.corrected),
+            row.measured,
+            Cell(row.measured_by, "dim") if row.measured_by else None,
+        ]
+        for row in found.rows
+    ]
+    out.table(columns, rows)
+    reasons: dict[str, list[str]] = {}
+    for row in found.rows:
+        if row.reason:
+            reasons.setdefault(row.reason, []).append(row.quantity.replace("_", " "))
+    for reason, quantities in reasons.items():
+        echo_err(f"note: {', '.join(quantities)}: {reason}")
+    if found.unreadable:
+        paths = counted(len(found.unreadable), "path")
+        echo_err(f"note: {paths} may not be read: the formulas may count too little")
+    if found.release is None:
+        echo_err("note: no formulas: no broker is registered that may be read, or one of 0.9 to 0.10.1")
+
+
+def _cells(estimate: Estimate | None) -> tuple[int | None, Cell | None]:
+    return (None, None) if estimate is None else (estimate.value, Cell(estimate.formula, "dim"))

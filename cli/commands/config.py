@@ -1,0 +1,258 @@
+"""`zkgroup config`: describe and alter configurations of topics, brokers, clients, users, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import click
+
+from zkgroup.admin.changes.topics import alter_config_change
+from zkgroup.admin.configs import describe_configs
+from zkgroup.admin.descriptions import ConfigEntity, EntityKind, NotifyFormat
+from zkgroup.errors import PartlyDoneError, ZkGroupError
+
+from .. import cluster_documents, topic_tables
+from ..app import group as make_group
+from ..app import output
+from ..confirm import (
+    run_change,
+)
+from ..context import connected
+from ..params import confirm_options, set_option
+from ..render import Column, echo_err
+from ..units import is_whole
+
+
+def notify_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--notify-format`, for clusters whose brokers are not all registered now."""
+    return click.option(
+        "--notify-format",
+        type=click.Choice(["bare", "v1", "v2"]),
+        help="Of the notification: bare for Kafka 0.8, v1 for 0.9 and 0.10.0, v2 for later ones; a wrong one "
+        "can stop brokers from applying any change.  [default: by the registered brokers]",
+    )(function)
+
+
+class Settings(click.ParamType[tuple[tuple[str, str], ...]]):
+    """`a=1,b=[x,y]`: Kafka's way to write several settings; brackets hold a value with commas."""
+
+    name = "name=value[,...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[str, str], ...]:
+        if isinstance(value, tuple):
+            return value
+        pairs = []
+        for part in split_settings(value):
+            name, equals, text = part.partition("=")
+            if not equals or not name.strip():
+                self.fail(f"{value!r}: expected NAME=VALUE, for example retention.ms=1000", param, ctx)
+            bracketed = text.startswith("[") and text.endswith("]")
+            pairs.append((name.strip(), text[1:-1] if bracketed else text))
+        return tuple(pairs)
+
+
+def split_settings(text: str) -> Iterator[str]:
+    """The parts between commas that stand outside of brackets."""
+    depth, begin = 0, 0
+    for position, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth <= 0:
+            yield text[begin:position]
+            begin = position + 1
+    yield text[begin:]
+
+
+config = make_group(
+    "config",
+    help="""Show and change configurations.
+
+    \b
+    Example:
+      zkgroup config describe --entity-type topics""",
+)
+
+_KINDS = ("topics", "brokers", "clients", "users", "ips")
+_KEYS = ("entity_type", "entity", "configs")
+
+
+def _entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Kafka's options for whom a configuration is for, and `--topic` and `--broker` for short."""
+    for option in (
+        click.option("--client-default", is_flag=True, help="With users: the user's default for clients."),
+        click.option("--client", metavar="ID", help="With users: the quota of this client id of the user."),
+        click.option("--entity-default", is_flag=True, help="The default of the kind."),
+        click.option("--entity-name", metavar="NAME", help="Topic, broker id, client id, user or address."),
+        click.option("--entity-type", type=click.Choice(_KINDS), help="The kind of what is configured."),
+        click.option("--broker", metavar="ID", help="As --entity-type brokers --entity-name ID."),
+        click.option("--topic", metavar="TOPIC", help="As --entity-type topics --entity-name TOPIC."),
+    ):
+        function = option(function)
+    return function
+
+
+@config.command()
+@_entity_options
+def describe(**whom: Any) -> None:
+    """Show settings that differ from the default. Passwords are hidden.
+
+    Of one entity, or of all of a kind.
+
+    \b
+    Example:
+      zkgroup config describe --topic orders
+    """
+    kind, entity = _whom(**whom)
+    out = output()
+    with connected() as ensemble:
+        as_of, rows, unreadable = describe_configs(ensemble, [entity] if entity else [], kind)
+    if not out.document(cluster_documents.configs(as_of, rows), "configs", _KEYS):
+        for number, row in enumerate(rows):
+            if number:
+                out.line()
+            title = f"{row.entity.kind} {cluster_documents.entity_name(row)}"
+            if not row.configs:
+                out.line(f"{out.paint(title, 'bold')}  nothing is set")
+                continue
+            out.line(out.paint(title, "bold"))
+            columns = [Column(header="SETTING"), Column(header="VALUE", shorten="end")]
+            out.table(columns, sorted([name, value] for name, value in row.configs.items()))
+        if not rows and not unreadable:
+            echo_err("nothing of that kind has a configuration of its own")
+    if unreadable:
+        raise (
+            PartlyDoneError(f"not described: {'; '.join(unreadable)}")
+            if rows or entity is None
+            else ZkGroupError("; ".join(unreadable))
+        )
+
+
+@config.command()
+@_entity_options
+@click.option(
+    "--add-config",
+    "added",
+    type=Settings(),
+    multiple=True,
+    metavar="NAME=VALUE[,...]",
+    hidden=True,
+    help="Kafka's form of --set: several at once, a value with commas in brackets: a=[x,y].",
+)
+@set_option("exact", "Set one, the value as it stands, commas and brackets included")
+@click.option(
+    "--delete-config",
+    "removed",
+    multiple=True,
+    metavar="NAME[,...]",
+    help="Remove these; may be repeated.",
+)
+@click.option(
+    "--allow-unknown",
+    is_flag=True,
+    help="Of a broker, set also what Kafka's brokers do not know: a plug-in may.",
+)
+@click.option("--delete-empty", is_flag=True, hidden=True, help="For undo: an empty configuration goes.")
+@notify_option
+@confirm_options
+def alter(
+    added: Sequence[tuple[tuple[str, str], ...]],
+    exact: Sequence[tuple[str, str]],
+    removed: Sequence[str],
+    notify_format: NotifyFormat | None,
+    allow_unknown: bool,
+    delete_empty: bool,
+    execute: bool,
+    yes: bool,
+    **whom: Any,
+) -> None:
+    """Set and remove settings of one entity, and notify the brokers.
+
+    Settings that are not named stay. Brokers apply a change without an answer, so there is no --wait: nothing
+    shows when they have.
+
+    \b
+    Example:
+      zkgroup config alter --topic orders --set retention.ms=86400000 --execute
+    """
+    out = output()
+    _, entity = _whom(**whom)
+    if entity is None:
+        raise click.UsageError("say whose: --topic, --broker, or --entity-type with --entity-name")
+    set_to = dict([*(pair for pairs in added for pair in pairs), *exact])
+    names = [name.strip() for text in removed for name in text.split(",")]
+    with connected() as ensemble:
+        change = alter_config_change(
+            ensemble,
+            entity,
+            set_to,
+            names,
+            format=notify_format,
+            allow_unknown=allow_unknown,
+            delete_empty=delete_empty,
+        )
+        plan = change.plan
+        result = run_change(
+            change, lambda stderr: topic_tables.setting_changes(stderr, plan), execute=execute, yes=yes
+        )
+    document = cluster_documents.config_alteration(plan, executed=result.executed, undo=result.undo_id)
+    if not out.document(document, "configs", ("name", "before", "after")):
+        if plan.changes:
+            topic_tables.setting_changes(out, plan)
+        else:
+            out.line(f"{entity} is so already: nothing to do")
+
+
+def _whom(
+    topic: str | None,
+    broker: str | None,
+    entity_type: EntityKind | None,
+    entity_name: str | None,
+    entity_default: bool,
+    client: str | None,
+    client_default: bool,
+) -> tuple[EntityKind | None, ConfigEntity | None]:
+    """The kind where all of it are meant, else the one entity."""
+    given = [topic is not None, broker is not None, entity_type is not None]
+    if sum(given) != 1:
+        raise click.UsageError("give exactly one of --topic, --broker and --entity-type")
+    kind: EntityKind = (
+        "topics" if topic is not None else "brokers" if broker is not None else _kind(entity_type)
+    )
+    name = topic if topic is not None else broker if broker is not None else entity_name
+    if entity_type is None and (entity_name is not None or entity_default):
+        raise click.UsageError("--entity-name and --entity-default are for --entity-type")
+    if entity_name is not None and entity_default:
+        raise click.UsageError("--entity-name and --entity-default contradict each other")
+    wants_client = client is not None or client_default
+    if wants_client and kind != "users":
+        raise click.UsageError("--client and --client-default are for --entity-type users")
+    if client is not None and client_default:
+        raise click.UsageError("--client and --client-default contradict each other")
+    if name is None and not entity_default:
+        if wants_client:
+            raise click.UsageError("say whose client: --entity-name USER or --entity-default")
+        return kind, None
+    if wants_client:
+        return None, ConfigEntity.user_client(name, client)
+    return None, _entity(kind, name)
+
+
+def _kind(text: EntityKind | None) -> EntityKind:
+    assert text is not None
+    return text
+
+
+def _entity(kind: EntityKind, name: str | None) -> ConfigEntity:
+    if kind == "topics":
+        if name is None:
+            raise click.UsageError("topics have no default of their own: it is in the brokers' settings")
+        return ConfigEntity.topic(name)
+    if kind == "brokers":
+        if name is not None and not is_whole(name):
+            raise click.UsageError(f"broker {name!r}: expected an id such as 1")
+        return ConfigEntity.broker(None if name is None else int(name))
+    if kind == "clients":
+        return ConfigEntity.of_client(name)
+    return ConfigEntity.user(name) if kind == "users" else ConfigEntity.ip(name)

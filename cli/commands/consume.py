@@ -1,0 +1,231 @@
+"""`zkgroup consume`: one member of a group in the foreground."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from socket import gethostname
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkgroup.errors import ConfigError, MemberClosedError
+from zkgroup.settings import ASSIGNMENT_STRATEGIES
+
+from ..app import command, output, shared
+from ..context import add_connect_timeout, client_settings, connecting, target
+from ..documents import threads_text
+from ..params import DURATION, NameAndCount, complete_topics, group_argument, set_option
+from ..render import echo_err
+from ..serving import StopSignals
+
+if TYPE_CHECKING:
+    from zkgroup.consumer.sources.port import RecordSource
+    from zkgroup.consumer.sync import Consumer, GroupMember
+    from zkgroup.model import Blacklist, Whitelist
+    from zkgroup.settings import GroupSettings
+
+    from ..member_events import EventPrinter
+
+    Wanted = dict[str, int] | Whitelist | Blacklist
+
+
+CHECK_S = 0.5
+"""Period of the look whether a member without records has failed."""
+
+
+@command("consume")
+@group_argument()
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    type=NameAndCount("TOPIC", "THREADS"),
+    metavar="T[:THREADS]",
+    shell_complete=complete_topics,
+    help="A topic, with a number of threads; may be repeated.",
+)
+@click.option("--whitelist", metavar="RE", help="All topics whose whole name matches this Java expression.")
+@click.option("--blacklist", metavar="RE", help="All topics but those that match.")
+@click.option(
+    "--source",
+    default="none",
+    show_default=True,
+    metavar="SPEC",
+    help="files:DIR, brokers, kafka:HOST:PORT[,...] or none: own partitions, deliver nothing.",
+)
+@click.option("--assignor", type=click.Choice(ASSIGNMENT_STRATEGIES), help="Assignment strategy.")
+@click.option("--consumer-id", metavar="ID", help="Name of this member.  [default: generated]")
+@click.option(
+    "--start",
+    "--from",
+    "start",
+    type=click.Choice(["earliest", "latest", "error"]),
+    help="Where to begin where nothing is committed. --from is the old name.",
+)
+@click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Leave after N records.")
+@click.option("--session-timeout", type=DURATION, metavar="DURATION", help="Short for a setting.")
+@click.option("--commit-interval", type=DURATION, metavar="DURATION", help="Short for a setting.")
+@set_option("settings", "Any setting of a member", aliases=["--setting"])
+@click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
+def consume(
+    group: str,
+    topics: Sequence[tuple[str, int]],
+    whitelist: str | None,
+    blacklist: str | None,
+    source: str,
+    max_messages: int | None,
+    dry_run: bool,
+    settings: Sequence[tuple[str, str]],
+    **short: Any,
+) -> None:
+    """Join GROUP as a member and print what happens.
+
+    Runs until Ctrl-C or SIGTERM, then leaves cleanly (exit code 0). A record counts as processed once its
+    line is written.
+
+    \b
+    Example:
+      zkgroup consume billing --topic orders --source files:data
+    """
+    out = output()
+    if out.format not in ("table", "ndjson"):
+        raise click.UsageError(f"consume prints events: --format table or ndjson, not {out.format}")
+    if max_messages is not None and source == "none":
+        raise click.UsageError("--max-messages needs a --source: without one nothing is delivered")
+    wanted = _wanted(topics, whitelist, blacklist)
+    made = _settings(settings, short, delivers=source != "none")
+    where = target(shared())
+
+    from ..member_events import EventPrinter
+    from ..sources import open_source
+
+    printer = EventPrinter(out, f"{group}_{made.consumer_id}")
+    records = open_source(source)
+    options: dict[str, Any] = {
+        "group": group,
+        "topics": wanted,
+        "settings": made,
+        "listener": printer,
+        "history": printer,
+        "connection": client_settings(where),
+    }
+    member = _member(where.zookeeper, records, options)
+    if dry_run:
+        _echo_dry_run(group, wanted, where.zookeeper)
+        return
+    _run(member, printer, max_messages)
+
+
+def _member(address: str, records: RecordSource | None, options: dict[str, Any]) -> Consumer | GroupMember:
+    if records is None:
+        from zkgroup.consumer.sync import GroupMember
+
+        return GroupMember(address, **options)
+    from zkgroup.consumer.sync import Consumer
+
+    return Consumer(address, source=records, **options)
+
+
+def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: int | None) -> None:
+    from zkgroup.consumer.sync import Consumer
+
+    from ..sources import KINDS
+
+    printer.when_gone = member.stop
+    with connecting() as connected, StopSignals(on_stop=member.stop) as stop:
+        if not _start(member, stop):
+            return
+        if not stop.received:  # else it may have returned for that, without a connection
+            connected()
+            if not isinstance(member, Consumer):
+                echo_err(
+                    f"note: --source none: this member owns partitions and delivers nothing; else {KINDS}"
+                )
+        with member:
+            if not isinstance(member, Consumer):
+                while not stop.wait(CHECK_S):
+                    printer.check()
+                    member.leases()  # raises what made the member fail
+                return
+            for number, record in enumerate(member, 1):
+                printer.delivered(record)
+                member.ack(record)
+                if stop.received or number == max_messages:
+                    break
+            printer.check()
+
+
+def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:
+    """Whether the member has started; False where a signal came before: there is nothing to leave."""
+    try:
+        member.start()
+    except MemberClosedError:
+        if not stop.received:
+            raise
+        return False
+    return True
+
+
+def _wanted(topics: Sequence[tuple[str, int]], whitelist: str | None, blacklist: str | None) -> Wanted:
+    from zkgroup.model import Blacklist, Whitelist
+
+    given = [
+        name
+        for name, value in (("--topic", topics), ("--whitelist", whitelist), ("--blacklist", blacklist))
+        if value
+    ]
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        raise click.UsageError(f"expected exactly one of --topic, --whitelist and --blacklist, found {found}")
+    if whitelist:
+        return Whitelist(whitelist)
+    if blacklist:
+        return Blacklist(blacklist)
+    if len(dict(topics)) < len(topics):
+        raise click.UsageError("--topic: a topic is named twice")
+    return dict(topics)
+
+
+def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delivers: bool) -> GroupSettings:
+    from zkgroup.settings import GroupSettings
+
+    from ..params import parse_settings
+
+    names = {
+        "assignor": "partition_assignment_strategy",
+        "consumer_id": "consumer_id",
+        "start": "auto_offset_reset",
+        "session_timeout": "session_timeout_ms",
+        "commit_interval": "auto_commit_interval_ms",
+    }
+    values = parse_settings(pairs)
+    for option, name in names.items():
+        if short[option] is not None:
+            if name in values:
+                raise ConfigError(f"setting {name} is given twice: by an option of its own and by --set")
+            values[name] = short[option]
+    add_connect_timeout(values, shared(), "--set")
+    if delivers:
+        values["ack_mode"] = "explicit"
+    if values.get("consumer_id") is None:
+        # made here, in Kafka's form, so that the first event can name the member
+        values["consumer_id"] = f"{gethostname()}-{time.time_ns() // 1_000_000}-{secrets.token_hex(4)}"
+    return GroupSettings(**values)
+
+
+def _echo_dry_run(group: str, wanted: Wanted, zookeeper: str) -> None:
+    echo_err(f"would join group {group} on {zookeeper} for {_topics_text(wanted)}")
+
+
+def _topics_text(wanted: Wanted) -> str:
+    from zkgroup.model import Blacklist, Whitelist
+
+    match wanted:
+        case Whitelist(expression=expression):
+            return f"topics that match {expression}"
+        case Blacklist(expression=expression):
+            return f"topics that do not match {expression}"
+        case _:
+            return threads_text(wanted)

@@ -1,0 +1,138 @@
+"""`zkgroup controller describe|history|resign`."""
+
+from __future__ import annotations
+
+import click
+
+from zkgroup.admin.changes.cluster import resign_controller_change
+from zkgroup.admin.cluster import controller_info
+from zkgroup.admin.cluster.resignation import (
+    Resignation,
+    ResignationPlan,
+)
+
+from .. import cluster_documents
+from ..app import group as make_group
+from ..app import output
+from ..confirm import command_text, run_change
+from ..context import connected
+from ..exit_codes import EXIT_CHECK_FAILED
+from ..params import confirm_options, wait_options, wait_s
+from ..render import Column, echo_err
+from ..units import iso_time
+
+controller = make_group(
+    "controller",
+    help="""Show the active controller, its history; make it resign.
+
+    \b
+    Example:
+      zkgroup controller describe""",
+)
+
+
+@controller.command("describe")
+def describe_controller() -> None:
+    """Show the active controller. Exit code 5 where there is none.
+
+    \b
+    Example:
+      zkgroup controller describe
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, one = controller_info.describe_controller(ensemble)
+    document = cluster_documents.controller(as_of, one)
+    if not out.document(document):
+        for name in ("controller", "epoch", "elected_at", "session", "kind", "last_processed_zxid"):
+            value = document[name]
+            out.line(f"{out.paint(f'{name:<20}', 'dim')} {'-' if value is None else value}")
+
+
+@controller.command()
+def history() -> None:
+    """Show the epochs of zkgroup controllers, the latest first.
+
+    Epochs that are not listed were those of Kafka controllers.
+
+    \b
+    Example:
+      zkgroup controller history
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, rows, unreadable = controller_info.controller_history(ensemble)
+    if not out.document(
+        cluster_documents.controller_history(as_of, rows), "epochs", cluster_documents.EPOCH.keys
+    ):
+        columns = [
+            Column(header="EPOCH", right=True),
+            Column(header="BROKER", right=True),
+            Column(header="FROM"),
+            Column(header="UNTIL"),
+            Column(header="LOAD MS", right=True, rank=1),
+            Column(header="WHY", shorten="end"),
+            Column(header="ENDED", shorten="end", rank=2),
+        ]
+        table = [
+            [
+                row.epoch,
+                row.record.broker,
+                iso_time(row.record.from_ms),
+                iso_time(row.record.until_ms),
+                row.record.load_ms,
+                row.record.reason,
+                row.record.ended,
+            ]
+            for row in rows
+        ]
+        out.table(columns, table)
+        if not rows:
+            echo_err("no controller of ours has ruled here")
+    for text in unreadable:
+        echo_err(f"note: {text}")
+
+
+@controller.command()
+@wait_options("another one rules, or the same one again")
+@confirm_options
+@click.pass_context
+def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool, yes: bool) -> None:
+    """Ask the controller to resign, so that another is elected.
+
+    Brokers serve meanwhile. Refused at a Kafka controller, which does not read such a request. It cannot be
+    undone.
+
+    \b
+    Example:
+      zkgroup controller resign --execute --wait
+    """
+    out, longest = output(), wait_s(wait, timeout_ms)
+    with connected() as ensemble:
+        change = resign_controller_change(ensemble)
+        plan = change.plan
+        result = run_change(
+            change,
+            lambda stderr: stderr.line(_summary(plan, None, executed=False)),
+            execute=execute,
+            yes=yes,
+            wait_s=longest,
+        )
+    outcome = result.outcome
+    if not out.document(cluster_documents.resignation(plan, outcome, executed=result.executed)):
+        out.line(_summary(plan, outcome, executed=result.executed))
+    if outcome is not None and outcome.successor is None:
+        echo_err(f"the request stays until it is obeyed: {command_text('controller', 'describe')}")
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _summary(plan: ResignationPlan, outcome: Resignation | None, *, executed: bool) -> str:
+    epoch = "" if plan.epoch is None else f", epoch {plan.epoch}"
+    who = f"controller {plan.controller}{epoch}"
+    if outcome is None:
+        return f"{'asked' if executed else 'would ask'} {who} to resign"
+    if not outcome.resigned:
+        return f"asked {who} to resign; it has not yet"
+    return f"{who} has resigned; " + (
+        "nobody rules yet" if outcome.successor is None else f"broker {outcome.successor} rules now"
+    )

@@ -1,0 +1,390 @@
+"""`zkgroup demo`: the scenario run in one command, and its report as a document and as text."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..app import Shared, command, shared
+from ..context import client_settings, target
+from ..documents import document
+from ..exit_codes import EXIT_CHECK_FAILED
+from ..render import Cell, Column, Output, echo_err
+from ..units import counted
+from .audit.history import owner_fields, show_owners
+from .audit.inputs import hex_zxid, session_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from zkgroup.demo.audit.scenario import DemoReport as AuditReport
+    from zkgroup.demo.brokers.scenario import DemoReport as BrokersReport
+    from zkgroup.demo.group.scenario import DemoOptions, DemoReport
+    from zkgroup.demo.progress import Check, ProgressEvent, Screen
+
+
+HISTORY_FIGURES = (
+    "records",
+    "deliveries",
+    "claims",
+    "ownership_changes",
+    "commits",
+    "refused_commits",
+    "refused_stale_commits",
+    "unknown_outcomes",
+)
+"""What the recorded history held, for the report: names of `Figures`."""
+NEED_AN_ENSEMBLE = (
+    "profile",
+    "zk_digest_file",
+    "zk_tls_ca",
+    "zk_tls_cert",
+    "zk_tls_key",
+    "zk_sasl_file",
+    "connect_timeout",
+)
+"""Shared options that say how to connect to an existing ensemble."""
+
+
+@command("demo")
+@click.argument("what", type=click.Choice(["group", "brokers", "audit"]), default="group")
+@click.option("--keep", is_flag=True, help="Leave znodes and files for looking around.")
+@click.pass_context
+def demo(ctx: click.Context, what: str, keep: bool) -> int:
+    """Run a demo: members or brokers are killed, and nothing is lost.
+
+    \b
+    group    Three members share partitions; one is killed, another joins; nothing is lost. [default]
+    brokers  Four brokers host records that two consumers read; the controller is killed, another broker,
+             and the controller in the middle of a move; one broker is emptied; nothing is lost.
+    audit    The group demo, with two offsets written by a client that is not a member. The files of the
+             stopped server show which offsets, when and by which session, and a report is written.
+
+    Starts its own ZooKeeper servers (needs Java and the extra `embedded`). `group` uses the ensemble given
+    with -z instead; ZKGROUP_ZOOKEEPER alone does not count. Exit code 0 when every check held, 3 when one
+    did not.
+
+    \b
+    Example:
+      zkgroup demo brokers
+    """
+    options = shared(ctx)
+    return {"group": _group, "brokers": _brokers, "audit": _audit}[what](options, keep)
+
+
+def _group(options: Shared, keep: bool) -> int:
+    from zkgroup.demo.group.scenario import run
+    from zkgroup.demo.group.view import render
+
+    out = options.output()
+    order = _options(options, keep)
+    with _sigterm_as_ctrl_c(), _screen(render) as screen:
+        report = run(order, screen)
+    if not out.document(_document(report)):
+        print_report(out, report)
+    _echo_left(report)
+    return 0 if report.passed else EXIT_CHECK_FAILED
+
+
+def _brokers(options: Shared, keep: bool) -> int:
+    from zkgroup.demo.brokers.demo_cluster import DemoOptions
+    from zkgroup.demo.brokers.scenario import run
+    from zkgroup.demo.brokers.view import render
+
+    out = options.output()
+    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
+    with _sigterm_as_ctrl_c(), _screen(render) as screen:
+        report = run(DemoOptions(keep=keep), screen)
+    if not out.document(_brokers_document(report)):
+        print_brokers_report(out, report)
+    _echo_left_of_brokers(report)
+    return 0 if report.passed else EXIT_CHECK_FAILED
+
+
+def _audit(options: Shared, keep: bool) -> int:
+    from zkgroup.demo.audit.scenario import DemoOptions, run
+    from zkgroup.demo.group.view import render
+
+    out = options.output()
+    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own server: leave it out")
+    with _sigterm_as_ctrl_c(), _screen(render) as screen:
+        report = run(DemoOptions(keep=keep), screen)
+    if not out.document(_audit_document(report)):
+        print_audit_report(out, report)
+    _echo_left_of_audit(report)
+    return 0 if report.passed else EXIT_CHECK_FAILED
+
+
+def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
+    """Raises UsageError for shared options that are of no use here."""
+    unused = [name for name in names if getattr(options, name) is not None]
+    if unused:
+        given = ", ".join("--" + name.replace("_", "-") for name in unused)
+        raise click.UsageError(f"{given}: {why}")
+
+
+def _options(options: Shared, keep: bool) -> DemoOptions:
+    """On an existing ensemble the members connect as we do; the demo's own server knows no users."""
+    from zkgroup.demo.group.scenario import DemoOptions
+
+    if options.zookeeper is not None:
+        where = target(options)
+        return DemoOptions(
+            zookeeper=where.zookeeper,
+            connection=client_settings(where),
+            answer_timeout_s=where.timeout_s,
+            keep=keep,
+        )
+    _refuse(options, NEED_AN_ENSEMBLE, "only with -z; without it the demo starts a server of its own")
+    return DemoOptions(keep=keep)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM tidies up like Ctrl-C: members and servers are stopped, files removed."""
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+class _Lines:
+    """The screen where there is no terminal: the story, line by line, on stderr."""
+
+    def happened(self, happening: ProgressEvent) -> None:
+        echo_err(f"{happening.at_s:5.1f} s  {happening.text}")
+
+    def show(self, scene: object) -> None:
+        """Only the story is told."""
+
+
+@contextmanager
+def _screen(render: Callable[[Any, int, int], RenderableType]) -> Iterator[Screen[Any]]:
+    """A live view on a terminal, plain lines elsewhere."""
+    terminal = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if not terminal or os.environ.get("NO_COLOR"):
+        yield _Lines()
+        return
+    from rich.console import Console
+
+    from zkgroup.demo.screen import LiveScreen
+
+    with LiveScreen(Console(stderr=True), render) as screen:
+        yield screen
+
+
+def _document(report: DemoReport) -> dict[str, Any]:
+    return document(
+        "demo",
+        report.as_of,
+        group=report.group,
+        zookeeper=report.zookeeper,
+        kept=str(report.folder) if report.folder else None,
+        passed=report.passed,
+        checks=check_documents(report.checks),
+        history={name: getattr(report.figures, name) for name in HISTORY_FIGURES},
+        records=report.records,
+        twice=report.twice,
+        took_ms=round(report.took_s * 1000),
+        takeover_ms=round(report.takeover_s * 1000),
+        airports=[
+            {"airport": one.airport, "flights": one.flights, "delay_minutes": one.delay_sum}
+            for one in report.airports
+        ],
+    )
+
+
+def print_report(out: Output, report: DemoReport) -> None:
+    """The result for a person."""
+    out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
+    out.table(
+        [
+            Column(header="airport"),
+            Column(header="flights", right=True),
+            Column(header="minutes", right=True),
+        ],
+        [(one.airport, one.flights, f"{one.mean:.1f}") for one in report.airports],
+    )
+    out.line()
+    check_table(out, report.checks)
+    figures = report.figures
+    out.line()
+    out.line(f"{report.records:,} records in {report.took_s:.0f} s, {report.twice:,} of them twice.")
+    out.line(f"The dead member's partitions had an owner again after {report.takeover_s:.1f} s.")
+    out.line(
+        f"In the history: {figures.deliveries:,} deliveries, {figures.commits:,} commits "
+        f"({figures.refused_stale_commits:,} stale ones refused), {figures.ownership_changes:,} moves."
+    )
+
+
+def _echo_left(report: DemoReport) -> None:
+    if report.folder is None:
+        return
+    echo_err(f"\nkept: {report.folder}")
+    if report.embedded:
+        echo_err(f"look around: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
+    echo_err(
+        f"then: zkgroup -z {'HOST:PORT' if report.embedded else report.zookeeper} offsets show {report.group}"
+    )
+
+
+def check_documents(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    """One object a check."""
+    return [{"statement": one.statement, "holds": one.holds, "evidence": one.evidence} for one in checks]
+
+
+def check_table(out: Output, checks: Sequence[Check]) -> None:
+    """A row for each; those that do not hold once more, in full."""
+    out.table(
+        [Column(header="proved"), Column(header=""), Column(header="evidence", shorten="end", least=20)],
+        [(_mark(one.holds), one.statement, one.evidence) for one in checks],
+    )
+    for one in checks:
+        if not one.holds:
+            out.line()
+            out.line(out.paint(f"NOT PROVED: {one.statement}", "bad"))
+            out.line(one.evidence)
+
+
+def _mark(holds: bool) -> Cell:
+    return Cell("yes", "good") if holds else Cell("NO", "bad")
+
+
+CLUSTER_HISTORY_FIGURES = (
+    "transactions",
+    "elections",
+    "governed_writes",
+    "isr_writes",
+    "refused_writes",
+    "leader_changes",
+    "moves_begun",
+    "moves_ended",
+)
+"""What the ensemble's log held, for the report: names of `ClusterFigures`."""
+
+
+def _brokers_document(report: BrokersReport) -> dict[str, Any]:
+    """The report for programs."""
+    outcome = report.outcome
+    return document(
+        "demo_brokers",
+        report.as_of,
+        zookeeper=report.zookeeper,
+        kept=str(report.folder) if report.folder else None,
+        passed=report.passed,
+        checks=check_documents(report.checks),
+        history={name: getattr(outcome.figures, name) for name in CLUSTER_HISTORY_FIGURES},
+        acknowledged=outcome.acknowledged,
+        may_be_repeated=outcome.repeated,
+        consumed=outcome.consumed,
+        controller_epochs=outcome.epochs,
+        replicas_moved=report.moved,
+        failovers_ms=[round(one * 1000) for one in report.failovers_s],
+        took_ms=round(report.took_s * 1000),
+    )
+
+
+def print_brokers_report(out: Output, report: BrokersReport) -> None:
+    """The result for a person."""
+    outcome, figures = report.outcome, report.outcome.figures
+    check_table(out, report.checks)
+    out.line()
+    out.line(f"{counted(outcome.acknowledged, 'line')} acknowledged in {report.took_s:.0f} s.")
+    out.line(
+        f"{outcome.consumed:,} in the logs, all consumed: "
+        f"{outcome.repeated:,} were sent again, as an answer was lost."
+    )
+    took = " and ".join(f"{one:.1f} s" for one in report.failovers_s)
+    out.line(f"After each SIGKILL of a controller all was led again within {took}.")
+    out.line(
+        f"In ZooKeeper's log: {counted(figures.elections, 'election')}, "
+        f"{figures.leader_changes:,} changes of leader, {figures.isr_writes:,} of ISRs, "
+        f"{counted(figures.moves_ended, 'move')}, {counted(figures.refused_writes, 'refused write')}."
+    )
+
+
+def _echo_left_of_brokers(report: BrokersReport) -> None:
+    """Where to look around, if anything was kept."""
+    if report.folder is None:
+        return
+    echo_err(f"\nkept: {report.folder}")
+    echo_err(f"look around: zkgroup zookeeper start --servers 3 --data {report.folder / 'zookeeper'}")
+    echo_err("then: zkgroup -z HOST:PORT controller history")
+
+
+NOUNS = {"error": "error", "warning": "warning", "info": "note"}
+"""How many of each there are is told in this order."""
+
+
+def _audit_document(report: AuditReport) -> dict[str, Any]:
+    """The report for programs."""
+    return document(
+        "demo_audit",
+        report.as_of,
+        group=report.group,
+        zookeeper=report.zookeeper,
+        kept=str(report.folder) if report.folder else None,
+        passed=report.passed,
+        checks=check_documents(report.checks),
+        planted=[
+            {
+                "findings": list(one.findings),
+                "partition": one.partition,
+                "owner": one.owner,
+                "session": session_text(one.session),
+                "zxid": one.zxid,
+                "before": one.before,
+                "after": one.after,
+            }
+            for one in report.planted
+        ],
+        findings={severity: report.severities.get(severity, 0) for severity in NOUNS},
+        partition=report.partition,
+        owners=[owner_fields(life) for life in report.owners],
+        report=[str(path) for path in report.report],
+        took_ms=round(report.took_s * 1000),
+    )
+
+
+def print_audit_report(out: Output, report: AuditReport) -> None:
+    """The result for a person."""
+    out.line(out.paint("Planted by a client that is no member", "bold"))
+    out.table(
+        [
+            Column(header="partition", right=True),
+            Column(header="owner"),
+            Column(header="before", right=True),
+            Column(header="after", right=True),
+            Column(header="zxid", right=True),
+            Column(header="found as", shorten="end", least=20),
+        ],
+        [
+            (one.partition, one.owner, one.before, one.after, hex_zxid(one.zxid), ", ".join(one.findings))
+            for one in report.planted
+        ],
+    )
+    out.line()
+    out.line(out.paint(f"Who owned partition {report.partition}, whose offset was set back", "bold"))
+    show_owners(out, report.owners)
+    out.line()
+    check_table(out, report.checks)
+    out.line()
+    counts = ", ".join(counted(report.severities.get(one, 0), noun) for one, noun in NOUNS.items())
+    out.line(f"{counts} in the files of a run of {report.took_s:.0f} s.")
+
+
+def _echo_left_of_audit(report: AuditReport) -> None:
+    """Where the report is, and where to look around if everything was kept."""
+    if report.report:
+        echo_err(f"\nreport: {report.report[0]}")
+    if report.folder is None:
+        return
+    echo_err(f"kept: {report.folder}")
+    echo_err(f"look around: zkgroup audit findings --input {report.folder / 'zookeeper' / 'server-0'}")

@@ -1,0 +1,275 @@
+"""`zkgroup elect preferred`: partitions go back to their first replica; `unclean`: any live one leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO
+
+import click
+
+from zkgroup.admin.changes.cluster import elect_preferred_change, elect_unclean_change
+from zkgroup.admin.descriptions import NO_LEADER, UncleanElectionDone
+from zkgroup.admin.elections import (
+    BEING_DELETED,
+    CLEAN,
+    ELECTS,
+    LEADS,
+    LED,
+    UNCLEAN,
+    ElectionPlan,
+    UncleanPlan,
+    all_led,
+    check_outcomes,
+)
+from zkgroup.admin.kafka_files import parse_partitions
+from zkgroup.admin.topics.listing import describe_topics
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import TopicPartition
+
+from .. import cluster_documents
+from ..app import group as make_group
+from ..app import output
+from ..confirm import (
+    command_text,
+    run_change,
+)
+from ..context import connected
+from ..exit_codes import EXIT_CHECK_FAILED
+from ..params import TopicPartitions, confirm_options, file_text, wait_options, wait_s
+from ..render import Cell, Column, Output, Row, echo_err
+from ..units import counted
+
+elect = make_group(
+    "elect",
+    help="""Elect leaders: preferred replicas, or any live one.
+
+    \b
+    Example:
+      zkgroup elect preferred --execute""",
+)
+
+
+_UNCLEAN_KEYS = (
+    "topic",
+    "partition",
+    "replicas",
+    "leader",
+    "isr",
+    "live",
+    "outcome",
+    "verdict",
+    "elected",
+    "reason",
+)
+_STYLES = {
+    "elects": "good",
+    "leads": "dim",
+    "unclean": "bad",
+    "clean": "good",
+    "led": "dim",
+    "unreadable": "bad",
+}
+
+
+@elect.command()
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    type=TopicPartitions(),
+    metavar="T[:P,P...]",
+    help="Only these; may be repeated.  [default: all]",
+)
+@click.option(
+    "--path-to-json-file",
+    "file",
+    type=click.File("r", encoding="utf-8", lazy=True),
+    help="Only the partitions of a file of Kafka's own tool.",
+)
+@wait_options("the leaders that were asked for lead")
+@confirm_options
+@click.pass_context
+def preferred(
+    ctx: click.Context,
+    topics: Sequence[tuple[str, tuple[int, ...]]],
+    file: IO[str] | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Elect the first replica of each partition as its leader again.
+
+    Only where that replica lives and is in sync. Nothing is copied. Only partitions whose leader changes are
+    requested. It cannot be undone.
+
+    Exit code with --execute: 2 where none can be elected, 4 where some cannot. Also 4 where something cannot
+    be read.
+
+    \b
+    Example:
+      zkgroup elect preferred --topic orders:0,3 --execute --wait
+    """
+    if topics and file:
+        raise click.UsageError("--topic and --path-to-json-file contradict each other")
+    out, longest = output(), wait_s(wait, timeout_ms)
+    given = parse_partitions(file.name, file_text(file)) if file else None
+    with connected() as ensemble:
+        change = elect_preferred_change(ensemble, _partitions(ensemble, topics) if topics else given)
+        plan = change.plan
+        result = run_change(
+            change,
+            lambda stderr: _show(stderr, plan, executed=False),
+            execute=execute,
+            yes=yes,
+            wait_s=longest,
+        )
+    converged, wanted = result.outcome, result.executed
+    document = cluster_documents.election(plan, executed=wanted, converged=converged)
+    if not out.document(document, "partitions", cluster_documents.CANDIDATE.keys):
+        _show(out, plan, executed=wanted)
+    if converged is False:
+        echo_err("not every partition is led by its first replica; `zkgroup topic describe` shows them")
+        ctx.exit(EXIT_CHECK_FAILED)
+    # Nobody asks for a leader of what is being deleted by asking for all.
+    good = (ELECTS, LEADS) if topics or file else (ELECTS, LEADS, BEING_DELETED)
+    rows = [(row.topic_partition, row.outcome) for row in plan.rows]
+    check_outcomes(rows, good, executed=execute, unreadable=plan.unreadable)
+
+
+@elect.command()
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    type=TopicPartitions(),
+    metavar="T[:P,P...]",
+    help="Which ones; a topic alone means all of it. May be repeated.",
+)
+@wait_options("the controller has said what came of each")
+@confirm_options
+@click.pass_context
+def unclean(
+    ctx: click.Context,
+    topics: Sequence[tuple[str, tuple[int, ...]]],
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Elect a live replica, in sync or not; records may be lost for good.
+
+    For partitions that have no leader. Only a zkgroup controller has such a request; elsewhere it is refused
+    with what to do instead. Exit codes are those of `elect preferred`.
+
+    \b
+    Example:
+      zkgroup elect unclean --topic orders:3 --execute --wait
+    """
+    out, longest = output(), wait_s(wait, timeout_ms)
+    with connected() as ensemble:
+        change = elect_unclean_change(ensemble, _partitions(ensemble, topics))
+        plan = change.plan
+        result = run_change(
+            change,
+            lambda stderr: _show_unclean(stderr, plan, None, executed=False),
+            execute=execute,
+            yes=yes,
+            wait_s=longest,
+        )
+    done, wanted = result.outcome, result.executed
+    converged = (
+        None if longest is None or not wanted else done is not None and all_led(done.partitions, plan.wanted)
+    )
+    document = cluster_documents.unclean_election(plan, done, executed=wanted, converged=converged)
+    if not out.document(document, "partitions", _UNCLEAN_KEYS):
+        _show_unclean(out, plan, done, executed=wanted)
+    if converged is False:
+        if done is None:
+            words = command_text("controller", "describe")
+            echo_err(f"the controller has said nothing yet; the request stays until it is obeyed: {words}")
+        elif done.reason:
+            echo_err(f"nothing was tried: {done.reason}")
+        ctx.exit(EXIT_CHECK_FAILED)
+    rows = [(row.topic_partition, row.outcome) for row in plan.rows]
+    check_outcomes(rows, (UNCLEAN, CLEAN, LED), executed=execute)
+
+
+def _partitions(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[TopicPartition]:
+    """The partitions named; a topic alone means all of its partitions."""
+    _, described, unreadable = describe_topics(ensemble, [name for name, _ in topics])
+    if unreadable:
+        raise unreadable[0]
+    numbers = {one.topic: [row.partition for row in one.partitions] for one in described}
+    return [TopicPartition(name, number) for name, parts in topics for number in parts or numbers[name]]
+
+
+def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
+    rows = [row for row in plan.rows if row.outcome != "leads"]
+    if not rows:
+        if not plan.unreadable:
+            led = "every partition is led by its first replica: nothing to do"
+            out.line(led if plan.rows else "nothing to elect")
+        return
+    columns = [
+        Column(header="TOPIC", shorten="middle"),
+        Column(header="PARTITION", right=True),
+        Column(header="LEADER", right=True),
+        Column(header="PREFERRED", right=True),
+        Column(header="OUTCOME"),
+    ]
+    table = [
+        [
+            row.topic_partition.topic,
+            row.topic_partition.partition,
+            "none" if row.leader == NO_LEADER else row.leader,
+            row.preferred,
+            Cell(row.outcome.replace("_", " "), _STYLES.get(row.outcome, "warn")),
+        ]
+        for row in rows
+    ]
+    out.table(columns, table)
+    if not plan.wanted:
+        out.line("nothing to elect")
+        return
+    verb = "asked for" if executed else "would ask for"
+    out.line(f"{verb} {counted(len(plan.wanted), 'election')}")
+
+
+def _show_unclean(
+    out: Output, plan: UncleanPlan, done: UncleanElectionDone | None, *, executed: bool
+) -> None:
+    verdicts = {each.topic_partition: each for each in done.partitions} if done else {}
+    columns = [
+        Column(header="TOPIC", shorten="middle"),
+        Column(header="PARTITION", right=True),
+        Column(header="LEADER", right=True),
+        Column(header="IN SYNC", shorten="end"),
+        Column(header="LIVE", shorten="end"),
+        Column(header="OUTCOME"),
+        *([Column(header="LED BY", right=True), Column(header="WHY", shorten="end")] if done else []),
+    ]
+    table: list[Row] = []
+    for row in plan.rows:
+        verdict = verdicts.get(row.topic_partition)
+        word = verdict.verdict if verdict else row.outcome
+        outcome = [verdict.leader, verdict.reason] if verdict else [None, ""]
+        table.append(
+            [
+                *row.topic_partition,
+                Cell("none", "bad") if row.leader == -1 else row.leader,
+                None if row.isr is None else _listed(row.isr),
+                _listed(row.live),
+                Cell(word.replace("_", " "), _STYLES.get(word, "warn")),
+                *(outcome if done else []),
+            ]
+        )
+    out.table(columns, table)
+    verb = "asked for" if executed else "would ask for"
+    lost = f"; {counted(len(plan.losing), 'partition')} may lose records" if plan.losing else ""
+    out.line(f"{verb} {counted(len(plan.wanted), 'election')}{lost}" if plan.wanted else "nothing to elect")
+
+
+def _listed(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"

@@ -1,0 +1,231 @@
+"""`zkgroup group`: list, describe, verify, preview, nudge, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zkgroup.admin.changes.offsets import delete_group_change, nudge_group_change
+from zkgroup.errors import NotFoundError
+from zkgroup.groups import reads as admin
+from zkgroup.groups.preview import GroupChange
+from zkgroup.settings import ASSIGNMENT_STRATEGIES
+
+from .. import documents, group_tables
+from ..app import group as make_group
+from ..app import output
+from ..confirm import run_change
+from ..context import connected
+from ..exit_codes import EXIT_CHECK_FAILED
+from ..params import NameAndCount, confirm_options, group_argument, source_option, wait_options, wait_s
+from ..render import echo_err
+from ..sources import log_ends, own_log_ends
+from ..units import counted, is_whole
+
+group = make_group(
+    "group",
+    help="""List, describe, check, preview and delete groups.
+
+    \b
+    Example:
+      zkgroup group describe billing""",
+)
+
+
+@group.command("list")
+@source_option
+def list_(source: str | None) -> None:
+    """List every group with its state.
+
+    \b
+    Example:
+      zkgroup group list --format json
+    """
+    out = output()
+    with connected() as ensemble, log_ends(source, ensemble) as ends:
+        as_of, rows = admin.list_groups(ensemble, ends)
+    if not out.document(
+        documents.GROUPS.json(as_of, documents.Groups(groups=rows)), "groups", documents.GROUP_SUMMARY.keys
+    ):
+        group_tables.groups(out, rows)
+        if not rows:
+            echo_err("no group has ever joined; start a member with `zkgroup consume GROUP --topic TOPIC`")
+
+
+@group.command()
+@group_argument(many=True)
+@source_option
+def describe(groups: tuple[str, ...], source: str | None) -> None:
+    """Show members, partitions, owners and offsets of GROUP.
+
+    Without --source, zkgroup brokers in the ensemble are asked for log ends; `--source none` asks none.
+
+    \b
+    Example:
+      zkgroup group describe billing
+    """
+    out = output()
+    with connected() as ensemble, own_log_ends(source, ensemble) as ends:
+        described = [admin.describe(ensemble, name, ends) for name in groups]
+    many = len(described) > 1
+    document = (
+        documents.described_groups(described)
+        if many
+        else documents.GROUP.json(described[0].as_of, described[0])
+    )
+    if out.format == "csv":
+        rows = [
+            {"group": one.group, **documents.GROUP_PARTITION.json(row)}
+            for one in described
+            for row in one.partitions
+        ]
+        out.document({"partitions": rows}, "partitions", ("group", *documents.GROUP_PARTITION.keys))
+    elif not out.document(document, "groups" if many else None):
+        for number, one in enumerate(described):
+            if number:
+                out.line()
+            group_tables.group(out, one)
+
+
+@group.command()
+@group_argument()
+@wait_options("the group has converged")
+@click.pass_context
+def verify(ctx: click.Context, group: str, wait: bool, timeout_ms: int | None) -> None:
+    """Check that every partition has the owner that the rules name.
+
+    Exit code 0 when the group has converged, 3 when it has not, 5 when there is no such group. With --wait a
+    group that does not exist is waited for, and its absence at the end is exit code 3.
+
+    \b
+    Example:
+      zkgroup group verify billing --wait --timeout 60s
+    """
+    out, longest = output(), wait_s(wait, timeout_ms)
+    with connected() as ensemble:
+        try:
+            found = admin.verify(ensemble, group, wait_s=longest)
+        except NotFoundError as error:
+            if longest is None:
+                raise
+            echo_err(f"not converged in time: {error}")
+            ctx.exit(EXIT_CHECK_FAILED)
+    if not out.document(documents.VERIFICATION.json(found.as_of, found), "problems", documents.PROBLEM.keys):
+        group_tables.verification(out, found)
+    ctx.exit(0 if found.converged else EXIT_CHECK_FAILED)
+
+
+@group.command()
+@group_argument()
+@click.option("--members", type=click.IntRange(0), metavar="N", help="With N members.")
+@click.option(
+    "--add", "added", multiple=True, metavar="ID[:T:N...]", help="With this member too; may be repeated."
+)
+@click.option(
+    "--remove", "removed", multiple=True, metavar="ID", help="Without this member; may be repeated."
+)
+@click.option(
+    "--add-partitions", "grown", multiple=True, metavar="T=K", help="With K more partitions of topic T."
+)
+@click.option("--assignor", type=click.Choice(ASSIGNMENT_STRATEGIES), help="With this assignment strategy.")
+def preview(group: str, **what: Any) -> None:
+    """Show who would own what after a change. Changes nothing.
+
+    \b
+    Example:
+      zkgroup group preview billing --members 4
+    """
+    if what["members"] is not None and (what["added"] or what["removed"]):
+        raise click.UsageError("--members excludes --add and --remove")
+    change = GroupChange(
+        members=what["members"],
+        add=tuple(_added(text) for text in what["added"]),
+        remove=what["removed"],
+        add_partitions=dict(_grown(text) for text in what["grown"]),
+        assignor=what["assignor"],
+    )
+    out = output()
+    with connected() as ensemble:
+        shown = admin.preview(ensemble, group, change)
+    if not out.document(documents.PREVIEW.json(shown.as_of, shown), "partitions", documents.PREVIEW_ROW.keys):
+        group_tables.preview(out, shown)
+    for note in shown.notes:
+        echo_err(f"note: {note}")
+
+
+@group.command()
+@group_argument()
+@confirm_options
+def nudge(group: str, execute: bool, yes: bool) -> None:
+    """Make every member of GROUP rebalance; at most once in ten seconds.
+
+    Changes no assignment. It wakes a JVM member that has given up and stays registered and idle. JVM members
+    stop for a moment, zkgroup members do not. It cannot be undone.
+
+    \b
+    Example:
+      zkgroup group nudge billing --execute
+    """
+    out = output()
+    with connected() as ensemble:
+        change = nudge_group_change(ensemble, group)
+        plan = change.plan
+        named = f"{counted(len(plan.members), 'member')}: {', '.join(plan.members)}"
+        result = run_change(
+            change, lambda stderr: stderr.line(f"would nudge {named}"), execute=execute, yes=yes
+        )
+    document = documents.NUDGE.json(
+        plan.as_of, documents.Nudge(group=group, executed=result.executed, members=plan.members)
+    )
+    if not out.document(document):
+        out.line(f"{'nudged' if result.executed else 'would nudge'} {named}")
+
+
+@group.command()
+@group_argument()
+@confirm_options
+def delete(group: str, execute: bool, yes: bool) -> None:
+    """Delete GROUP with its offsets. Refused while it has members.
+
+    \b
+    Example:
+      zkgroup group delete billing --execute
+    """
+    out = output()
+    with connected() as ensemble:
+        change = delete_group_change(ensemble, group)
+        plan = change.plan
+        count, members = len(plan.znodes) + 2, counted(len(plan.members), "member")
+        offsets = counted(len(plan.offsets), "committed offset")
+        named = f"group {group}: {counted(count, 'znode')}, {offsets}, {members}"
+        result = run_change(
+            change, lambda stderr: stderr.line(f"would delete {named}"), execute=execute, yes=yes
+        )
+    deletion = documents.GroupDeletion(
+        group=group,
+        executed=result.executed,
+        undo=result.undo_id,
+        members=plan.members,
+        offsets=len(plan.offsets),
+        znodes=count if result.written is None else result.written,
+    )
+    if not out.document(documents.GROUP_DELETION.json(plan.as_of, deletion)):
+        out.line(f"{'deleted' if result.executed else 'would delete'} {named}")
+
+
+def _added(text: str) -> tuple[str, dict[str, int] | None]:
+    name, _, rest = text.partition(":")
+    if not rest:
+        return name, None
+    parts = rest.split(":")
+    pairs = [":".join(parts[i : i + 2]) for i in range(0, len(parts), 2)]
+    kind = NameAndCount("TOPIC", "THREADS")
+    return name, dict(kind.convert(pair, None, None) for pair in pairs)
+
+
+def _grown(text: str) -> tuple[str, int]:
+    topic, equals, count = text.partition("=")
+    if not equals or not topic or not is_whole(count):
+        raise click.UsageError(f"--add-partitions {text!r}: expected TOPIC=COUNT, for example orders=4")
+    return topic, int(count)

@@ -1,0 +1,330 @@
+"""`zkgroup offsets`: show, export, import, set, reset, delete, undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+import click
+
+from zkgroup.admin.change import AdminChange
+from zkgroup.admin.changes.offsets import offset_change
+from zkgroup.admin.offsets import files, planning
+from zkgroup.admin.offsets.planning import OffsetPlan
+from zkgroup.admin.offsets.writes import Applied
+from zkgroup.errors import PartlyDoneError, ZkGroupError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reader import read_snapshot, snapshot_to_change
+from zkgroup.groups.reads import describe_offsets, unreadable_offsets
+from zkgroup.model import TopicPartition
+
+from .. import documents, offset_tables
+from ..app import group as make_group
+from ..app import output
+from ..confirm import confirmed, undo_recorder
+from ..context import connected
+from ..params import (
+    PartitionValue,
+    TopicPartitions,
+    allow_missing_option,
+    confirm_options,
+    file_text,
+    force_option,
+    group_argument,
+    source_option,
+)
+from ..render import Output, echo_err
+from ..sources import log_ends, log_positions
+from ..units import counted, parse_iso_duration_ms, parse_time_ms
+
+offsets = make_group(
+    "offsets",
+    help="""Show, export and change committed offsets.
+
+    \b
+    Example:
+      zkgroup offsets show billing""",
+    lazy={"undo": (".commands.undo:undo", "As `zkgroup undo`.")},
+)
+
+_FORCE = "Also where the group has members: their owners then obey."
+
+
+@offsets.command()
+@group_argument()
+@source_option
+def show(group: str, source: str | None) -> None:
+    """Show the committed offsets of GROUP.
+
+    \b
+    Example:
+      zkgroup offsets show billing
+    """
+    out = output()
+    with connected() as ensemble, log_ends(source, ensemble) as ends:
+        picture = read_snapshot(ensemble, group)
+        known = ends(sorted(picture.offsets)) if ends else None
+    rows = describe_offsets(picture, known)
+    document = documents.OFFSETS.json(picture.as_of, documents.Offsets(group=group, offsets=rows))
+    if not out.document(document, "offsets", documents.OFFSET.keys):
+        offset_tables.offsets(out, rows, picture.as_of.time_ms)
+        if not rows:
+            echo_err(f"group {group} has committed nothing")
+    for error in unreadable_offsets(picture):
+        echo_err(f"note: {error}")
+
+
+@offsets.command()
+@group_argument(many=True)
+def export(groups: tuple[str, ...]) -> None:
+    """Write the offsets of GROUP to stdout.
+
+    In the line format of Kafka 0.8.2 unless --format says otherwise. Partitions without a committed offset
+    are left out; an offset that cannot be read is an error.
+
+    \b
+    Example:
+      zkgroup offsets export billing > billing.txt
+    """
+    out = output()
+    with connected() as ensemble:
+        pictures = [read_snapshot(ensemble, name) for name in groups]
+        as_of = ensemble.as_of()
+    saved = [
+        files.SavedOffset(picture.group, row.topic_partition, row.offset)
+        for picture in pictures
+        for row in describe_offsets(picture)
+        if row.offset is not None
+    ]
+    document = documents.OFFSET_EXPORT.json(as_of, documents.OffsetExport(offsets=saved))
+    if not out.document(document, "offsets", documents.SAVED_OFFSET.keys):
+        for line in files.to_lines(saved):
+            click.echo(line)
+    unreadable = [error for picture in pictures for error in unreadable_offsets(picture)]
+    if unreadable:
+        raise PartlyDoneError(f"not exported: {'; '.join(map(str, unreadable))}")
+
+
+@offsets.command("import")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--group", metavar="GROUP", help="Only the offsets of this group.")
+@allow_missing_option
+@force_option(_FORCE)
+@confirm_options
+def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, **consent: bool) -> None:
+    """Write the offsets in FILE, in any format that `export` writes.
+
+    `-` is standard input. A group that does not exist yet is created.
+
+    \b
+    Example:
+      zkgroup offsets import billing.txt --execute
+    """
+    saved = files.parse(file_text(file), group=group)
+    with connected() as ensemble:
+        plans = []
+        for name in sorted({one.group for one in saved}):
+            values = {one.topic_partition: one.offset for one in saved if one.group == name}
+            picture = snapshot_to_change(ensemble, name, _topics(values))
+            plans.append(planning.plan_values(picture, values, allow_missing=allow_missing))
+        apply_offset_plans(ensemble, output(), plans, force=force, **consent)
+
+
+@offsets.command("set")
+@group_argument()
+@click.argument("values", metavar="TOPIC:PARTITION=OFFSET...", nargs=-1, required=True, type=PartitionValue())
+@allow_missing_option
+@force_option(_FORCE)
+@confirm_options
+def set_(
+    group: str, values: Sequence[tuple[str, int, int]], allow_missing: bool, force: bool, **consent: bool
+) -> None:
+    """Set the offsets of some partitions of GROUP.
+
+    A group that does not exist yet is created.
+
+    \b
+    Example:
+      zkgroup offsets set billing orders:3=42 --execute
+    """
+    wanted = {TopicPartition(topic, partition): offset for topic, partition, offset in values}
+    if len(wanted) < len(values):
+        raise click.UsageError("a partition is named twice")
+    with connected() as ensemble:
+        picture = snapshot_to_change(ensemble, group, _topics(wanted))
+        plan = planning.plan_values(picture, wanted, allow_missing=allow_missing)
+        apply_offset_plans(ensemble, output(), [plan], force=force, **consent)
+
+
+@offsets.command()
+@group_argument()
+@click.option("--to", "to", metavar="TARGET", help="earliest, latest, N, +N, -N or an ISO-8601 time.")
+@click.option("--to-earliest", is_flag=True, help="As --to earliest.")
+@click.option("--to-latest", is_flag=True, help="As --to latest.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="As --to N.")
+@click.option("--shift-by", type=int, metavar="N", help="As --to +N or --to -N.")
+@click.option("--to-datetime", metavar="TIME", help="As --to TIME.")
+@click.option("--by-duration", metavar="DURATION", help="To the time this long ago: P1DT2H, or 26h.")
+@click.option(
+    "--from-file", type=click.File("r", encoding="utf-8"), help="TOPIC,PARTITION,OFFSET on each line."
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    type=TopicPartitions(),
+    metavar="T[:P,P...]",
+    help="Only these; may be repeated.",
+)
+@source_option
+@allow_missing_option
+@force_option(_FORCE)
+@confirm_options
+def reset(
+    group: str,
+    topics: Sequence[tuple[str, tuple[int, ...]]],
+    source: str | None,
+    allow_missing: bool,
+    force: bool,
+    execute: bool,
+    yes: bool,
+    **targets: Any,
+) -> None:
+    """Reset the offsets of GROUP to a target.
+
+    With --topic or --from-file a group that does not exist yet is created.
+
+    \b
+    Example:
+      zkgroup offsets reset billing --to earliest --topic orders --source files:data --execute
+    """
+    chosen = {name: value for name, value in targets.items() if value is not None and value is not False}
+    if len(chosen) != 1:
+        raise click.UsageError(
+            "say where to, with exactly one of --to and its like (--to-earliest, --shift-by, ...)"
+        )
+    rows = files.parse_topic_rows(file_text(chosen["from_file"])) if "from_file" in chosen else None
+    with connected() as ensemble, log_positions(source, ensemble) as log:
+        if rows is not None:
+            picture = snapshot_to_change(ensemble, group, _topics(rows))
+            plan = planning.plan_values(picture, rows, allow_missing=allow_missing)
+        else:
+            named = [name for name, _ in topics]
+            picture = snapshot_to_change(ensemble, group, named) if named else read_snapshot(ensemble, group)
+            target = _target(chosen, ensemble.clock.wall_ms())
+            partitions = planning.partitions_to_reset(picture, topics)
+            plan = planning.plan_reset(picture, target, partitions, log, allow_missing=allow_missing)
+        apply_offset_plans(ensemble, output(), [plan], force=force, execute=execute, yes=yes)
+
+
+@offsets.command()
+@group_argument()
+@click.argument("topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TopicPartitions())
+@confirm_options
+def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **consent: bool) -> None:
+    """Delete offsets of GROUP. Refused while it has members.
+
+    Topics that are gone can be named too. Members start at these partitions as if they were new.
+
+    \b
+    Example:
+      zkgroup offsets delete billing orders:0,3 --execute
+    """
+    with connected() as ensemble:
+        plan = planning.plan_removal(read_snapshot(ensemble, group), topics)
+        apply_offset_plans(ensemble, output(), [plan], force=False, **consent)
+
+
+def _topics(values: Iterable[TopicPartition]) -> list[str]:
+    return sorted({topic_partition.topic for topic_partition in values})
+
+
+def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:
+    ((name, value),) = chosen.items()
+    try:
+        match name:
+            case "to_earliest":
+                return planning.Earliest()
+            case "to_latest":
+                return planning.Latest()
+            case "to_offset":
+                return planning.Absolute(value)
+            case "shift_by":
+                return planning.Shift(value)
+            case "by_duration":
+                return planning.AtTime(now_ms - parse_iso_duration_ms(value))
+            case "to_datetime":
+                return planning.AtTime(parse_time_ms(value))
+            case _:
+                return planning.parse_target(value) or planning.AtTime(parse_time_ms(value))
+    except ValueError as error:
+        hint = "; expected earliest, latest, N, +N, -N or a time" if name == "to" else ""
+        raise click.UsageError(f"--{name.replace('_', '-')}: {error}{hint}") from error
+
+
+def apply_offset_plans(
+    ensemble: Ensemble,
+    out: Output,
+    plans: Sequence[OffsetPlan],
+    *,
+    force: bool,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Shows the plans, and with confirmation writes them, the undo files first.
+
+    Raises RefusedError for a group with members unless forced, before anything is shown as possible; where
+    offsets would be deleted, forced as well.
+    """
+    changes = []
+    for plan in plans:
+        changes.append(offset_change(ensemble, plan, subject=f"offsets of {plan.group}", force=force))
+        for note in plan.notes:
+            echo_err(f"note: {note}")
+    count = sum(len(plan.effective) for plan in plans)
+    groups = ", ".join(plan.group for plan in plans)
+    wanted = bool(count) and confirmed(
+        execute,
+        yes,
+        f"Change {counted(count, 'offset')} of {groups}?",
+        lambda stderr: offset_tables.plan(stderr, plans, executed=False),
+    )
+    undo_ids = _apply_all(changes) if wanted else [None] * len(plans)
+    _report(out, plans, undo_ids, executed=wanted)
+
+
+def _apply_all(changes: Sequence[AdminChange[OffsetPlan, Applied, None]]) -> list[str | None]:
+    """Applies one change for each group; the ids of their undo records."""
+    undo_ids: list[str | None] = []
+    for change in changes:
+        try:
+            undo_ids.append(change.apply(undo_recorder()).undo_id)
+        except ZkGroupError as error:
+            written = [one.plan.group for one, undo_id in zip(changes, undo_ids, strict=False) if undo_id]
+            if not written:
+                raise
+            message = f"{', '.join(written)} written, then {change.plan.group}: {error}"
+            raise PartlyDoneError(message) from error
+    return undo_ids
+
+
+def _report(
+    out: Output, plans: Sequence[OffsetPlan], undo_ids: Sequence[str | None], *, executed: bool
+) -> None:
+    if out.is_table:
+        offset_tables.plan(out, plans, executed=executed)
+        return
+    shown = [
+        documents.OFFSET_CHANGES.json(
+            plan.as_of,
+            documents.OffsetChanges(group=plan.group, executed=executed, undo=undo, changes=plan.changes),
+        )
+        for plan, undo in zip(plans, undo_ids, strict=True)
+    ]
+    if out.format == "json":
+        many = documents.document("offset_changes_list", plans[-1].as_of, groups=shown)
+        whole = shown[0] if len(shown) == 1 else many
+        out.document(whole)
+        return
+    rows = [{"group": one["group"], **row} for one in shown for row in one["changes"]]
+    out.document({"changes": rows}, "changes", ("group", *documents.OFFSET_CHANGE.keys))

@@ -1,0 +1,538 @@
+"""`zkgroup plan`: decommission, replace, set-rf, balance; and plans stored in ZooKeeper.
+
+A plan is files for `reassign execute`, or is stored in ZooKeeper and carried out phase by phase.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from zkgroup.admin.changes.reassign import (
+    cancel_plan_change,
+    pause_plan_change,
+    resume_plan_change,
+    save_plan_change,
+    start_plan_change,
+)
+from zkgroup.admin.cluster.controller_info import read_controller_info
+from zkgroup.admin.descriptions import PlanViolation
+from zkgroup.admin.kafka_files import reassignment_text
+from zkgroup.admin.reassign.proposals import (
+    PhasedPlan,
+    Planner,
+    PlanRequest,
+    for_topics,
+    make_plan,
+    planner_balance,
+    planner_decommission,
+    planner_replace,
+    planner_set_rf,
+)
+from zkgroup.admin.reassign.stored_plans import (
+    FAILED,
+    FINISHED,
+    RUNNING,
+    PlanDescription,
+    begin,
+    list_plans,
+    prune,
+    run_plan,
+    take_throttles_off,
+)
+from zkgroup.errors import ConfigError, PartlyDoneError, PlanRefusedError, RefusedError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import TopicPartition
+
+from .. import reassign_documents, reassign_tables
+from ..app import Group, output
+from ..app import group as make_group
+from ..confirm import (
+    command_text,
+    run_change,
+    undo_recorder,
+)
+from ..context import connected
+from ..exit_codes import EXIT_CHECK_FAILED
+from ..params import Rate, confirm_options, disable_racks_option, file_text, wait_options, wait_s
+from ..render import Output, echo_err
+from ..units import counted, is_whole
+
+plan = make_group(
+    "plan",
+    help="""Plan moves of replicas: decommission, replace, balance.
+
+    A plan moves what must move and nothing else, with the reason for each move.
+
+    A plan is written to files (--output) or stored in ZooKeeper, where it outlives this command: --save
+    stores it, --execute also starts it. A zkgroup controller then submits one phase after the other. Beside
+    a Kafka controller, `plan resume ID --execute --wait` submits them, as long as it runs.
+
+    Exit code 4 where a topic cannot be read and so is in no plan.
+
+    \b
+    Example:
+      zkgroup plan decommission 3 --throttle 50MB --execute --wait --timeout 12h""",
+)
+
+
+@click.group("plan", cls=Group, invoke_without_command=True, no_args_is_help=True, hidden=True)
+@click.option("--resume", metavar="ID", help="As `zkgroup plan resume ID`.")
+@click.option("--pause", metavar="ID", help="As `zkgroup plan pause ID`.")
+@click.option("--cancel", metavar="ID", help="As `zkgroup plan cancel ID`.")
+@wait_options("the plan has ended; with --resume")
+@confirm_options
+@click.pass_context
+def reassign_plan(
+    ctx: click.Context,
+    resume: str | None,
+    pause: str | None,
+    cancel: str | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """As `zkgroup plan`. `reassign plan` is the old name.
+
+    \b
+    Example:
+      zkgroup plan decommission 3 --execute
+    """
+    named = {"resume": resume, "pause": pause, "cancel": cancel}
+    chosen = {verb: name for verb, name in named.items() if name is not None}
+    if ctx.invoked_subcommand is not None:
+        if chosen or wait or execute:
+            raise click.UsageError(
+                "--resume, --pause and --cancel are for a stored plan; "
+                f"options of a new one stand after {ctx.invoked_subcommand!r}"
+            )
+        return
+    if len(chosen) != 1:
+        raise click.UsageError("give a kind of plan, or one of --resume, --pause and --cancel")
+    longest = wait_s(wait, timeout_ms)
+    ((verb, name),) = chosen.items()
+    if verb == "resume":
+        ctx.exit(_resume(name, longest, execute=execute, yes=yes))
+    if longest is not None:
+        raise click.UsageError("--wait is for --resume")
+    _stop(verb, name, execute=execute, yes=yes)
+
+
+_LOSSES = ("factor", "racks", "balance", "source")
+
+
+def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        disable_racks_option,
+        click.option(
+            "--allow",
+            multiple=True,
+            type=click.Choice(_LOSSES),
+            help="What may get worse: fewer replicas, fewer racks, less even loads, no live source.",
+        ),
+        click.option(
+            "--sizes-file",
+            "sizes",
+            type=click.File("r", encoding="utf-8", lazy=True),
+            help="TOPIC,PARTITION,BYTES on each line: even out bytes instead of replicas.",
+        ),
+        click.option(
+            "--max-moves",
+            type=click.IntRange(1),
+            metavar="N",
+            help="At most N copies at a time: cuts the plan into requests that run one after the other.",
+        ),
+        click.option(
+            "--output",
+            "target",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Write the plan as Kafka's file; several requests go to FILE.1, FILE.2, ...",
+        ),
+        click.option("--save", is_flag=True, help="Store the plan in ZooKeeper; `plan resume` starts it."),
+        click.option(
+            "--throttle",
+            type=Rate(),
+            metavar="SIZE",
+            help="Copy at most so much a second at each broker, for example 50MB; for a stored plan.",
+        ),
+        click.option(
+            "--topic",
+            "topics",
+            multiple=True,
+            metavar="T",
+            help="Only replicas of this topic move; may be repeated.  [default: all topics]",
+        ),
+        wait_options("the plan has ended; with --execute"),
+        confirm_options,
+    ):
+        function = option(function)
+    return function
+
+
+class Pair(click.ParamType[tuple[int, int]]):
+    """`OLD=NEW`: two broker ids."""
+
+    name = "old=new"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        old, _, new = value.partition("=")
+        if not (is_whole(old) and is_whole(new)):
+            self.fail(f"{value!r}: expected OLD=NEW, for example 3=7", param, ctx)
+        return int(old), int(new)
+
+
+@plan.command()
+@click.argument("brokers", metavar="BROKER...", nargs=-1, required=True, type=click.IntRange(0))
+@_plan_options
+def decommission(brokers: tuple[int, ...], topics: tuple[str, ...], **how: Any) -> None:
+    """Move every replica off BROKER, registered or gone.
+
+    The other brokers get them as evenly as possible.
+
+    \b
+    Example:
+      zkgroup plan decommission 3 --throttle 50MB --execute --wait --timeout 12h
+    """
+    _make(for_topics(planner_decommission(brokers), topics), topics=topics, **how)
+
+
+@plan.command()
+@click.argument("pairs", metavar="OLD=NEW...", nargs=-1, required=True, type=Pair())
+@_plan_options
+def replace(pairs: tuple[tuple[int, int], ...], topics: tuple[str, ...], **how: Any) -> None:
+    """Put broker NEW in the place of OLD in every replica list.
+
+    NEW gets the position of OLD, so preferred leaders follow.
+
+    \b
+    Example:
+      zkgroup plan replace 3=7 --output plan.json
+    """
+    if len(dict(pairs)) < len(pairs):
+        raise click.UsageError("a broker is named twice on the left side")
+    _make(for_topics(planner_replace(dict(pairs)), topics), topics=topics, **how)
+
+
+@plan.command("set-rf")
+@click.argument("factor", metavar="N", type=click.IntRange(1))
+@_plan_options
+def set_rf(factor: int, topics: tuple[str, ...], **how: Any) -> None:
+    """Give every partition N replicas.
+
+    \b
+    Example:
+      zkgroup plan set-rf 3 --topic orders --execute
+    """
+    _make(planner_set_rf(factor, topics or None), topics=topics, **how)
+
+
+@plan.command()
+@click.option("--leaders-only", is_flag=True, help="Change the order of replicas only: nothing is copied.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    metavar="FRACTION",
+    help="With --sizes-file: distance from the mean load that is left alone.",
+)
+@_plan_options
+def balance(leaders_only: bool, tolerance: float | None, topics: tuple[str, ...], **how: Any) -> None:
+    """Even out replicas and preferred leaders with the fewest copies.
+
+    \b
+    Example:
+      zkgroup plan balance --max-moves 20 --execute --wait --timeout 12h
+    """
+    planner = planner_balance(leaders_only=leaders_only, tolerance=tolerance)
+    _make(for_topics(planner, topics), topics=topics, **how)
+
+
+@plan.command("list")
+def list_() -> None:
+    """List the plans stored in ZooKeeper, the oldest first.
+
+    \b
+    Example:
+      zkgroup plan list
+    """
+    out = output()
+    with connected() as ensemble:
+        plans, unreadable = list_plans(ensemble)
+        as_of = ensemble.as_of()
+    if not out.document(
+        reassign_documents.plans(as_of, plans, unreadable), "plans", reassign_documents.STORED_PLAN.keys
+    ):
+        if plans:
+            reassign_tables.plans(out, plans)
+        elif not unreadable:
+            out.line("no plan is stored")
+    if unreadable:
+        raise PartlyDoneError(f"not listed: {'; '.join(map(str, unreadable))}")
+
+
+@plan.command()
+@click.argument("plan_id", metavar="ID")
+@wait_options("the plan has ended")
+@confirm_options
+@click.pass_context
+def resume(
+    ctx: click.Context, plan_id: str, wait: bool, timeout_ms: int | None, execute: bool, yes: bool
+) -> None:
+    """Start or continue a stored plan.
+
+    \b
+    Example:
+      zkgroup plan resume 20260131-120000-1a2b --execute --wait --timeout 12h
+    """
+    ctx.exit(_resume(plan_id, wait_s(wait, timeout_ms), execute=execute, yes=yes))
+
+
+@plan.command()
+@click.argument("plan_id", metavar="ID")
+@confirm_options
+def pause(plan_id: str, execute: bool, yes: bool) -> None:
+    """Submit no further phase of a plan until it is resumed.
+
+    Moves that are under way go on.
+
+    \b
+    Example:
+      zkgroup plan pause 20260131-120000-1a2b --execute
+    """
+    _stop("pause", plan_id, execute=execute, yes=yes)
+
+
+@plan.command()
+@click.argument("plan_id", metavar="ID")
+@confirm_options
+def cancel(plan_id: str, execute: bool, yes: bool) -> None:
+    """End a plan for good: no further phase is submitted.
+
+    Moves that are under way go on; `reassign cancel` sends them back.
+
+    \b
+    Example:
+      zkgroup plan cancel 20260131-120000-1a2b --execute
+    """
+    _stop("cancel", plan_id, execute=execute, yes=yes)
+
+
+for _command in (decommission, replace, set_rf, balance):
+    reassign_plan.add_command(_command)
+
+
+def _make(
+    planner: Planner,
+    *,
+    topics: Sequence[str],
+    disable_rack_aware: bool,
+    allow: Sequence[PlanViolation],
+    sizes: IO[str] | None,
+    max_moves: int | None,
+    target: Path | None,
+    save: bool,
+    throttle: int | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    ctx, out, longest = click.get_current_context(), output(), wait_s(wait, timeout_ms)
+    save = save and not ctx.params["dry_run"]
+    if save and longest is not None and not execute:
+        raise click.UsageError("--save alone begins nothing that could be waited for: add --execute")
+    wish = PlanRequest(
+        topics=topics,
+        rack_mode="disabled" if disable_rack_aware else "enforced",
+        allow=tuple(allow),
+        sizes=_sizes(sizes.name, file_text(sizes)) if sizes else None,
+        sizes_file=sizes.name if sizes else "sizes",
+        max_moves=max_moves,
+    )
+    kept: PlanDescription | None = None
+    rollback = None
+    with connected() as ensemble:
+        found = _planned(ensemble, planner, wish)
+        for note in found.notes:
+            echo_err(f"note: {note}")
+        files = _write(found, target) if target else []  # before anything begins: it can fail
+        if found.plan.changes and (save or execute):
+            kept, rollback = _store(ensemble, found, throttle, longest, execute=execute, yes=yes)
+    document = reassign_documents.plan(
+        found, files, kept, executed=execute and kept is not None, rollback_file=rollback
+    )
+    if not out.document(document, "changes", reassign_documents.PLANNED_CHANGE.keys):
+        reassign_tables.phased(out, found, files)
+        if kept:
+            out.line()
+            show(out, [kept])
+    if kept is not None:
+        if not execute:
+            echo_err(f"begin it: {resume_command(kept.plan)}")
+        if code := echo_next_step(kept, waited=longest is not None):
+            ctx.exit(code)
+    elif found.plan.changes:
+        if files:
+            echo_err(_how_to_execute(files, throttle))
+        else:
+            echo_err("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
+            echo_err("--save stores the plan in ZooKeeper, --execute also starts it")
+    if found.unreadable:
+        raise PartlyDoneError(f"not looked at: {'; '.join(map(str, found.unreadable))}")
+
+
+def _planned(ensemble: Ensemble, planner: Planner, wish: PlanRequest) -> PhasedPlan:
+    """The plan; its refusal says which options would accept it."""
+    try:
+        return make_plan(ensemble, planner, wish)
+    except PlanRefusedError as error:
+        if not error.losses:
+            raise
+        options = " ".join(f"--allow {loss}" for loss in error.losses)
+        raise RefusedError(f"{error}; `{options}` accepts that") from error
+
+
+def _store(
+    ensemble: Ensemble,
+    found: PhasedPlan,
+    throttle: int | None,
+    longest_s: float | None,
+    *,
+    execute: bool,
+    yes: bool,
+) -> tuple[PlanDescription | None, Path | None]:
+    """Stores the plan; with `execute`, and confirmation, starts it: then there is a rollback file."""
+    user = undo_recorder().user
+    if not execute:
+        saving = save_plan_change(ensemble, found, user=user, throttle=throttle)
+        for note in saving.notes:
+            echo_err(f"note: {note}")
+        return saving.apply(undo_recorder()).written, None
+    result = run_change(
+        start_plan_change(ensemble, found, user=user, throttle=throttle),
+        lambda stderr: reassign_tables.phased(stderr, found, []),
+        execute=execute,
+        yes=yes,
+    )
+    if result.written is None or result.rollback_file is None:
+        return None, None
+    return run_stored(ensemble, result.written, longest_s), Path(result.rollback_file)
+
+
+def _how_to_execute(files: Sequence[str], throttle: int | None) -> str:
+    """The command for the files; they hold no throttle."""
+    file = files[0] if len(files) == 1 else "FILE"
+    slow = () if throttle is None else ("--throttle", f"{throttle}B")
+    words = command_text(
+        "reassign", "execute", "--reassignment-json-file", file, *slow, "--wait", "--execute"
+    )
+    return f"carry it out: {words}" if len(files) == 1 else f"carry out one after the other: {words}"
+
+
+def _write(found: PhasedPlan, target: Path) -> list[str]:
+    """One file a request. Raises ConfigError."""
+    requests = [{one.topic_partition: one.after for one in phase.changes} for phase in found.phases]
+    many = len(requests) > 1
+    files = []
+    for number, request in enumerate(requests, 1):
+        file = target.with_name(f"{target.name}.{number}") if many else target
+        try:
+            file.write_text(reassignment_text(request) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{file}: the plan cannot be written: {error.strerror}") from error
+        files.append(str(file))
+    return files
+
+
+def _sizes(where: str, text: str) -> Mapping[TopicPartition, int]:
+    found = {}
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        if not row:
+            continue
+        if len(row) != 3 or not is_whole(row[1]) or not is_whole(row[2]):
+            message = ",".join(row)
+            raise ConfigError(f"{where}, line {number}: expected TOPIC,PARTITION,BYTES, found {message!r}")
+        found[TopicPartition(row[0], int(row[1]))] = int(row[2])
+    return found
+
+
+def _resume(plan_id: str, longest_s: float | None, *, execute: bool, yes: bool) -> int:
+    """Shows the plan; with confirmation lets it run and runs it. The exit code."""
+    out = output()
+    with connected() as ensemble:
+        change = resume_plan_change(ensemble, plan_id)
+        one = change.plan
+        # begun by the change, run here: progress and the end of the throttle are shown
+        change = replaced(change, write=lambda _: begin(ensemble, one))
+        result = run_change(change, lambda stderr: show(stderr, [one]), execute=execute, yes=yes)
+        if result.written is not None:
+            one = run_stored(ensemble, result.written, longest_s)
+    if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
+        show(out, [one])
+    return echo_next_step(one, waited=result.executed and longest_s is not None)
+
+
+_STOPS = {"pause": pause_plan_change, "cancel": cancel_plan_change}
+
+
+def _stop(verb: str, plan_id: str, *, execute: bool, yes: bool) -> None:
+    """Pauses or cancels the plan: no further phase is submitted."""
+    out, ours = output(), False
+    with connected() as ensemble:
+        change = _STOPS[verb](ensemble, plan_id)
+        result = run_change(change, lambda stderr: show(stderr, [change.plan]), execute=execute, yes=yes)
+        one = change.plan if result.written is None else result.written
+        if result.executed:
+            ours = read_controller_info(ensemble).is_ours
+    if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
+        show(out, [one])
+    if result.executed:
+        echo_err(f"what moves now goes on: {command_text('reassign', 'list')}")
+    if result.executed and verb == "cancel" and one.stored.throttle is not None and not ours:
+        words = command_text("reassign", "verify", "--reassignment-json-file", "FILE", "--clear-throttle")
+        echo_err(f"its throttle stays until it is removed: {words} --execute")
+
+
+def run_stored(ensemble: Ensemble, one: PlanDescription, longest_s: float | None) -> PlanDescription:
+    """Carries a running plan on, one look or to its end, and takes its throttle off there."""
+    with reassign_tables.progress() as progress:
+        one = run_plan(ensemble, one.plan, longest_s or 0.0, progress)
+    if one.stored.state == FINISHED:
+        one, written = take_throttles_off(ensemble, one)
+        if written:
+            echo_err(f"the throttle is removed: {counted(written, 'configuration')} written")
+    if one.stored.state != RUNNING:
+        prune(ensemble)
+    return one
+
+
+def echo_next_step(one: PlanDescription, *, waited: bool) -> int:
+    """Says what to do about a plan that has not come to its end; the exit code."""
+    if one.stored.state == FAILED:
+        echo_err(f"plan {one.plan} has failed: {one.stored.reason}")
+        echo_err(f"once that is mended: {resume_command(one.plan)}")
+        return EXIT_CHECK_FAILED
+    if waited and one.stored.state != FINISHED:
+        echo_err(f"plan {one.plan} goes on later: {resume_command(one.plan)}")
+        return EXIT_CHECK_FAILED
+    return 0
+
+
+def resume_command(name: str) -> str:
+    """The command that carries a plan on."""
+    return command_text("plan", "resume", name, "--execute", "--wait", "--timeout", "12h")
+
+
+def show(out: Output, plans: Sequence[PlanDescription]) -> None:
+    """One row a plan."""
+    reassign_tables.plans(out, plans)

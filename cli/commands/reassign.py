@@ -1,0 +1,515 @@
+"""`zkgroup reassign`: generate, execute, verify, list, cancel, and the throttle of the moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+import click
+
+from zkgroup.admin.change import AdminChange, default_undo_folder
+from zkgroup.admin.changes.reassign import (
+    cancel_reassignments_change,
+    is_over,
+    is_still,
+    reassign_change,
+    remove_unreadable_request_change,
+)
+from zkgroup.admin.changes.undo import executions
+from zkgroup.admin.descriptions import Compat, Move, NotifyFormat, Reassignment
+from zkgroup.admin.kafka_files import parse_reassignment, parse_topics, reassignment_text
+from zkgroup.admin.reassign.cancellation import (
+    CancelPlan,
+    Execution,
+    Removal,
+)
+from zkgroup.admin.reassign.progress import (
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    ReassignmentStatus,
+    list_reassignments,
+    nothing_moves,
+    verify_reassignments,
+    wait_for_reassignments,
+)
+from zkgroup.admin.reassign.proposals import propose
+from zkgroup.admin.reassign.stored_plans import list_plans, running_plans
+from zkgroup.admin.reassign.throttles import Throttled, clear_throttles, read_throttles
+from zkgroup.admin.topics.listing import topic_names
+from zkgroup.errors import ConfigError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import TopicPartition
+
+from .. import reassign_documents, reassign_tables
+from ..app import group as make_group
+from ..app import output, shared
+from ..confirm import (
+    command_text,
+    confirmed,
+    echo_no_undo,
+    run_change,
+)
+from ..context import connected, target
+from ..exit_codes import EXIT_CHECK_FAILED
+from ..params import (
+    Rate,
+    TopicPartitions,
+    confirm_options,
+    disable_racks_option,
+    file_text,
+    force_option,
+    wait_options,
+    wait_s,
+)
+from ..render import Output, echo_err
+from ..units import counted, is_whole
+from .config import notify_option
+
+reassign = make_group(
+    "reassign",
+    lazy={
+        "plan": (".commands.plan:reassign_plan", "As `zkgroup plan`."),
+    },
+    help="""Move replicas between brokers, with Kafka's files.
+
+    \b
+    Example:
+      zkgroup reassign execute --reassignment-json-file moves.json --execute --wait""",
+)
+
+
+def _file_option(what: str, *, required: bool = True) -> Callable[..., Any]:
+    return click.option(
+        "--reassignment-json-file",
+        "file",
+        type=click.File("r", encoding="utf-8", lazy=True),
+        required=required,
+        help=what,
+    )
+
+
+class BrokerList(click.ParamType[tuple[int, ...]]):
+    """`1,2,3`: broker ids."""
+
+    name = "id[,id...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in value.split(",")]
+        if not all(is_whole(part) for part in parts):
+            self.fail(f"{value!r}: expected broker ids such as 1,2,3", param, ctx)
+        return tuple(int(part) for part in parts)
+
+
+@reassign.command()
+@click.option(
+    "--topics-to-move-json-file",
+    "file",
+    type=click.File("r", encoding="utf-8", lazy=True),
+    required=True,
+    help='The topics: {"topics":[{"topic":"orders"}],"version":1}.',
+)
+@click.option(
+    "--broker-list", "brokers", type=BrokerList(), required=True, metavar="ID[,ID...]", help="Where to."
+)
+@click.option(
+    "--assignment-compat",
+    type=click.Choice(["0.8", "0.10"]),
+    default="0.10",
+    show_default=True,
+    help="Whose rule: 0.8 takes the brokers in the order given and knows no racks.",
+)
+@disable_racks_option
+def generate(
+    file: IO[str], brokers: tuple[int, ...], assignment_compat: Compat, disable_rack_aware: bool
+) -> None:
+    """Propose new replica lists, as Kafka's tool. Changes nothing.
+
+    Whole topics are distributed anew over the brokers, which moves nearly everything; `zkgroup plan` moves
+    only what must.
+
+    \b
+    Example:
+      zkgroup reassign generate --topics-to-move-json-file topics.json --broker-list 1,2,3
+    """
+    out = output()
+    topics = parse_topics(file.name, file_text(file))
+    with connected() as ensemble:
+        found = propose(
+            ensemble,
+            topics,
+            brokers,
+            compat=assignment_compat,
+            rack_mode="disabled" if disable_rack_aware else "enforced",
+        )
+    if not out.document(reassign_documents.proposal(found)):
+        out.line("Current partition replica assignment")
+        out.line(reassignment_text(found.current))
+        out.line()
+        out.line("Proposed partition reassignment configuration")
+        out.line(reassignment_text(found.proposed))
+    for note in (*found.notes, f"{counted(found.moves, 'replica')} would be copied"):
+        echo_err(f"note: {note}")
+
+
+@reassign.command()
+@_file_option("The reassignment, in the form of Kafka's files.")
+@click.option(
+    "--throttle",
+    type=Rate(),
+    metavar="SIZE",
+    help="Copy at most so much a second at each broker, for example 50MB.",
+)
+@force_option("Also to brokers that are not registered now.")
+@notify_option
+@wait_options("every move has ended; then the throttle is removed")
+@confirm_options
+@click.pass_context
+def execute(
+    ctx: click.Context,
+    file: IO[str],
+    throttle: int | None,
+    force: bool,
+    notify_format: NotifyFormat | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Submit a reassignment to the controller; refused while one runs.
+
+    The rollback file is written first.
+
+    \b
+    Example:
+      zkgroup reassign execute --reassignment-json-file moves.json --throttle 50MB --execute --wait
+    """
+    out, longest, status = output(), wait_s(wait, timeout_ms), None
+    moves = parse_reassignment(file.name, file_text(file))
+    with connected() as ensemble:
+        change = reassign_change(ensemble, moves, throttle=throttle, force=force, format=notify_format)
+        plan = change.plan
+        result = run_change(
+            change,
+            lambda stderr: reassign_tables.plan(stderr, plan, executed=False),
+            execute=execute,
+            yes=yes,
+        )
+        clear = None if throttle is None else clear_throttle_command(file.name)
+        if result.executed and longest is not None:
+            status = wait_and_clear(ensemble, plan.request.moves, longest, clear)
+        elif result.executed and clear is not None:
+            echo_err(f"when it is done, remove the throttle: {clear}")
+    document = reassign_documents.reassignment(
+        plan,
+        executed=result.executed,
+        undo=result.undo_id,
+        rollback_file=result.rollback_file,
+        status=status,
+    )
+    if not out.document(document, "partitions", reassign_documents.REPLICA_MOVE.keys):
+        reassign_tables.plan(out, plan, executed=result.executed)
+    if status not in (None, DONE):
+        echo_err(f"not every move is done: {command_text('reassign', 'list')}")
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+@reassign.command()
+@_file_option("The reassignment that was asked for.", required=False)
+@click.option(
+    "--clear-throttle",
+    is_flag=True,
+    help="Remove throttles once nothing moves, with --execute; without a file every one there is.",
+)
+@wait_options("no move is under way")
+@confirm_options
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    file: IO[str] | None,
+    clear_throttle: bool,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Check whether the reassignment of a file is done.
+
+    Exit code 0 when every partition has its replicas, else 3. Reads only: a throttle stays as it is without
+    --clear-throttle.
+
+    \b
+    Example:
+      zkgroup reassign verify --reassignment-json-file moves.json --wait
+    """
+    if execute and not clear_throttle:
+        raise click.UsageError("--execute is for --clear-throttle: verify changes nothing else")
+    out, longest = output(), wait_s(wait, timeout_ms)
+    if file is None:
+        if not clear_throttle or wait:
+            raise click.UsageError("--reassignment-json-file is needed, but for --clear-throttle alone")
+        ctx.exit(_verify_none(out, execute=execute, yes=yes))
+    moves = parse_reassignment(file.name, file_text(file))
+    with connected() as ensemble:
+        if longest is None:
+            as_of, rows = verify_reassignments(ensemble, moves)
+        else:
+            with reassign_tables.progress() as show:
+                as_of, rows = wait_for_reassignments(ensemble, moves, longest, show)
+        all_done = all(row.status == DONE for row in rows)
+        if clear_throttle:
+            over = is_over(ensemble, rows)
+            clear_throttle_of(ensemble, moves, is_over=over, execute=execute, yes=yes)
+    if not out.document(
+        reassign_documents.reassignments(as_of, rows), "reassignments", reassign_documents.MOVE_STATUS.keys
+    ):
+        reassign_tables.moves(out, rows)
+    ctx.exit(0 if all_done else EXIT_CHECK_FAILED)
+
+
+def _verify_none(out: Output, *, execute: bool, yes: bool) -> int:
+    """`--clear-throttle` without a file: no move is looked at. The exit code."""
+    with connected() as ensemble:
+        all_gone = clear_all_throttles(ensemble, execute=execute, yes=yes)
+        as_of = ensemble.as_of()
+    out.document(
+        reassign_documents.reassignments(as_of, ()), "reassignments", reassign_documents.MOVE_STATUS.keys
+    )
+    return 0 if all_gone else EXIT_CHECK_FAILED
+
+
+@reassign.command("list")
+def list_() -> None:
+    """List the moves under way and the stored plans.
+
+    Moves requested through the brokers' own API are listed too. FROM are the replicas before the move; of a
+    move that has begun their order may have been another one.
+
+    \b
+    Example:
+      zkgroup reassign list
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, rows, unreadable = list_reassignments(ensemble)
+        plans, broken = list_plans(ensemble)
+    unreadable = (*unreadable, *broken)
+    document = reassign_documents.reassignments(as_of, rows, plans, unreadable)
+    if not out.document(document, "reassignments", reassign_documents.MOVE_STATUS.keys):
+        if rows:
+            reassign_tables.moves(out, rows)
+        elif not unreadable:
+            out.line("nothing is being moved")
+        if plans:
+            out.line()
+            reassign_tables.plans(out, plans)
+    if unreadable:
+        if any(error.path == Reassignment.path() for error in unreadable):
+            echo_err(
+                f"show how to remove the request that cannot be read: {command_text('reassign', 'cancel')}"
+            )
+        raise PartlyDoneError(f"not listed: {'; '.join(map(str, unreadable))}")
+
+
+@reassign.command("cancel")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    type=TopicPartitions(),
+    metavar="T[:P,P...]",
+    help="Only these moves; may be repeated.  [default: all that run]",
+)
+@click.option(
+    "--reassignment-json-file",
+    "file",
+    type=click.File("r", encoding="utf-8", lazy=True),
+    help="Where they were: the rollback file of the execution.  [default: the newest one here that fits]",
+)
+@wait_options("the cancelled moves have ended; then a throttle is removed if nothing else moves")
+@confirm_options
+@click.pass_context
+def cancel_(
+    ctx: click.Context,
+    topics: Sequence[tuple[str, tuple[int, ...]]],
+    file: IO[str] | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Send running moves back to where they came from.
+
+    Only a zkgroup controller reads a changed request; elsewhere it is refused with the reason. A request that
+    cannot be read is removed.
+
+    \b
+    Example:
+      zkgroup reassign cancel --topic orders:3 --execute --wait
+    """
+    out, longest = output(), wait_s(wait, timeout_ms)
+    former = parse_reassignment(file.name, file_text(file)) if file else ()
+    status = None
+    with connected() as ensemble:
+        if (removal := remove_unreadable_request_change(ensemble)) is not None:
+            _remove_request(out, removal, some=bool(topics), execute=execute, yes=yes)
+            return
+        change = cancel_reassignments_change(ensemble, _chosen(ensemble, topics), former, _executions())
+        plan = change.plan
+        result = run_change(
+            change, lambda stderr: reassign_tables.cancelled(stderr, plan), execute=execute, yes=yes
+        )
+        if result.executed:
+            status = _after(ensemble, plan, longest)
+    document = reassign_documents.cancellation(
+        plan,
+        executed=result.executed,
+        undo=result.undo_id,
+        rollback_file=result.rollback_file,
+        status=status,
+    )
+    if not out.document(document, "partitions", reassign_documents.CANCELLED_MOVE.keys):
+        reassign_tables.cancelled(out, plan, executed=result.executed)
+    if status not in (None, DONE):
+        echo_err(f"not every move is back: {command_text('reassign', 'list')}")
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _after(ensemble: Ensemble, plan: CancelPlan, longest_s: float | None) -> str | None:
+    """Waits where that is wanted, and sees to the throttle that the moves had."""
+    throttled = read_throttles(ensemble, {tp.topic for tp in plan.before.targets})
+    clear = clear_throttle_command() if throttled.is_of_moves else None
+    if longest_s is not None:
+        back = [Move(row.topic_partition, row.after) for row in plan.rows]
+        return wait_and_clear(ensemble, back, longest_s, clear, is_still)
+    if clear is not None:
+        echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
+    return None
+
+
+def _remove_request(
+    out: Output, change: AdminChange[Removal, None, None], *, some: bool, execute: bool, yes: bool
+) -> None:
+    """Shows a request that cannot be read, and with confirmation removes it, its bytes saved first."""
+    plan = change.plan
+    if some:
+        raise RefusedError(
+            f"{plan.error}: which moves it asks for is not known; without --topic it is removed"
+        )
+    result = run_change(
+        change, lambda stderr: _show_removal(stderr, plan, executed=False), execute=execute, yes=yes
+    )
+    document = reassign_documents.removal(plan, executed=result.executed, undo=result.undo_id)
+    if not out.document(document, "partitions", reassign_documents.CANCELLED_MOVE.keys):
+        _show_removal(out, plan, executed=result.executed)
+
+
+def _show_removal(out: Output, plan: Removal, *, executed: bool) -> None:
+    size = counted(len(plan.znode.data or b""), "byte")
+    out.line(f"{'removed' if executed else 'would remove'} {plan.znode.path}, {size} that cannot be read")
+
+
+def _executions() -> Iterator[Execution]:
+    """Reassignments of this ensemble that were executed from here, the latest first."""
+    try:
+        yield from executions(default_undo_folder(), target(shared()).zookeeper)
+    except ConfigError as error:
+        echo_err(f"note: earlier executions are not read: {error}")
+
+
+def _chosen(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[TopicPartition]:
+    """The partitions named; a topic alone means all of it that is being moved."""
+    if not topics:
+        return []
+    _, rows, _ = list_reassignments(ensemble)
+    chosen = []
+    for name, parts in topics:
+        mine = [row.topic_partition for row in rows if row.topic_partition.topic == name]
+        if not parts and not mine:
+            raise NotFoundError(
+                f"nothing of topic {name!r} is being moved; `zkgroup reassign list` shows what is"
+            )
+        chosen += [TopicPartition(name, number) for number in parts] or mine
+    return chosen
+
+
+def clear_throttle_command(file: str | None = None) -> str:
+    """The command that removes throttles once nothing moves: of the topics in a file, or all.
+
+    What was read from the standard input cannot be named again.
+    """
+    named = () if file is None or file in ("-", "<stdin>") else ("--reassignment-json-file", file)
+    return command_text("reassign", "verify", *named, "--clear-throttle", "--execute")
+
+
+def wait_and_clear(
+    ensemble: Ensemble,
+    wanted: Sequence[Move],
+    longest_s: float,
+    clear: str | None,
+    is_over: Callable[[Ensemble, Sequence[ReassignmentStatus]], bool] = is_over,
+) -> str:
+    """Waits for the end of the moves; the worst status of one.
+
+    `clear` is the command that removes their throttle, None where they have none. It is removed here where,
+    by `is_over`, no move needs it any more. However else the wait ends, by an interruption too, the command
+    is told.
+    """
+    stays = clear is not None
+    try:
+        with reassign_tables.progress() as show:
+            _, rows = wait_for_reassignments(ensemble, wanted, longest_s, show)
+        if stays and is_over(ensemble, rows):
+            throttled = read_throttles(ensemble, [move.topic_partition.topic for move in wanted])
+            moved = {broker for move in wanted for broker in move.replicas}
+            written = clear_throttles(ensemble, throttled.of_moves(moved))
+            stays = False
+            echo_err(f"the throttle is removed: {counted(written, 'configuration')} written")
+    finally:
+        if stays:
+            echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
+    found = {row.status for row in rows}
+    return IN_PROGRESS if IN_PROGRESS in found else DONE if found <= {DONE} else FAILED
+
+
+def clear_throttle_of(
+    ensemble: Ensemble, moves: Sequence[Move], *, is_over: bool, execute: bool, yes: bool
+) -> None:
+    """`reassign verify FILE --clear-throttle`."""
+    throttled = read_throttles(ensemble, [move.topic_partition.topic for move in moves])
+    _clear(ensemble, throttled, None if is_over else "not every move is done", execute=execute, yes=yes)
+
+
+def clear_all_throttles(ensemble: Ensemble, *, execute: bool, yes: bool) -> bool:
+    """`reassign verify --clear-throttle`: every throttle there is. Whether none has to stay."""
+    throttled = read_throttles(ensemble, topic_names(ensemble))
+    why = None
+    if throttled and (plans := running_plans(ensemble)):
+        why = f"plan {', '.join(plans)} runs"
+    elif throttled and not nothing_moves(ensemble):
+        count = len(list_reassignments(ensemble)[1])
+        why = f"{counted(count, 'partition')} {'moves' if count == 1 else 'move'}"
+        if not count:
+            why = "what moves cannot be read"
+    _clear(ensemble, throttled, why, execute=execute, yes=yes)
+    return why is None
+
+
+def _clear(ensemble: Ensemble, throttled: Throttled, why: str | None, *, execute: bool, yes: bool) -> None:
+    if not throttled:
+        echo_err("nothing is throttled")
+        return
+    what = f"the throttle of {throttled.named}"
+    if why is not None:
+        echo_err(f"{what} stays: {why}")
+        return
+    if not execute:
+        echo_err(f"would remove {what}")
+    echo_no_undo("the next `reassign execute --throttle` sets one again")
+    if confirmed(execute, yes, f"Remove {what}?", lambda stderr: stderr.line(f"would remove {what}")):
+        clear_throttles(ensemble, throttled)
+        echo_err(f"removed {what}")

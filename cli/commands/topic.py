@@ -1,0 +1,410 @@
+"""`zkgroup topic`: create, list, describe, alter, delete; and their `--wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import click
+
+from zkgroup.admin.change import default_undo_folder
+from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
+from zkgroup.admin.cluster.brokers import by_role, readable, registrations
+from zkgroup.admin.descriptions import Compat, NotifyFormat
+from zkgroup.admin.topics import creation
+from zkgroup.admin.topics import listing as admin
+from zkgroup.admin.topics.alteration import AddedPartitions
+from zkgroup.admin.topics.deletion import TopicDeletionPlan
+from zkgroup.admin.topics.waiting import DeletionSeen, LeadersSeen, wait_for_leaders, wait_until_gone
+from zkgroup.errors import ConflictError, PartlyDoneError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import TopicPartition
+
+from .. import cluster_documents, documents, topic_tables
+from ..app import group as make_group
+from ..app import output
+from ..confirm import (
+    command_text,
+    run_change,
+    undo_recorder,
+)
+from ..context import connected
+from ..exit_codes import EXIT_CHECK_FAILED
+from ..params import (
+    ReplicaLists,
+    confirm_options,
+    disable_racks_option,
+    set_option,
+    topic_argument,
+    wait_options,
+    wait_s,
+)
+from ..render import echo_err, progress_line
+from ..units import counted
+from .config import notify_option
+
+NO_TOPIC = "there is no topic; make one with `zkgroup topic create TOPIC --partitions N`"
+
+topic = make_group(
+    "topic",
+    help="""Create, list, describe, alter and delete topics.
+
+    \b
+    Example:
+      zkgroup topic create orders --partitions 12""",
+)
+
+
+@topic.command()
+@topic_argument()
+@click.option("--partitions", type=int, metavar="N", help="Number of partitions.")
+@click.option(
+    "--replication-factor", type=int, default=1, show_default=True, metavar="N", help="Replicas of each."
+)
+@click.option(
+    "--replica-assignment", type=ReplicaLists(), metavar="B:B,B:B...", help="Brokers by partition, instead."
+)
+@set_option("configs", "Set an override", aliases=["--config"])
+@disable_racks_option
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error (it stays as it is).")
+@click.option("--dry-run", is_flag=True, help="Only show what would be created.")
+@wait_options("every partition has a leader")
+def create(
+    topic: str,
+    partitions: int | None,
+    replication_factor: int,
+    replica_assignment: list[list[int]] | None,
+    configs: Sequence[tuple[str, str]],
+    disable_rack_aware: bool,
+    if_not_exists: bool,
+    dry_run: bool,
+    wait: bool,
+    timeout_ms: int | None,
+) -> None:
+    """Create TOPIC. Acts at once.
+
+    `zkgroup undo` deletes the topic again, with the records that it has by then, unless it was changed since.
+
+    \b
+    Example:
+      zkgroup topic create orders --partitions 12 --replication-factor 3 --set retention.ms=86400000
+    """
+    out, longest, seen, undo = output(), wait_s(wait, timeout_ms), None, None
+    with connected() as ensemble:
+        described = None
+        if not (if_not_exists and admin.topic_exists(ensemble, topic)):
+            try:
+                change = create_topic_change(
+                    ensemble,
+                    topic,
+                    partitions=partitions,
+                    replication_factor=replication_factor,
+                    replica_assignment=replica_assignment,
+                    configs=dict(configs),
+                    rack_mode="disabled" if disable_rack_aware else "enforced",
+                )
+                for note in change.notes:
+                    echo_err(f"note: {note}")
+                if not dry_run:
+                    undo = change.apply(undo_recorder()).undo_id
+                described = creation.describe_new(change.plan)
+            except ConflictError:  # created in the meantime
+                if not (if_not_exists and admin.topic_exists(ensemble, topic)):
+                    raise
+        created = described is not None and not dry_run
+        described = described or _existing(ensemble, topic)
+        as_of = ensemble.as_of()
+        if longest is not None and described.unhosted:
+            echo_err("note: no broker hosts the topic: there is nothing to wait for")
+        elif longest is not None and not dry_run:
+            lists = {row.partition: row.replicas for row in described.partitions}
+            seen = _until_led(ensemble, topic, lists, longest)
+    document = documents.topic_creation(as_of, described, created=created, undo=undo, seen=seen)
+    if not out.document(document):
+        verb = "created" if created else "would create" if dry_run else "kept"
+        out.line(f"{verb} {out.paint(topic, 'bold')} with {counted(len(described.partitions), 'partition')}")
+    end_of_creation(seen)
+
+
+def _existing(ensemble: Ensemble, topic: str) -> admin.TopicDescription:
+    """The topic that stays; raises what is wrong with it."""
+    echo_err(f"topic {topic} exists already and stays as it is")
+    _, described, unreadable = admin.describe_topics(ensemble, [topic])
+    if unreadable:
+        raise unreadable[0]
+    return described[0]
+
+
+@topic.command("list")
+def list_() -> None:
+    """List every topic.
+
+    \b
+    Example:
+      zkgroup topic list
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, rows = admin.list_topics(ensemble)
+    if not out.document(
+        documents.TOPIC_LIST.json(as_of, documents.TopicList(topics=rows)),
+        "topics",
+        documents.TOPIC_SUMMARY.keys,
+    ):
+        topic_tables.topics(out, rows)
+        if not rows:
+            echo_err(NO_TOPIC)
+
+
+@topic.command()
+@topic_argument(many=True)
+@click.option("--under-replicated-partitions", "under_replicated", is_flag=True, help="Only short ISRs.")
+@click.option(
+    "--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader."
+)
+@click.option(
+    "--replicas", is_flag=True, help="Ask our brokers for log end and high watermark of each replica."
+)
+def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool, replicas: bool) -> None:
+    """Show partitions, replicas, leaders and overrides of topics.
+
+    \b
+    Example:
+      zkgroup topic describe orders --under-replicated-partitions
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, whole, unreadable = admin.describe_topics(ensemble, topics)
+        entries = registrations(ensemble)
+    live, described = by_role(entries).data, whole
+    if under_replicated:
+        described = admin.only(described, admin.is_under_replicated)
+    if unavailable:
+        described = admin.only(described, lambda partition: admin.is_unavailable(partition, live))
+    ends = None
+    if replicas:
+        from zkgroup.lines.log_ends import read_log_ends
+
+        ends = read_log_ends(readable(entries), _replicas(described))
+    if ends is None:
+        document = documents.TOPICS.json(as_of, documents.Topics(topics=described))
+    else:
+        document = documents.topic_replicas(as_of, described, ends)
+    if out.format == "csv":
+        rows = [{"topic": one["topic"], **row} for one in document["topics"] for row in one["partitions"]]
+        keys = ("topic", *documents.TOPIC_PARTITION.keys, *(["logs"] if replicas else []))
+        out.document({"partitions": rows}, "partitions", keys)
+    elif not out.document(document, "topics"):
+        topic_tables.described(out, described, ends)
+        if not described and not unreadable:
+            echo_err("no partition is so" if whole else NO_TOPIC)
+    errors = [*unreadable, *(error for one in whole for error in one.unreadable)]
+    if errors:
+        message = "; ".join(map(str, errors))
+        raise PartlyDoneError(f"not described: {message}") if whole else errors[0]
+
+
+def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPartition, int]]:
+    """Each with its broker."""
+    return [
+        (TopicPartition(one.topic, row.partition), broker)
+        for one in described
+        for row in one.partitions
+        for broker in row.replicas
+    ]
+
+
+@topic.command()
+@topic_argument()
+@click.option("--partitions", type=int, metavar="N", help="So many partitions, more than there are.")
+@click.option(
+    "--replica-assignment",
+    type=ReplicaLists(),
+    metavar="B:B,B:B...",
+    help="Brokers by partition, instead of --partitions; those of old ones are looked at only where "
+    "the topic was made without brokers.",
+)
+@set_option("configs", "Set an override", aliases=["--config"])
+@click.option(
+    "--delete-config", "removed", multiple=True, metavar="NAME", help="Remove an override; may be repeated."
+)
+@click.option(
+    "--assignment-compat",
+    type=click.Choice(["0.8", "0.10"]),
+    default="0.10",
+    show_default=True,
+    help="Whose rule places new partitions: 0.8 takes a broker id for a position and knows no racks.",
+)
+@disable_racks_option
+@notify_option
+@wait_options("every new partition has a leader")
+@confirm_options
+def alter(
+    topic: str,
+    partitions: int | None,
+    replica_assignment: list[list[int]] | None,
+    configs: Sequence[tuple[str, str]],
+    removed: tuple[str, ...],
+    assignment_compat: Compat,
+    disable_rack_aware: bool,
+    notify_format: NotifyFormat | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Add partitions to TOPIC, or change its overrides.
+
+    What is not named stays as it is. Records keep their partitions; a key may go to another partition from
+    then on. Partitions cannot be removed.
+
+    \b
+    Example:
+      zkgroup topic alter orders --partitions 24 --execute
+    """
+    out, longest = output(), wait_s(wait, timeout_ms)
+    growth = AddedPartitions(
+        partitions=partitions,
+        replica_assignment=replica_assignment,
+        compat=assignment_compat,
+        rack_mode="disabled" if disable_rack_aware else "enforced",
+    )
+    with connected() as ensemble, _leaders_progress() as progress:
+        change = alter_topic_change(
+            ensemble, topic, growth, dict(configs), removed, format=notify_format, progress=progress
+        )
+        plan = change.plan
+        if longest is not None and not plan.added:
+            echo_err("note: brokers apply settings without an answer: there is nothing to wait for")
+        result = run_change(
+            change,
+            lambda stderr: topic_tables.alteration(stderr, plan),
+            execute=execute,
+            yes=yes,
+            wait_s=longest,
+        )
+    seen = result.outcome
+    document = cluster_documents.topic_alteration(
+        plan, executed=result.executed, undo=result.undo_id, seen=seen
+    )
+    if not out.document(document):
+        topic_tables.alteration(out, plan, executed=result.executed)
+    end_of_creation(seen)
+
+
+@topic.command()
+@topic_argument()
+@click.option(
+    "--without-broker",
+    "without",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="ID",
+    help="Do not wait for this broker: it is lost, and not registered; may be repeated.",
+)
+@wait_options("the topic is gone")
+@confirm_options
+def delete(
+    topic: str,
+    without: tuple[int, ...],
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Delete TOPIC, through the controller where there is one.
+
+    Without a controller its znodes are removed. Refused while a group has members on it. Also removes what an
+    unfinished deletion has left.
+
+    A deletion waits for every broker with a replica. It continues without a lost broker that --without-broker
+    names, now or while it waits; if that broker returns, the controller has it delete its replicas. Its
+    process must have ended: a Kafka broker that is only paused or cut off damages a new topic of the same
+    name.
+
+    \b
+    Example:
+      zkgroup topic delete orders --execute --wait
+    """
+    out, longest, undo = output(), wait_s(wait, timeout_ms), None
+    seen: DeletionSeen | None
+    with connected() as ensemble, progress_line() as show:
+
+        def progress(detail: str) -> None:
+            show(f"{topic}: {detail}", detail)
+
+        change = delete_topic_change(
+            ensemble, topic, without, command_text=lambda words: command_text(*words), progress=progress
+        )
+        plan = change.plan
+        if plan.was_asked and longest is not None and execute:
+            seen = wait_until_gone(ensemble, plan, longest, progress)
+        else:
+            result = run_change(
+                change,
+                lambda stderr: stderr.line(_summary(plan, executed=False)),
+                execute=execute,
+                yes=yes,
+                wait_s=longest,
+            )
+            seen, undo = result.outcome, result.undo_id
+    if not out.document(documents.topic_deletion(plan, undo=undo, seen=seen)):
+        out.line(_summary(plan, executed=undo is not None))
+    if undo and plan.controller is not None:
+        echo_err(f"the znodes as they were are in {default_undo_folder().file(undo)}")
+    end_of_deletion(topic, seen)
+
+
+def _summary(plan: TopicDeletionPlan, *, executed: bool) -> str:
+    if plan.was_asked:
+        return f"controller {plan.controller} was asked before to delete topic {plan.topic}"
+    if plan.controller is not None:
+        verb = "asked" if executed else "would ask"
+        return f"{verb} controller {plan.controller} to delete topic {plan.topic}{_without(plan)}"
+    what = f"what is left of topic {plan.topic}" if plan.leftover else f"topic {plan.topic}"
+    return f"{'deleted' if executed else 'would delete'} {what}: {counted(len(plan.znodes), 'znode')}"
+
+
+def _without(plan: TopicDeletionPlan) -> str:
+    """Whom the deletion does not wait for, as the end of a phrase."""
+    return f" without broker {', '.join(map(str, plan.without))}" if plan.without else ""
+
+
+_NAMED = 8
+
+
+@contextmanager
+def _leaders_progress() -> Iterator[Callable[[int, int], None]]:
+    """Shows how many partitions have a leader, while it is waited for them."""
+    with progress_line() as show:
+        yield lambda led, total: show(f"{led} of {counted(total, 'partition')} led", led)
+
+
+def _until_led(
+    ensemble: Ensemble, topic: str, replicas: Mapping[int, Collection[int]], longest_s: float
+) -> LeadersSeen:
+    """Waits for leaders of these partitions of the topic, given with their replicas."""
+    lists = {TopicPartition(topic, number): brokers for number, brokers in replicas.items()}
+    with _leaders_progress() as progress:
+        return wait_for_leaders(ensemble, lists, longest_s, progress)
+
+
+def end_of_creation(seen: LeadersSeen | None) -> None:
+    """Ends the command where partitions have no leader, each named with why."""
+    if seen is None or not seen.leaderless:
+        return
+    rows = sorted(seen.leaderless.items())
+    for tp, why in rows[:_NAMED]:
+        echo_err(f"{tp} has no leader: {why}")
+    if len(rows) > _NAMED:
+        echo_err(f"and {counted(len(rows) - _NAMED, 'partition')} more")
+    click.get_current_context().exit(EXIT_CHECK_FAILED)
+
+
+def end_of_deletion(topic: str, seen: DeletionSeen | None) -> None:
+    """Ends the command where the topic is not gone, with what that waits for."""
+    if seen is None or seen.gone:
+        return
+    echo_err(f"{topic} is not gone: {seen.detail or 'nothing is known to be in its way'}")
+    echo_err(f"look again: {command_text('topic', 'describe', topic)}")
+    click.get_current_context().exit(EXIT_CHECK_FAILED)

@@ -1,0 +1,176 @@
+"""`zkgroup undo`: takes back a change of any command that has a way back; `undo list` shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from zkgroup.admin.change import default_undo_folder
+from zkgroup.admin.changes.undo import restoration_change
+from zkgroup.admin.undo import UndoRecord, check_untouched, plan_undo
+from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
+from zkgroup.groups.ensemble import Ensemble
+
+from .. import documents
+from ..app import command, output, shared
+from ..confirm import command_text, run_change
+from ..context import connected, target
+from ..params import confirm_options, force_option
+from ..render import Cell, Column, Output, echo_err
+from ..units import age, counted, iso_time
+from .offsets import apply_offset_plans
+
+LIST_KEYS = ("undo", "time", "command", "zookeeper", "undoable", "detail")
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
+    names = ["list", *reversed(default_undo_folder().ids())]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@command("undo")
+@click.argument("undo_id", metavar="[ID | list]", required=False, shell_complete=_complete)
+@click.option("--all", "everywhere", is_flag=True, help="With list: changes of every ensemble.")
+@force_option("Also where somebody has gone on from there since, or the group has members.")
+@confirm_options
+def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes: bool) -> None:
+    """Undo a change, the last one by default; `undo list` shows them.
+
+    Every command that creates a topic, overwrites or deletes prints the ID, or says before that it cannot be
+    undone. What the change created is deleted, what it overwrote or deleted is restored, unless it has
+    changed again since (exit code 6). Without ID the last change on this ensemble is undone; an undo is a
+    change too. `zkgroup undo list` shows the changes made from this machine.
+
+    \b
+    Example:
+      zkgroup undo 20260131-120000-1a2b --execute
+    """
+    if undo_id == "list":
+        if force or execute:
+            raise click.UsageError("list changes nothing: --force and --execute are for an ID")
+        _list(output(), everywhere=everywhere)
+        return
+    if everywhere:
+        raise click.UsageError("--all is for list")
+    folder, where = default_undo_folder(), target(shared()).zookeeper
+    record = folder.load(undo_id) if undo_id else folder.newest(lambda one: one.zookeeper == where)
+    if undo_id is None:
+        echo_err(f"the last change on {where}: {record.undo_id}, `{record.command}`")
+    if record.zookeeper != where:
+        echo_err(f"note: {record.undo_id} was done on {record.zookeeper}, this is {where}")
+    if record.way_back is not None:
+        raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.way_back}")
+    consent = {"execute": execute, "yes": yes}
+    if record.command_back:
+        with connected() as ensemble:
+            if not force:
+                check_untouched(ensemble, record)
+        _run(record.command_back, **consent)
+        return
+    with connected() as ensemble:
+        if record.group is None:
+            _restore(ensemble, output(), record, **consent)
+        else:
+            apply_offset_plans(
+                ensemble, output(), [plan_undo(ensemble, record, force=force)], force=force, **consent
+            )
+
+
+def _run(words: Sequence[str], *, execute: bool, yes: bool) -> None:
+    """Runs the command that goes back as if it had been typed: preview, question, record and exit code."""
+    words = [*words, *(["--execute"] if execute else []), *(["--yes"] if yes else [])]
+    echo_err(f"this runs: {command_text(*words)}")
+    ctx, options = click.get_current_context(), shared()
+    root = ctx.find_root().command
+    more = ["--format", options.format] if options.format else []
+    more += [] if options.connect_timeout is None else ["--connect-timeout", f"{options.connect_timeout}ms"]
+    typed = [*options.connection_words(), *more, *(["-v"] * options.verbose), *words]
+    with root.make_context(ctx.find_root().info_name, typed) as inner:
+        code: Any = root.invoke(inner)
+    ctx.exit(code if isinstance(code, int) else 0)
+
+
+def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bool, yes: bool) -> None:
+    """Creates the znodes of a record again where they are gone, with consent."""
+    change = restoration_change(ensemble, record)
+    plan = change.plan
+    paths = [path for path, _ in plan.missing]
+    count = counted(len(paths), "znode")
+    named = f"again {count}: {', '.join(paths[:3])}" + (" ..." if len(paths) > 3 else "")
+    wanted = run_change(
+        change, lambda stderr: stderr.line(f"would create {named}"), execute=execute, yes=yes
+    ).executed
+    document = documents.RESTORATION.json(
+        plan.as_of, documents.Restoration(undone=record.undo_id, executed=wanted, znodes=paths)
+    )
+    if out.document(document):
+        return
+    if not paths:
+        out.line("every znode is there already: nothing to create")
+    else:
+        out.line(f"{'created' if wanted else 'would create'} {named}")
+
+
+def _list(out: Output, *, everywhere: bool) -> None:
+    """The changes of this ensemble, the latest first; of all where none is given."""
+    try:
+        where = None if everywhere else target(shared()).zookeeper
+    except click.UsageError:
+        where = None
+    folder, records, broken = default_undo_folder(), [], []
+    for undo_id in folder.ids():
+        try:
+            records.append(folder.load(undo_id))
+        except ConfigError as error:
+            broken.append(str(error))
+    shown = [one for one in records if where is None or one.zookeeper == where]
+    shown.sort(key=lambda one: (one.time_ms, one.undo_id), reverse=True)
+    now_ms = time.time_ns() // 1_000_000
+    document = {
+        "schema": "zkgroup.undo_list/1",
+        "as_of": {"zxid": None, "time": iso_time(now_ms)},
+        "undos": [
+            {
+                "undo": one.undo_id,
+                "time": iso_time(one.time_ms),
+                "command": one.command,
+                "zookeeper": one.zookeeper,
+                "undoable": one.way_back is None,
+                "detail": one.summary,
+            }
+            for one in shown
+        ],
+    }
+    if not out.document(document, "undos", LIST_KEYS):
+        _table(out, shown, now_ms, with_ensemble=where is None)
+        if not shown:
+            echo_err(
+                f"{folder.path}: no change {'at all' if where is None else f'of {where}'} was made from here"
+            )
+    if broken:
+        raise PartlyDoneError(f"not listed: {'; '.join(broken)}")
+
+
+def _table(out: Output, records: Sequence[UndoRecord], now_ms: int, *, with_ensemble: bool) -> None:
+    columns = [
+        Column(header="ID"),
+        Column(header="AGE", right=True),
+        *([Column(header="ENSEMBLE", shorten="middle", least=14)] if with_ensemble else []),
+        Column(header="UNDO", shorten="end", least=16),
+        Column(header="COMMAND", shorten="end", least=20),
+    ]
+    rows = [
+        [
+            one.undo_id,
+            age(one.time_ms, now_ms),
+            *([one.zookeeper] if with_ensemble else []),
+            one.summary if one.way_back is None else Cell(f"no: {one.summary}", "dim"),
+            one.command,
+        ]
+        for one in records
+    ]
+    out.table(columns, rows)

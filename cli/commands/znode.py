@@ -1,0 +1,172 @@
+"""`zkgroup znode`: get, ls, tree. Read-only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from zkgroup.admin import znodes as admin
+from zkgroup.groups.verify import hex_session
+from zkgroup.model import Znode
+
+from .. import documents
+from ..app import group as make_group
+from ..app import output
+from ..context import connected
+from ..render import Output, printable, shorten
+from ..units import iso_time
+
+znode = make_group(
+    "znode",
+    help="""Read znodes. Nothing here writes.
+
+    \b
+    Example:
+      zkgroup znode tree /consumers/billing""",
+)
+
+_KEYS = ("path", "data", "data_base64", "stat")
+_DATA_SHOWN = 200
+_LINE = 100
+"""Longer JSON is spread over lines."""
+
+
+@znode.command()
+@click.argument("path")
+def get(path: str) -> None:
+    """Show data and Stat of the znode PATH.
+
+    \b
+    Example:
+      zkgroup znode get /brokers/topics/orders
+    """
+    out = output()
+    with connected() as ensemble:
+        found = admin.get(ensemble, path)
+        as_of = ensemble.as_of()
+    if not out.document(documents.document("znode", as_of, **documents.znode(found)), columns=_KEYS):
+        _show(out, found)
+
+
+@znode.command()
+@click.argument("path", default="/")
+def ls(path: str) -> None:
+    """List the children of PATH.
+
+    \b
+    Example:
+      zkgroup znode ls /consumers
+    """
+    out = output()
+    with connected() as ensemble:
+        names = admin.children(ensemble, path)
+        as_of = ensemble.as_of()
+    rows = [{"name": name, "path": admin.join(path, name)} for name in names]
+    if not out.document(
+        documents.document("znode_list", as_of, path=path, children=rows), "children", ("name", "path")
+    ):
+        for name in names:
+            out.line(name)
+
+
+@znode.command()
+@click.argument("path", default="/")
+@click.option("--depth", type=click.IntRange(0), metavar="N", help="Levels below PATH.  [default: all]")
+def tree(path: str, depth: int | None) -> None:
+    """Show PATH and everything below it, with data.
+
+    \b
+    Example:
+      zkgroup znode tree /consumers/billing
+    """
+    out = output()
+    with connected() as ensemble:
+        found = admin.tree(ensemble, path, depth)
+        as_of = ensemble.as_of()
+    document = documents.document(
+        "znodes", as_of, path=found[0].path, znodes=[documents.znode(one) for one in found]
+    )
+    if not out.document(document, "znodes", _KEYS):
+        draw(out, found)
+
+
+def _show(out: Output, found: Znode) -> None:
+    stat = documents.stat(found.stat)
+    out.line(out.paint(found.path, "bold"))
+    out.line(_pretty(found.data))
+    out.line()
+    for name, value in stat.items():
+        extra = ""
+        if name in ("ctime", "mtime"):
+            extra = f"  {iso_time(value)}"
+        elif name.endswith("zxid"):
+            extra = f"  0x{value:x}"
+        elif name == "ephemeralOwner":
+            extra = f"  session {hex_session(value)}" if value else "  persistent"
+        out.line(f"{out.paint(f'{name:<16}', 'dim')}{value}{out.paint(extra, 'dim')}")
+
+
+def _pretty(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    try:
+        text = printable(data.decode("utf-8"), keep="\n\t")
+    except UnicodeDecodeError:
+        return f"{len(data)} bytes that are not UTF-8: {data.hex(' ')}"
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return text or '"" (empty)'
+    if not isinstance(parsed, dict) or len(text) <= _LINE:
+        return text
+    return json.dumps(parsed, ensure_ascii=False, indent=2)
+
+
+def draw(out: Output, found: Sequence[Znode]) -> None:
+    """The tree with lines, a name and the data each, cut to the width.
+
+    Depth first, the first one is above all others.
+    """
+    top = found[0].path
+    last_of: dict[str, str] = {}
+    for one in found[1:]:
+        last_of[_parent(one.path)] = one.path
+    for one in found:
+        below = one.path.removeprefix(top).strip("/") if one.path != top else ""
+        steps = below.split("/") if below else []
+        lead = ""
+        path = top
+        for number, step in enumerate(steps):
+            child = admin.join(path, step)
+            is_last = last_of[path] == child
+            if number == len(steps) - 1:
+                lead += "└─ " if is_last else "├─ "
+            else:
+                lead += "   " if is_last else "│  "
+            path = child
+        name = steps[-1] if steps else top
+        out.line(_labelled(out, lead, name, one))
+
+
+def _labelled(out: Output, lead: str, name: str, one: Znode) -> str:
+    data = _inline(one.data)
+    mark = f"  ephemeral {hex_session(one.stat.ephemeral_owner)}" if one.stat.ephemeral_owner else ""
+    room = (out.width or _DATA_SHOWN + 80) - len(lead) - len(name) - len(mark) - 2
+    shown = f"  {shorten(data, min(room, _DATA_SHOWN), 'end')}" if data and room > 3 else ""
+    return f"{out.paint(lead, 'dim')}{out.paint(name, 'name')}{shown}{out.paint(mark, 'warn')}".rstrip()
+
+
+def _inline(data: bytes | None) -> str:
+    if not data:
+        return ""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"({len(data)} bytes that are not UTF-8)"
+    return printable(text)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

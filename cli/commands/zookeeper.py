@@ -1,0 +1,129 @@
+"""`zkgroup zookeeper`: the embedded ZooKeeper in the foreground; the chroot of an address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zkgroup.admin import znodes as admin
+from zkgroup.errors import EmbeddedServerError
+
+from .. import documents
+from ..app import group, output, shared
+from ..context import connected, target
+from ..render import Output, echo_err
+from ..serving import StopSignals
+from ..units import counted
+
+if TYPE_CHECKING:
+    from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+
+zookeeper = group(
+    "zookeeper",
+    help="""Run the embedded ZooKeeper; create a chroot.
+
+    The embedded ZooKeeper is for development and tests; it needs Java and the extra `embedded`.
+
+    \b
+    Example:
+      zkgroup zookeeper start""",
+)
+
+_CHECK_S = 1.0
+
+
+@zookeeper.command("start")
+@click.option(
+    "--servers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Size of the ensemble."
+)
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), help="Client port of the first server.  [default: free ports]"
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder that keeps the data.  [default: one that goes with the servers]",
+)
+def start(servers: str, port: int | None, data: Path | None) -> None:
+    """Start ZooKeeper servers and serve until Ctrl-C or SIGTERM.
+
+    The server processes come from the jars of pyspark. They end with this command, even when it is killed.
+
+    \b
+    Example:
+      zkgroup zookeeper start --port 2181 --data /tmp/zookeeper
+    """
+    from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+    out = output()
+    if out.format not in ("table", "ndjson"):
+        raise click.UsageError(f"zookeeper start prints events: --format table or ndjson, not {out.format}")
+    count = int(servers)
+    ensemble = EmbeddedZooKeeper(servers=count, port=port, data_dir=data)
+    with StopSignals(ensemble.abandon_start) as stop:
+        try:
+            if _is_started(ensemble, stop):
+                _ready(out, ensemble.address, ensemble.pids)
+            while not stop.wait(_CHECK_S):
+                if len(ensemble.pids) < count:
+                    lost = count - len(ensemble.pids)
+                    raise EmbeddedServerError(
+                        f"{counted(lost, 'server')} ended unasked; see {ensemble.data_dir}"
+                    )
+        finally:
+            ensemble.stop()
+    echo_err("stopped")
+
+
+@zookeeper.command("create-chroot")
+@click.option("--dry-run", is_flag=True, help="Only show what would be created.")
+def create_chroot(dry_run: bool) -> None:
+    """Create the chroot at the end of the address. Acts at once.
+
+    The address is -z HOST:PORT/CHROOT; every missing level is created. Neither Kafka nor any other zkgroup
+    command creates a chroot: a misspelt one would be an empty ensemble.
+
+    \b
+    Example:
+      zkgroup -z localhost:2181/kafka zookeeper create-chroot
+    """
+    from zkgroup.zookeeper.settings import Address
+
+    out = output()
+    chroot = Address.parse(target(shared()).zookeeper).chroot
+    if not chroot:
+        raise click.UsageError("the address names no chroot: write -z HOST:PORT/CHROOT")
+    with connected(above_chroot=True) as ensemble:
+        levels = admin.missing_levels(ensemble, chroot)
+        wanted = bool(levels) and not dry_run
+        if wanted:
+            admin.create_chroot(ensemble, levels)
+        as_of = ensemble.as_of()
+    document = documents.CHROOT.json(as_of, documents.Chroot(chroot=chroot, executed=wanted, znodes=levels))
+    if out.document(document):
+        return
+    if not levels:
+        out.line(f"{chroot} is there already: nothing to create")
+    else:
+        out.line(f"{'created' if wanted else 'would create'} {', '.join(levels)}")
+
+
+def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
+    """Whether it serves; False where a signal came before."""
+    try:
+        ensemble.start()
+    except EmbeddedServerError:
+        if not stop.received:
+            raise
+    return not stop.received
+
+
+def _ready(out: Output, address: str, pids: tuple[int, ...]) -> None:
+    if out.format == "ndjson":
+        out.event({"event": "ready", "zookeeper": address, "pids": list(pids)})
+        return
+    out.line(f"{out.paint('ready', 'good')}  {out.paint(address, 'bold')}  {counted(len(pids), 'server')}")
+    echo_err(f"try: export ZKGROUP_ZOOKEEPER={address}; zkgroup status\nCtrl-C ends it")

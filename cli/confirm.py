@@ -1,0 +1,98 @@
+"""Confirmation and undo records: a change is shown, confirmed, and recorded before it is made."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import click
+
+from zkgroup.admin.change import (
+    AdminChange,
+    ChangeResult,
+    OutcomeT,
+    PlanT,
+    UndoRecorder,
+    WrittenT,
+    default_undo_folder,
+)
+
+from .app import COMMAND_LINE, output, shared
+from .context import target
+from .render import Output, echo_err
+
+
+def confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
+    """Whether to go ahead: `--execute`, and on a terminal a yes. Says on stderr why not.
+
+    `show` prints what would be done: on stderr before the question, so that a yes is to something seen.
+    Raises Declined where the answer is no.
+    """
+    if not execute:
+        echo_err("nothing was changed: this is what --execute would do")
+        return False
+    if not yes and sys.stdin.isatty() and sys.stdout.isatty():
+        show(replace(output(), format="table", stderr=True))
+        try:
+            agreed = click.confirm(question, err=True)
+        except click.Abort:
+            echo_err("")  # ends the line of the question
+            raise
+        if not agreed:
+            raise Declined
+    return True
+
+
+def run_change(
+    change: AdminChange[PlanT, WrittenT, OutcomeT],
+    show: Callable[[Output], object],
+    *,
+    execute: bool,
+    yes: bool,
+    wait_s: float | None = None,
+) -> ChangeResult[PlanT, WrittenT, OutcomeT]:
+    """Runs a change as every command does: notes, whether it can be undone, confirmation, then the change.
+
+    With `--execute` and, on a terminal, a yes, the undo record is saved, the change made, its undo hint
+    printed, and its end waited for where `wait_s` is given. `show` prints what would be done.
+    """
+    for note in change.notes:
+        echo_err(f"note: {note}")
+    if change.no_undo and change.is_effective:
+        echo_no_undo(change.no_undo)
+    if not change.is_effective or not confirmed(execute, yes, change.question, show):
+        return change.preview()
+    return change.apply(undo_recorder(), wait_s=wait_s)
+
+
+def undo_recorder() -> UndoRecorder:
+    """Saves undo records as made by the command line as typed (it never holds a secret)."""
+    typed: Sequence[str] = click.get_current_context().meta[COMMAND_LINE]
+    return UndoRecorder(
+        default_undo_folder(),
+        zookeeper=target(shared()).zookeeper,
+        command=shlex.join(["zkgroup", *typed]),
+        command_text=lambda words: command_text(*words),
+        report=echo_err,
+    )
+
+
+class Declined(click.ClickException):
+    """The person at the terminal said no."""
+
+    exit_code = 2
+
+    def __init__(self) -> None:
+        super().__init__("not confirmed: nothing was changed")
+
+
+def command_text(*words: str) -> str:
+    """A command to type next, to the same ensemble."""
+    return shlex.join(["zkgroup", *shared().connection_words(), *words])
+
+
+def echo_no_undo(why: str) -> None:
+    """In the preview of what leaves nothing to go back from."""
+    echo_err(f"note: this cannot be undone: {why}")

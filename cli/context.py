@@ -1,0 +1,276 @@
+"""The ensemble that a command talks to, by option, environment or profile, and the connection to it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkgroup.errors import ConfigError, StoreUnavailableError
+
+from .app import Shared, quiet_connecting, shared
+from .params import nearest
+from .render import echo_err
+
+if TYPE_CHECKING:
+    from zkgroup.groups.ensemble import Ensemble
+    from zkgroup.zookeeper import ClientSettings
+
+ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
+
+SESSION_TIMEOUT_MS = 10_000
+"""What one-shot commands ask for: they live shorter than that."""
+
+CONNECT_TIMEOUT_MS = 10_000
+"""What `--connect-timeout` is where it is not given."""
+
+ECHO_WAITING_AFTER_S = 1.0
+"""After so long without a connection a command says whom it waits for."""
+
+_ECHOED = "zkgroup.told"
+"""Key of `Context.meta` for what was said already."""
+
+_PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where and how to connect. Secrets stay in the files that are named here."""
+
+    zookeeper: str
+    digest_file: Path | None = None
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    sasl_file: Path | None = None
+    timeout_s: float = 10.0
+
+
+def config_path() -> Path:
+    """The file with the profiles: `$XDG_CONFIG_HOME/zkgroup/config.toml`."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "zkgroup" / "config.toml"
+
+
+def target(options: Shared, environment: Mapping[str, str] | None = None) -> Target:
+    """The target by option, then environment, then profile. Raises UsageError where there is none.
+
+    The file with the profiles has to be right where one is asked for by name or for the address. Else what
+    is wrong with it is only told, so that a command works that says itself where to connect.
+    """
+    environment = os.environ if environment is None else environment
+    given = options.zookeeper or environment.get(ENVIRONMENT)
+    try:
+        profile = _profile(options.profile)
+    except click.UsageError as error:
+        if options.profile or not given:
+            raise
+        _echo_once(f"warning: {error.message}; the address is given, so no profile is used")
+        profile = {}
+    address = given or profile.get("zookeeper")
+    if options.profile and not options.zookeeper and given:
+        _echo_once(f"note: {ENVIRONMENT} outranks the address of profile {options.profile!r}")
+    if not address:
+        raise click.UsageError(
+            f"no ZooKeeper given: use -z HOST:PORT, set {ENVIRONMENT}, or write a profile into "
+            f"{config_path()}; to try things out, run `zkgroup zookeeper start` in another terminal"
+        )
+    return Target(
+        zookeeper=address,
+        digest_file=_file("digest_file", options.zk_digest_file, profile),
+        tls_ca=_file("tls_ca", options.zk_tls_ca, profile),
+        tls_cert=_file("tls_cert", options.zk_tls_cert, profile),
+        tls_key=_file("tls_key", options.zk_tls_key, profile),
+        sasl_file=_file("sasl_file", options.zk_sasl_file, profile),
+        timeout_s=_connect_timeout_ms(options) / 1000,
+    )
+
+
+def _connect_timeout_ms(options: Shared) -> int:
+    return CONNECT_TIMEOUT_MS if options.connect_timeout is None else options.connect_timeout
+
+
+def add_connect_timeout(values: dict[str, Any], options: Shared, setting_option: str) -> None:
+    """Makes `--connect-timeout` the setting of a process that waits by its settings, unless they name one.
+
+    `setting_option` is the option by which settings are given. Raises ConfigError where both name one.
+    """
+    if "connection_timeout_ms" not in values:
+        values["connection_timeout_ms"] = _connect_timeout_ms(options)
+    elif options.connect_timeout is not None:
+        raise ConfigError(
+            f"setting connection_timeout_ms is given twice: by --connect-timeout and by {setting_option}"
+        )
+
+
+def _echo_once(text: str) -> None:
+    """A command asks for its target more than once."""
+    ctx = click.get_current_context(silent=True)
+    echoed: set[str] = ctx.meta.setdefault(_ECHOED, set()) if ctx else set()
+    if text not in echoed:
+        echoed.add(text)
+        echo_err(text)
+
+
+def _profile(name: str | None) -> Mapping[str, str]:
+    """One profile; without a name that called `default`, if there is one."""
+    path = config_path()
+    if not path.exists():
+        if name is None:
+            return {}
+        raise click.UsageError(f"no profile {name!r}: there is no {path}")
+    try:
+        profiles = tomllib.loads(path.read_text(encoding="utf-8")).get("profiles", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: not TOML: {error}") from error
+    except OSError as error:
+        raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if not isinstance(profiles, dict):
+        raise click.UsageError(f"{path}: expected tables [profiles.NAME], found {profiles!r}")
+    if name is None:
+        return _checked(path, "default", profiles["default"]) if "default" in profiles else {}
+    if name not in profiles:
+        guess = nearest(name, list(profiles))
+        known = f"did you mean {guess!r}?" if guess else f"it has {', '.join(sorted(profiles)) or 'none'}"
+        raise click.UsageError(f"{path} has no profile {name!r}: {known}")
+    return _checked(path, name, profiles[name])
+
+
+def _checked(path: Path, name: str, profile: Any) -> Mapping[str, str]:
+    if not isinstance(profile, dict):
+        raise click.UsageError(f"{path}: expected a table [profiles.{name}], found {profile!r}")
+    for key, value in profile.items():
+        if key not in _PROFILE_KEYS or not isinstance(value, str):
+            raise click.UsageError(
+                f"{path}: profile {name!r}, key {key!r}: expected a string under one of "
+                + ", ".join(_PROFILE_KEYS)
+            )
+    return profile
+
+
+def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | None:
+    """What the option names, else the profile. Raises UsageError that says which of them is wrong."""
+    text = given or profile.get(key)
+    if text is None:
+        return None
+    path = Path(text).expanduser()
+    if not path.is_file():
+        named_by = f"--zk-{key.replace('_', '-')}" if given else f"{config_path()}: {key} of the profile"
+        raise click.UsageError(f"{named_by}: there is no file {path}")
+    return path
+
+
+def client_settings(where: Target, **overrides: Any) -> ClientSettings:
+    """Settings of a client for this target: who we are and how it is encrypted. Raises ConfigError."""
+    from zkgroup.zookeeper.settings import ClientSettings, Digest, Sasl, Secret, Tls
+
+    if where.digest_file and where.sasl_file:
+        raise click.UsageError("--zk-digest-file and --zk-sasl-file exclude each other")
+    auth: Digest | Sasl | None = None
+    if where.digest_file:
+        auth = Digest.from_file(where.digest_file)
+    elif where.sasl_file:
+        options = _sasl_options(where.sasl_file)
+        password = options.pop("password", None)
+        auth = Sasl(**options, password=Secret(password) if password else None)
+    tls = None
+    if where.tls_ca or where.tls_cert or where.tls_key:
+        files = (where.tls_ca, where.tls_cert, where.tls_key)
+        ca, cert, key = (str(file) if file else None for file in files)
+        tls = Tls(ca_file=ca, cert_file=cert, key_file=key)
+    return ClientSettings(auth=auth, tls=tls, **overrides)
+
+
+def _sasl_options(path: Path) -> dict[str, str]:
+    known = ("mechanism", "username", "password", "service", "principal")
+    try:
+        options = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {type(error).__name__}") from None
+    for key, value in options.items():
+        if key not in known or not isinstance(value, str):
+            raise ConfigError(f"{path}: key {key!r}: expected a text under one of {', '.join(known)}")
+    return options
+
+
+@contextmanager
+def connecting() -> Iterator[Callable[[], None]]:
+    """Around the first connection of a command, quietly (`quiet_connecting`); what it yields ends the wait.
+
+    Says after a second whom it waits for. Raises StoreUnavailableError at once where no name of the address
+    can be resolved: nobody would answer later either.
+    """
+    found = target(shared())
+    where = found.zookeeper
+    waiting = threading.Timer(ECHO_WAITING_AFTER_S, lambda: echo_err(f"waiting for {where}"))
+    waiting.daemon = True
+    with quiet_connecting() as quiet_no_more:
+        if found.timeout_s > ECHO_WAITING_AFTER_S:  # else the error itself comes as soon
+            waiting.start()
+
+        def reached() -> None:
+            waiting.cancel()
+            quiet_no_more()
+
+        try:
+            _check_names(where)
+            yield reached
+        finally:
+            waiting.cancel()
+            if waiting.ident is not None:
+                waiting.join()
+
+
+def _check_names(where: str) -> None:
+    from zkgroup.zookeeper.settings import Address
+
+    unknown = []
+    for host, port in Address.parse(where).hosts:
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            unknown.append(f"{host}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise StoreUnavailableError(
+        f"no connection to ZooKeeper: expected a server at {where}, found no name that can be resolved "
+        f"({'; '.join(unknown)}); check the address"
+    )
+
+
+@contextmanager
+def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
+    """The ensemble of the running command, connected; the session ends with the block.
+
+    `above_chroot` leaves the chroot of the address out: paths are those of the servers.
+    Raises StoreUnavailableError where nothing answers in time.
+    """
+    from zkgroup.groups.ensemble import Ensemble
+    from zkgroup.zookeeper import ZooKeeperClient
+    from zkgroup.zookeeper.blocking import Blocking
+    from zkgroup.zookeeper.clock import SystemClock
+    from zkgroup.zookeeper.settings import Address
+
+    where = target(shared())
+    address = Address.parse(where.zookeeper).servers if above_chroot else where.zookeeper
+    timeout_ms = int(where.timeout_s * 1000)
+    client = ZooKeeperClient(
+        address,
+        client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
+    )
+    with connecting() as connected:
+        try:
+            client.wait_connected(where.timeout_s)
+            connected()
+            blocking = Blocking(client, timeout_s=where.timeout_s)
+            yield Ensemble(zk=blocking, clock=SystemClock())
+        finally:
+            client.close()

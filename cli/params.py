@@ -1,0 +1,403 @@
+"""Parameter types and options that several commands take, and `--set NAME=VALUE` as values of settings.
+
+An error says what was expected and shows an example.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from functools import wraps
+from typing import IO, TYPE_CHECKING, Any, get_type_hints
+
+import click
+from click.shell_completion import CompletionItem
+
+from zkgroup.errors import ConfigError
+from zkgroup.settings import GroupSettings
+
+from .units import is_whole, parse_duration_ms, parse_size
+
+DURATION_MAX_MS = 2**31 - 1
+"""An Int, as every time in milliseconds among Kafka's settings; clocks and waits take it too."""
+
+
+class Duration(click.ParamType[int]):
+    """A duration with its unit, in milliseconds."""
+
+    name = "duration"
+
+    def __init__(self, least_ms: int = 0) -> None:
+        self._least_ms = least_ms
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            found = parse_duration_ms(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if found > DURATION_MAX_MS:
+            self.fail(f"{value!r} is too long: expected at most {DURATION_MAX_MS // 86_400_000}d", param, ctx)
+        if found < self._least_ms:
+            self.fail(
+                f"{value!r} leaves no time: expected at least {self._least_ms}ms, for example 10s", param, ctx
+            )
+        return found
+
+
+class Rate(click.ParamType[int]):
+    """A size with its unit, in bytes; at least 1."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            found = parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not 1 <= found < 2**63:
+            self.fail(f"{value!r}: expected at least 1B, and fewer than 2^63", param, ctx)
+        return found
+
+
+class ReplicaLists(click.ParamType[list[list[int]]]):
+    """`0:1,1:2`: broker ids by partition."""
+
+    name = "b:b,b:b..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[list[int]]:
+        if isinstance(value, list):
+            return value
+        lists = [part.split(":") for part in value.split(",")]
+        if not all(is_whole(broker) for replicas in lists for broker in replicas):
+            self.fail(f"{value!r}: expected broker ids such as 0:1,1:2 (two partitions)", param, ctx)
+        return [[int(broker) for broker in replicas] for replicas in lists]
+
+
+class NameAndCount(click.ParamType[tuple[str, int]]):
+    """`NAME[:COUNT]`, as (name, count); a count is at least 1."""
+
+    def __init__(self, what: str, count: str, default: int = 1) -> None:
+        self.name = f"{what}[:{count}]"
+        self._default = default
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, colon, count = value.partition(":")
+        if not name or (colon and not (is_whole(count) and int(count) >= 1)):
+            self.fail(f"{value!r}: expected {self.name}, the count at least 1", param, ctx)
+        return name, int(count) if colon else self._default
+
+
+class Assignment(click.ParamType[tuple[str, str]]):
+    """`KEY=VALUE`, as (key, value)."""
+
+    def __init__(self, key: str = "NAME", value: str = "VALUE") -> None:
+        self.name = f"{key}={value}"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            self.fail(f"{value!r}: expected {self.name}", param, ctx)
+        return key.strip(), text
+
+
+class PartitionValue(click.ParamType[tuple[str, int, int]]):
+    """`TOPIC:PARTITION=OFFSET`, as (topic, partition, offset)."""
+
+    name = "topic:partition=offset"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int, int]:
+        if isinstance(value, tuple):
+            return value
+        where, equals, offset = value.partition("=")
+        topic, colon, partition = where.rpartition(":")
+        if not (equals and colon and topic and is_whole(partition) and is_whole(offset)):
+            self.fail(f"{value!r}: expected TOPIC:PARTITION=OFFSET, for example orders:3=42", param, ctx)
+        return topic, int(partition), int(offset)
+
+
+class TopicPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
+    """`TOPIC[:P,P...]`, as (topic, partitions); no partition named means all."""
+
+    name = "topic[:p,p...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int, ...]]:
+        if isinstance(value, tuple):
+            return value
+        topic, colon, numbers = value.partition(":")
+        parts = numbers.split(",") if colon else []
+        if not topic or not all(is_whole(part) for part in parts):
+            self.fail(
+                f"{value!r}: expected TOPIC or TOPIC:PARTITION,PARTITION, for example orders:0,3", param, ctx
+            )
+        return topic, tuple(int(part) for part in parts)
+
+
+def file_text(file: IO[str]) -> str:
+    """What a file holds. Raises ConfigError where it is no UTF-8."""
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file.name}: expected text in UTF-8, found {error.reason}") from error
+
+
+def nearest(word: str, known: list[str]) -> str | None:
+    """The known name that the word most likely meant, if any is near."""
+    import difflib
+
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+DURATION = Duration()
+SOME_TIME = Duration(least_ms=1)
+"""A duration that cannot be nothing."""
+
+if TYPE_CHECKING:
+    from zkgroup.groups.ensemble import Ensemble
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class AliasedOption(click.Option):
+    """An option whose old names (`aliases`) still work; help and the reference show the first one only."""
+
+    def __init__(self, names: Sequence[str], *, aliases: Sequence[str], **attributes: Any) -> None:
+        super().__init__([*names, *aliases], **attributes)
+        self.aliases = tuple(aliases)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        every = self.opts
+        self.opts = [name for name in every if name not in self.aliases]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = every
+
+
+def set_option(name: str, text: str, *, aliases: Sequence[str] = ()) -> Decorator:
+    """`--set NAME=VALUE`, the one option for settings, repeated for more."""
+    return click.option(
+        "--set",
+        name,
+        cls=AliasedOption,
+        aliases=aliases,
+        type=Assignment("NAME", "VALUE"),
+        multiple=True,
+        metavar="NAME=VALUE",
+        help=f"{text}; may be repeated.",
+    )
+
+
+def wait_options(what: str) -> Decorator:
+    """`--wait [--timeout 60s]`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        function = click.option(
+            "--timeout",
+            "timeout_ms",
+            type=DURATION,
+            metavar="DURATION",
+            help="Longest wait, with --wait.  [default: 60s]",
+        )(function)
+        return click.option("--wait", is_flag=True, help=f"Wait until {what}.")(function)
+
+    return decorate
+
+
+def wait_s(wait: bool, timeout_ms: int | None) -> float | None:
+    """The wait in seconds, None for none. Raises UsageError for a time-out without a wait."""
+    if timeout_ms is not None and not wait:
+        raise click.UsageError("--timeout is for --wait: give both or none")
+    return (60_000 if timeout_ms is None else timeout_ms) / 1000 if wait else None
+
+
+def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--source SPEC`, for log ends and lag."""
+    return click.option(
+        "--source",
+        metavar="SPEC",
+        help="Where the records are, for log ends: files:DIR, brokers or kafka:HOST:PORT[,...].",
+    )(function)
+
+
+def confirm_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--execute`, `--yes`, `--dry-run` of commands that overwrite or delete.
+
+    Contradictions are usage errors before anything is read; `--dry-run` only says what is the default, so
+    that the function gets `execute` and `yes`.
+    """
+
+    @wraps(function)
+    def checked(*args: Any, execute: bool, yes: bool, dry_run: bool, **values: Any) -> Any:
+        if execute and dry_run:
+            raise click.UsageError("--execute and --dry-run contradict each other")
+        if yes and not execute:
+            raise click.UsageError("--yes is for --execute: give both or none")
+        return function(*args, execute=execute, yes=yes, **values)
+
+    for name, text in (
+        ("--dry-run", "Only show what would be done (the default)."),
+        ("--yes", "Do not ask on a terminal."),
+        ("--execute", "Do it; without this it is only shown."),
+    ):
+        checked = click.option(name, is_flag=True, help=text)(checked)
+    return checked
+
+
+def force_option(text: str) -> Decorator:
+    """`--force`, saying what it forces."""
+    return click.option("--force", is_flag=True, help=text)
+
+
+def allow_missing_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--allow-missing`, for offsets of what does not exist (yet)."""
+    return click.option(
+        "--allow-missing",
+        is_flag=True,
+        help="Also for topics and partitions that do not exist; without this they are refused.",
+    )(function)
+
+
+def disable_racks_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--disable-rack-aware`, Kafka's word."""
+    return click.option(
+        "--disable-rack-aware", is_flag=True, help="Place replicas without looking at the brokers' racks."
+    )(function)
+
+
+def group_argument(many: bool = False) -> Decorator:
+    """The argument GROUP, completed from ZooKeeper where one answers at once."""
+    if many:
+        return click.argument(
+            "groups", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups
+        )
+    return click.argument("group", metavar="GROUP", shell_complete=complete_groups)
+
+
+def topic_argument(many: bool = False) -> Decorator:
+    """The argument TOPIC, completed from ZooKeeper like GROUP."""
+    if many:
+        return click.argument("topics", metavar="[TOPIC...]", nargs=-1, shell_complete=complete_topics)
+    return click.argument("topic", metavar="TOPIC", shell_complete=complete_topics)
+
+
+def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
+    """Names of groups that begin so."""
+    from zkgroup.groups.reader import group_names
+
+    return _names(ctx, incomplete, group_names)
+
+
+def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
+    """Names of topics that begin so."""
+    from zkgroup.admin.topics.listing import topic_names
+
+    return _names(ctx, incomplete, topic_names)
+
+
+COMPLETE_TIMEOUT_MS = 1000
+"""Who types waits no longer for names."""
+
+
+def _names(
+    ctx: click.Context, incomplete: str, read: Callable[[Ensemble], Sequence[str]]
+) -> Sequence[CompletionItem]:
+    """Names that begin so; none where no ensemble answers in time."""
+    from .app import shared
+    from .context import connected
+
+    shared(ctx).connect_timeout = COMPLETE_TIMEOUT_MS
+    logging.disable()  # nothing may be written over the line being typed
+    try:
+        with ctx, connected() as ensemble:
+            names = read(ensemble)
+    except Exception:  # noqa: BLE001 - a completion that cannot be had is none
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+if TYPE_CHECKING:
+    from zkgroup.broker.settings import BrokerSettings
+
+_SECONDS = ".seconds"
+"""End of Kafka's names for settings that are milliseconds here."""
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def parse_settings(
+    pairs: Iterable[tuple[str, str]], kind: type[GroupSettings | BrokerSettings] = GroupSettings
+) -> dict[str, Any]:
+    """Names and values as given; Kafka's dotted names are understood, times may carry units.
+
+    A bare number under a name of Kafka's that ends with `.seconds` is one of seconds.
+
+    Raises ConfigError for an unknown name (naming the nearest known one), a name given twice, and a
+    value of the wrong type.
+    """
+    kinds = get_type_hints(kind)
+    kafka_names = {item.metadata["kafka"]: item.name for item in fields(kind) if item.metadata["kafka"]}
+    values: dict[str, Any] = {}
+    for given, text in pairs:
+        name = kafka_names.get(given, given.replace("-", "_"))
+        if name not in kinds:
+            guess = nearest(name, list(kinds)) or nearest(given, list(kafka_names))
+            raise ConfigError(f"unknown setting {given!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+        if name in values:
+            raise ConfigError(f"setting {name} is given twice")
+        in_seconds = given in kafka_names and given.endswith(_SECONDS) and _is_whole(text)
+        values[name] = _value(name, kinds[name], f"{text}s" if in_seconds else text)
+    return values
+
+
+def _value(name: str, kind: Any, text: str) -> Any:
+    optional = type(None) in getattr(kind, "__args__", ())
+    kinds = [one for one in getattr(kind, "__args__", (kind,)) if one is not type(None)]
+    if optional and text.lower() in ("none", ""):
+        return None
+    try:
+        return _typed(name, kinds[0], text)
+    except ValueError as error:
+        raise ConfigError(f"setting {name}: expected {_expected(name, kinds[0])}, found {text!r}") from error
+
+
+def _typed(name: str, kind: type, text: str) -> Any:
+    if kind is bool:
+        if text.lower() not in _WORDS:
+            raise ValueError(text)
+        return _WORDS[text.lower()]
+    if kind is int and name.endswith("_ms") and not _is_whole(text):
+        return parse_duration_ms(text)
+    return kind(text)
+
+
+def _is_whole(text: str) -> bool:
+    return is_whole(text.removeprefix("-"))
+
+
+def _expected(name: str, kind: type) -> str:
+    if kind is bool:
+        return "true or false"
+    if kind is int:
+        return "milliseconds, or a time such as 5s" if name.endswith("_ms") else "a whole number"
+    return "a number" if kind is float else "text"

@@ -1,0 +1,271 @@
+"""Output: data to stdout in the format asked for, everything else to stderr; text tables, progress.
+
+A table fits the terminal. Columns that name things are shortened first, in their middle (both ends of an id
+tell it apart), then the least important columns are left out and named below the table. Without a width
+nothing is shortened.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from .units import is_whole
+
+FORMATS = ("table", "json", "csv", "ndjson")
+
+_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "header": {"bold": True},
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+    "good": {"fg": "green"},
+    "warn": {"fg": "yellow"},
+    "bad": {"fg": "red", "bold": True},
+    "name": {"fg": "cyan"},
+}
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One command's way out."""
+
+    format: str
+    color: bool
+    width: int | None
+    """Columns of the terminal; None: do not shorten anything (a pipe or a file)."""
+    stderr: bool = False
+    """To stderr instead: what a person should see before the data."""
+    indent: int | None = None
+    """Of JSON documents. Only for eyes: without it they are written several times as fast."""
+
+    @classmethod
+    def of_this_process(cls, output_format: str) -> Output:
+        """As stdout is: colour and width only on a terminal, no colour under NO_COLOR."""
+        terminal = sys.stdout.isatty()
+        color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        columns = os.environ.get("COLUMNS", "")
+        if terminal:
+            width: int | None = shutil.get_terminal_size().columns
+        else:
+            width = int(columns) if is_whole(columns) and int(columns) > 0 else None
+        return cls(output_format, color, width, indent=2 if terminal else None)
+
+    @property
+    def is_table(self) -> bool:
+        return self.format == "table"
+
+    def paint(self, text: str, style: str) -> str:
+        return click.style(text, **_STYLES[style]) if self.color else plain(text, style)
+
+    def line(self, text: str = "") -> None:
+        """A line of data for a person."""
+        click.echo(text, err=self.stderr, color=self.color)
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        for text in render(columns, rows, width=self.width, paint=self.paint):
+            self.line(text)
+
+    def event(self, document: Document) -> None:
+        """One object on one line, at once."""
+        click.echo(json.dumps(document, ensure_ascii=False, separators=(",", ":")), color=False)
+        sys.stdout.flush()
+
+    def document(self, document: Document, rows: str | None = None, columns: Sequence[str] = ()) -> bool:
+        """Prints the document unless the format is `table`; says whether it did.
+
+        `rows` names the list whose items are the lines of `csv` and `ndjson`; without it the document
+        is one line. `columns` are the csv columns, needed where the list may be empty.
+        """
+        if self.format == "table":
+            return False
+        if self.format == "json":
+            click.echo(json.dumps(document, ensure_ascii=False, indent=self.indent), color=False)
+            return True
+        items: Sequence[Document] = document[rows] if rows else [document]
+        if self.format == "ndjson":
+            for item in items:
+                self.event(item)
+        else:
+            click.echo(_csv(items, columns or tuple(items[0] if items else ())), nl=False, color=False)
+        return True
+
+
+def echo_err(text: str) -> None:
+    """Something for the person at the terminal that is not the data asked for: to stderr."""
+    click.echo(text, err=True)
+
+
+def _csv(items: Sequence[Document], columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for item in items:
+        writer.writerow([_csv_value(item.get(column)) for column in columns])
+    return text.getvalue()
+
+
+def _csv_value(value: object) -> object:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (Mapping, list, tuple)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value
+
+
+GUTTER = "  "
+ELLIPSIS = "…"
+
+Shorten = Literal["no", "middle", "end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: what it is called and how it gives way."""
+
+    header: str
+    right: bool = False
+    shorten: Shorten = "no"
+    least: int = 12
+    """Width below which a shortened column is not squeezed further."""
+    rank: int = 0
+    """Columns of the highest rank are left out first; rank 0 never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text with a style name (`good`, `bad`, `warn`, `dim`, `bold`)."""
+
+    text: str
+    style: str | None = None
+
+
+Row = Sequence[Cell | str | int | None]
+Paint = Callable[[str, str], str]
+"""Applies a style name to text; the identity where there is no colour."""
+
+
+def plain(text: str, style: str) -> str:
+    """The paint of a terminal without colour."""
+    return text
+
+
+def render(
+    columns: Sequence[Column], rows: Sequence[Row], *, width: int | None = None, paint: Paint = plain
+) -> list[str]:
+    """The table as lines without trailing blanks; a last line names the columns left out, if any."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    kept, widths = _fit(columns, cells, width)
+    lines = [
+        _line([Cell(columns[i].header, "header") for i in kept], [columns[i] for i in kept], widths, paint),
+        *(_line([row[i] for i in kept], [columns[i] for i in kept], widths, paint) for row in cells),
+    ]
+    hidden = [column.header for i, column in enumerate(columns) if i not in kept]
+    if hidden:
+        lines.append(paint(f"left out for the width: {', '.join(hidden)}", "dim"))
+    return lines
+
+
+def shorten(text: str, width: int, how: Shorten) -> str:
+    """At most `width` characters; the middle or the end gives way to an ellipsis."""
+    if len(text) <= width or how == "no":
+        return text
+    if width <= 1:
+        return ELLIPSIS[:width]
+    if how == "end":
+        return text[: width - 1] + ELLIPSIS
+    tail = (width - 1) // 2
+    return text[: width - 1 - tail] + ELLIPSIS + (text[-tail:] if tail else "")
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text of a foreign znode without what would move a terminal's cursor or change its colours."""
+    return "".join(character if character.isprintable() or character in keep else "·" for character in text)
+
+
+def _cell(value: Cell | str | int | None) -> Cell:
+    if value is None:
+        return Cell("-", "dim")
+    cell = value if isinstance(value, Cell) else Cell(str(value))
+    return cell if cell.text.isprintable() else Cell(printable(cell.text), cell.style)
+
+
+def _fit(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int | None
+) -> tuple[list[int], list[int]]:
+    natural = [
+        max([len(column.header), *(len(row[i].text) for row in rows)]) for i, column in enumerate(columns)
+    ]
+    kept = list(range(len(columns)))
+    if width is None:
+        return kept, natural
+    while _least(columns, natural, kept) > width:
+        rank = max(columns[i].rank for i in kept)
+        if rank == 0:
+            break
+        kept.remove(max(i for i in kept if columns[i].rank == rank))
+    widths = {i: natural[i] for i in kept}
+    over = sum(widths.values()) + len(GUTTER) * (len(kept) - 1) - width
+    while over > 0:
+        squeezable = [
+            i for i in kept if columns[i].shorten != "no" and widths[i] > _floor(columns[i], natural[i])
+        ]
+        if not squeezable:
+            break
+        widest = max(squeezable, key=lambda i: widths[i])
+        widths[widest] -= 1
+        over -= 1
+    return kept, [widths[i] for i in kept]
+
+
+def _floor(column: Column, natural: int) -> int:
+    return natural if column.shorten == "no" else min(natural, max(column.least, len(column.header)))
+
+
+def _least(columns: Sequence[Column], natural: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(_floor(columns[i], natural[i]) for i in kept) + len(GUTTER) * (len(kept) - 1)
+
+
+def _line(cells: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int], paint: Paint) -> str:
+    parts = []
+    for position, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
+        text = shorten(cell.text, width, column.shorten)
+        last = position == len(cells) - 1
+        padding = " " * (width - len(text))
+        painted = paint(text, cell.style) if cell.style and text else text
+        parts.append(padding + painted if column.right else painted + ("" if last else padding))
+    return GUTTER.join(parts).rstrip()
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str, object], None]]:
+    """Gives what shows a text; off a terminal only when the second argument is another than last time."""
+    terminal = sys.stderr.isatty()
+    last, last_key = "", object()
+
+    def show(text: str, key: object) -> None:
+        nonlocal last, last_key
+        if terminal:
+            click.echo(f"\r{text:<{len(last)}}", err=True, nl=False)
+        elif key != last_key:
+            click.echo(text, err=True)
+        last, last_key = text, key
+
+    try:
+        yield show
+    finally:
+        if terminal and last:
+            click.echo("", err=True)

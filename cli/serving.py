@@ -1,0 +1,108 @@
+"""What commands that serve until SIGINT or SIGTERM share: the signals, and events on stdout."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from .render import Output
+from .units import iso_time
+
+
+class StopSignals:
+    """While the block runs, the first SIGINT or SIGTERM is remembered; a second one interrupts or hurries.
+
+    The handler only writes a byte into a pipe: taking a lock in it could deadlock with its own thread.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, on_stop: Callable[[], None] | None = None, *, interrupts: bool = True) -> None:
+        """`on_stop` runs in the handler, once: it must not block.
+
+        `interrupts`: a second signal raises KeyboardInterrupt; else it sets `again`.
+        """
+        self._on_stop = on_stop
+        self._interrupts = interrupts
+        self.again = False
+        self._former: dict[signal.Signals, Any] = {}
+        self.received = False
+
+    def __enter__(self) -> Self:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._former = {number: signal.signal(number, self._handle) for number in self._SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether a signal has come, waiting for one this long at most."""
+        if not self.received:
+            select.select([self._read], [], [], timeout_s)
+        return self.received
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received:
+            if self._interrupts:
+                raise KeyboardInterrupt
+            self.again = True
+            return
+        self.received = True
+        os.write(self._write, b"!")
+        if self._on_stop:
+            self._on_stop()
+
+
+class EventLines:
+    """Writes events whole and in order, from whichever thread they come."""
+
+    STYLES: Mapping[str, str] = {}
+    """Style of an event's name, for people."""
+    WIDTH = 9
+    """Of the column of names."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+        self._gone: BrokenPipeError | None = None
+        self.when_gone: Callable[[], None] = lambda: None
+        """Called when nobody reads the events any more; must not wait."""
+
+    def check(self) -> None:
+        """Raises BrokenPipeError where nobody reads the events any more."""
+        if self._gone is not None:
+            raise self._gone
+
+    def print(self, event: str, fields: Mapping[str, Any], message: str) -> None:
+        """One event: its fields for programs, `told` for people."""
+        now = iso_time(time.time_ns() // 1_000_000)
+        assert now is not None
+        with self._lock:
+            if self._gone is not None:
+                return
+            try:
+                self._write(event, now, fields, message)
+            except BrokenPipeError as error:  # `| head`: who serves leaves, and nothing failed
+                self._gone = error
+                self.when_gone()
+
+    def _write(self, event: str, now: str, fields: Mapping[str, Any], message: str) -> None:
+        if not self._out.is_table:
+            self._out.event({"event": event, "time": now, **fields})
+            return
+        label = f"{event:<{self.WIDTH}}"
+        label = self._out.paint(label, self.STYLES[event]) if event in self.STYLES else label
+        self._out.line(f"{self._out.paint(now[11:23], 'dim')}  {label} {message}")

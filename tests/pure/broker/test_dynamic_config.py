@@ -1,0 +1,168 @@
+"""Configurations that a broker applies, by notification and at its start."""
+
+from __future__ import annotations
+
+from tests.worlds.acls import UNREADABLE
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
+from zkgroup.broker.machine.effects import ConfigChanged, Registered
+from zkgroup.model.requests import Create, Delete
+from zkgroup.znodes.config import BrokerConfig, ConfigEntity, TopicConfig
+from zkgroup.znodes.notifications import ConfigChange, config_changes_path
+from zkgroup.zookeeper.settings import OPEN_ACL
+
+MINUTE_MS = 60_000
+TOPIC = ConfigEntity.topic("t")
+
+
+def _configured(world: SteppedBrokers, topic: str, **overrides: str) -> None:
+    data = TopicConfig({name.replace("_", "."): value for name, value in overrides.items()}).encode()
+    world.server.put(TopicConfig.path(topic), data)
+
+
+def _notify(world: SteppedBrokers, data: bytes) -> None:
+    world.write(Create(ConfigChange.prefix(), data, sequential=True))
+    world.run()
+
+
+def _told(node: BrokerNode) -> list[tuple[str, dict[str, str]]]:
+    return [(str(effect.entity), dict(effect.overrides)) for effect in node.told(ConfigChanged)]
+
+
+def _standing(world: SteppedBrokers) -> list[int]:
+    """Numbers of the notifications that stand."""
+    return [number for number in range(20) if world.server.find(ConfigChange.path(number)) is not None]
+
+
+def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
+    """Of topics and brokers; an empty one is as good as none, and one that cannot be read is reported."""
+    world = SteppedBrokers()
+    _configured(world, "t", retention_ms="5")
+    _configured(world, "u")
+    world.server.put(TopicConfig.path("v"), b'{"version":2,"config":{}}')
+    world.server.put(BrokerConfig.path(1), BrokerConfig({"x": "1"}).encode())
+    node = world.node()
+    world.run()
+
+    assert _told(node) == [("topics/t", {"retention.ms": "5"}), ("brokers/1", {"x": "1"})]
+    assert [note.fields["path"] for note in node.notes("config.unreadable")] == ["/config/topics/v"]
+    assert isinstance(node.effects[-1], Registered)
+
+
+def test_the_configuration_that_a_topic_is_made_with_is_read_when_it_is_led() -> None:
+    """No tool tells of it, nor that it is gone with its topic, when another one is made under the name."""
+    world = SteppedBrokers()
+    node = world.node()
+    world.run()
+    _configured(world, "t", min_insync_replicas="2")
+    world.run()
+    assert _told(node) == []
+
+    world.lead(node, isr=(1, 2))
+    world.run()
+    assert _told(node) == [("topics/t", {"min.insync.replicas": "2"})]
+
+    world.write(Delete(TopicConfig.path("t"), -1))
+    world.lead(node, isr=(1, 2), epoch=1)
+    world.run()
+    assert _told(node)[1:] == [("topics/t", {})]
+
+
+def test_all_three_payloads_are_understood() -> None:
+    """0.8.2.2 tools write the bare string at us; the notification only says where to look."""
+    world, node = alone()
+    for number, format_ in enumerate(("bare", "v1", "v2")):
+        _configured(world, "t", retention_ms=str(number))
+        _notify(world, ConfigChange(TOPIC, format_).encode())  # type: ignore[arg-type]
+
+    assert _told(node) == [("topics/t", {"retention.ms": str(number)}) for number in range(3)]
+
+
+def test_an_unreadable_notification_stops_no_later_one() -> None:
+    """Controller item 12: later ones are applied, and all of them are deleted in time (K35)."""
+    world, node = alone()
+    for payload in (b"", b"{", b"17", b'{"version":9}', b'{"version":2,"entity_path":"x/y"}', b'"/"'):
+        _notify(world, payload)
+    _configured(world, "t", a="1")
+    _notify(world, ConfigChange(TOPIC, "v2").encode())
+    assert _told(node) == [("topics/t", {"a": "1"})]
+    assert len(node.notes("config_change.unreadable")) == 6
+    world.advance(16 * MINUTE_MS, step_ms=MINUTE_MS)
+    _notify(world, ConfigChange(TOPIC, "v2").encode())
+
+    assert _standing(world) == [7]
+
+
+def test_a_number_that_somebody_made_by_hand_stops_no_lower_one() -> None:
+    """Kafka remembers the greatest number only; later changes would wait for it (controller.md 1.5)."""
+    world, node = alone()
+    world.write(Create(ConfigChange.path(9999), b"garbage"))
+    world.run()
+    for value in ("1", "2"):
+        _configured(world, "t", a=value)
+        _notify(world, ConfigChange(TOPIC, "v2").encode())
+
+    assert _told(node) == [("topics/t", {"a": "1"}), ("topics/t", {"a": "2"})]
+
+
+def test_old_notifications_go_and_younger_ones_stay() -> None:
+    """By ctime, as the servers count the time, however wrong the clock of this machine is."""
+    world, node = alone()
+    _notify(world, ConfigChange(TOPIC, "v2").encode())
+    world.advance(10 * MINUTE_MS, step_ms=MINUTE_MS)
+    _notify(world, ConfigChange(TOPIC, "v2").encode())
+    world.advance(6 * MINUTE_MS, step_ms=MINUTE_MS)
+    _notify(world, ConfigChange(TOPIC, "v2").encode())
+
+    assert _standing(world) == [1, 2]
+    assert _told(node) == []
+
+
+def test_what_was_changed_while_the_broker_was_away_is_told_in_the_next_session() -> None:
+    """Also where the notification is gone by then; a configuration that went is told as empty."""
+    world = SteppedBrokers()
+    _configured(world, "t", a="1")
+    node = world.node()
+    world.run()
+    world.server.expire("n0")
+    world.server.cut("n0", hold=True)
+    world.server.remove(TopicConfig.path("t"))
+    _configured(world, "u", b="2")
+    world.server.resume("n0")
+    world.run()
+
+    assert _told(node)[1:] == [("topics/t", {}), ("topics/u", {"b": "2"})]
+
+
+def test_a_notification_that_vanishes_counts_as_applied() -> None:
+    """Another broker has deleted it between the list and the read."""
+    world, node = alone()
+    _configured(world, "t", a="1")
+    world.write(Create(ConfigChange.prefix(), b'"t"', sequential=True))
+    world.run(lambda: any("ReadMany" in str(flight.request) for flight in node.client.requests))
+    world.server.remove(ConfigChange.path(0))
+    world.run()
+    _notify(world, b'"t"')
+
+    assert _told(node) == [("topics/t", {"a": "1"})]
+    assert config_changes_path() == "/config/changes"
+
+
+def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
+    """No watch was armed meanwhile, so nothing but the broker itself brings it to look.
+
+    It has been told of a change when the ACL is closed: later it would not be.
+    """
+    world, node = alone()
+    _configured(world, "t", retention_ms="1")
+    world.write(Create(ConfigChange.prefix(), ConfigChange(TOPIC, "v2").encode(), sequential=True))
+    world.run(lambda: node.client.requests)
+    world.server.set_acl(config_changes_path(), UNREADABLE)
+    world.server.catch_up(node.client.name)
+    world.run()
+    assert _told(node) == []
+    assert node.notes("odd_answer")
+
+    world.server.set_acl(config_changes_path(), *OPEN_ACL)
+    world.advance(2000)
+
+    assert _told(node) == [("topics/t", {"retention.ms": "1"})]

@@ -1,0 +1,102 @@
+"""Which replicas of a host have failed: why, with the file, and since when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.replica_managers import on_disk
+from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.replicas.actions import REASON_MAX, failed_replicas
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica_view import Failure
+from zkgroup.model import TopicPartition
+from zkgroup.wire.error_codes import ErrorCode
+
+TP = TopicPartition("orders", 0)
+OTHER = TopicPartition("orders", 1)
+
+
+class World:
+    """A host in memory on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.place = MemoryLogDir()
+        self.host = ReplicaManager(1, self.place, lambda: self.now_ms)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_failure_has_the_time_of_its_beginning(world: World) -> None:
+    """Attempts to go on in vain, and words of the controller that come to nothing, do not make it younger."""
+    assert world.host.become_follower(TP, 0) is ErrorCode.NONE
+    assert world.host.become_follower(OTHER, 0) is ErrorCode.NONE
+    world.place.break_log(TP)
+    world.host.stop(TP)
+    world.host.close()
+    world.host = ReplicaManager(1, world.place, lambda: world.now_ms)
+    assert world.host.become_follower(TP, 1) is ErrorCode.KAFKA_STORAGE_ERROR
+    world.now_ms = 2_000
+    assert world.host.become_follower(TP, 2) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not world.host.reopen(TP)
+
+    assert world.host.failures() == {TP: Failure("the log of orders-0 is broken", 1_000)}
+
+
+def test_a_replica_that_goes_on_has_not_failed(world: World) -> None:
+    """Nor one that is stopped or deleted; failing again is another failure."""
+    world.place.break_log(TP)
+    world.host.become_follower(TP, 0)
+    world.place.break_log(TP, broken=False)
+    assert world.host.become_follower(TP, 1) is ErrorCode.NONE
+    assert world.host.failures() == {}
+
+    world.now_ms = 5_000
+    assert world.host.become_leader(OTHER, 3, (1,), (1,)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.host.failures()[OTHER].since_ms == 5_000
+    world.host.stop(OTHER)
+    assert world.host.failures() == {}
+    world.now_ms = 6_000
+    world.host.become_leader(OTHER, 4, (1,), (1,))
+    assert world.host.failures()[OTHER].since_ms == 6_000
+    world.host.delete(OTHER)
+    assert world.host.failures() == {}
+
+
+def test_what_must_not_lead_has_failed_with_why(world: World) -> None:
+    """Its lines are there, and not those of a leader."""
+    world.host.become_follower(TP, 3)
+    assert world.host.become_leader(TP, 4, (1, 2), (1, 2)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    ((tp, failure),) = world.host.failures().items()
+    assert (tp, failure.since_ms) == (TP, 1_000)
+    assert "cannot lead in epoch 4" in failure.reason
+
+
+def test_one_that_nobody_has_told_anything_is_found_when_it_is_looked_at(world: World) -> None:
+    """As `view` opens it."""
+    world.host.become_follower(TP, 0)
+    world.host.close()
+    world.place.break_log(TP)
+    world.host = ReplicaManager(1, world.place, lambda: world.now_ms)
+    assert world.host.failures() == {}
+    world.host.view(TP)
+    assert world.host.failures() == {TP: Failure("the log of orders-0 is broken", 1_000)}
+
+
+def test_the_reason_names_the_file(tmp_path: Path) -> None:
+    """An operator has to find it; a reason that no answer could carry is cut."""
+    host = on_disk(1, tmp_path / "data")
+    (tmp_path / "data" / "orders").write_text("in the way")
+    assert host.become_follower(TP, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    (told,) = failed_replicas(host).replicas
+    host.close()
+    assert (told.topic, told.partition) == TP
+    assert str(tmp_path / "data" / "orders") in told.reason
+    assert len(told.reason) <= REASON_MAX

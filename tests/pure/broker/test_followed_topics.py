@@ -1,0 +1,184 @@
+"""What a broker follows on after its session has ended: topics that are the ones it was told to follow."""
+
+from __future__ import annotations
+
+from tests.worlds.acls import UNREADABLE
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
+from zkgroup.broker.machine.effects import PauseFetches, Registered, ResumeFetches
+from zkgroup.broker.machine.events import TopicsFollowed
+from zkgroup.broker.machine.followed_topics import READ_AT_ONCE
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.znodes.brokers import Topic
+
+DATA = Topic({0: (1, 2)}).encode()
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _follower(*topics: str) -> tuple[SteppedBrokers, BrokerNode]:
+    """A controller has had it follow the first partition of each."""
+    world, node = alone()
+    for topic in topics:
+        world.server.put(Topic.path(topic), DATA)
+    _order(node, *(TopicPartition(topic, 0) for topic in topics))
+    world.run()
+    return world, node
+
+
+def _order(node: BrokerNode, *partitions: TopicPartition) -> None:
+    node.followed.update(partitions)
+    node.loop.post(TopicsFollowed(frozenset(tp.topic for tp in partitions)))
+
+
+def _end_session(world: SteppedBrokers) -> None:
+    """The client gets to know when it reaches a server again: with `run`."""
+    world.server.expire("n0")
+    world.server.cut("n0")
+
+
+def _lose_session(world: SteppedBrokers) -> None:
+    _end_session(world)
+    world.run()
+
+
+def _make_again(world: SteppedBrokers, topic: str = "t") -> None:
+    world.write(Delete(Topic.path(topic), -1))
+    world.write(Create(Topic.path(topic), DATA))
+
+
+def _topics(node: BrokerNode) -> set[str]:
+    return {tp.topic for tp in node.followed}
+
+
+def test_the_topic_that_was_ordered_is_followed_on() -> None:
+    """All is held from the end of the session, until the broker is registered again; as often as it ends."""
+    world, node = _follower("t")
+    assert node.told(PauseFetches) == []
+    for _ in range(2):
+        node.effects.clear()
+        _lose_session(world)
+
+        told = [
+            type(one) for one in node.effects if isinstance(one, PauseFetches | Registered | ResumeFetches)
+        ]
+        assert told == [PauseFetches, Registered, ResumeFetches]
+        assert _topics(node) == {"t"}
+        assert node.notes("topic.not_followed") == []
+
+
+def test_a_topic_that_was_made_again_or_is_gone_or_hidden_waits_for_a_controller() -> None:
+    """K20: its terms begin anew, and old lines would be taken for lines of the new one."""
+    world, node = _follower("again", "gone", "hidden", "same")
+    _end_session(world)
+    _make_again(world, "again")
+    world.write(Delete(Topic.path("gone"), -1))
+    world.server.set_acl(Topic.path("hidden"), UNREADABLE)
+    world.run()
+
+    assert _topics(node) == {"same"}
+    told = [dict(note.fields)["path"] for note in node.notes("topic.not_followed")]
+    assert told == [Topic.path(name) for name in ("again", "gone", "hidden")]
+
+
+def test_what_was_refused_once_is_not_followed_on_after_the_next_session() -> None:
+    """The second session ends before the controller has said anything. What it orders then is another thing,
+    also of the same topic."""
+    world, node = _follower("t")
+    _end_session(world)
+    _make_again(world)
+    world.run()
+    _lose_session(world)
+    assert node.followed == set()
+    _order(node, T1)
+    world.run()
+    _lose_session(world)
+
+    assert node.followed == {T1}
+
+
+def test_a_session_that_ends_while_nothing_is_followed_says_nothing_of_later_topics() -> None:
+    """What is ordered in the next session is known as it was then."""
+    world, node = _follower()
+    _lose_session(world)
+    world.server.put(Topic.path("t"), DATA)
+    _order(node, T0)
+    world.run()
+    _lose_session(world)
+
+    assert node.followed == {T0}
+
+
+def test_an_order_of_a_session_that_ended_before_its_topic_was_read_says_nothing() -> None:
+    """Read in the next session it could be another topic. A word of the controller then is good again."""
+    world, node = _follower()
+    world.server.put(Topic.path("t"), DATA)
+    node.answers = False
+    _order(node, T0)
+    _lose_session(world)
+    (hold,) = node.told(PauseFetches)
+    assert _reads(node) == 0, "the order to hold is not answered yet"
+    node.answers = True
+    node.answer(hold)
+    world.run()
+    assert node.followed == set()
+    assert len(node.notes("topic.not_followed")) == 1
+    _order(node, T0)
+    world.run()
+    _lose_session(world)
+
+    assert node.followed == {T0}
+
+
+def _reads(node: BrokerNode) -> int:
+    return len(node.told(ResumeFetches))
+
+
+def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
+    """Two sessions ended in a row; what the first answer names is held for both."""
+    world, node = _follower("t")
+    node.answers = False
+    _end_session(world)
+    _make_again(world)
+    world.run()
+    _lose_session(world)
+    first, second = node.told(PauseFetches)
+    node.answer(first)
+    world.run()
+    assert _reads(node) == 0
+    node.answers = True
+    node.answer(second)
+    world.run()
+
+    assert _reads(node) == 1
+    assert node.followed == set()
+
+
+def test_a_look_without_an_answer_is_made_again() -> None:
+    """And many topics are looked at in turns."""
+    topics = [f"t{number}" for number in range(READ_AT_ONCE + 1)]
+    world, node = _follower(*topics)
+    _end_session(world)
+
+    def looks() -> bool:
+        flight = world.server.clients["n0"].requests
+        return bool(flight) and Topic.path("t0") in getattr(flight[0].request, "paths", ())
+
+    world.run(looks)
+    assert looks()
+    world.deliver(Step("request", "n0"), "lost_request")
+    world.advance(1000)
+
+    first, second = (effect.partitions for effect in node.told(ResumeFetches))
+    assert len(first) == READ_AT_ONCE
+    assert {tp.topic for tp in first | second} == set(topics)
+
+
+def test_a_process_that_was_never_registered_holds_nothing() -> None:
+    """It has followed nothing, and its port may not be open yet."""
+    world = SteppedBrokers()
+    node = world.node()
+    world.run(lambda: node.machine.core.connected)
+    _lose_session(world)
+
+    assert node.told(PauseFetches) == []

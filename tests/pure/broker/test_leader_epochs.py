@@ -1,0 +1,82 @@
+"""Where two logs part: the marks of leader epochs, as numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkgroup.broker.log.leader_epochs import EpochStart, LeaderEpochs
+from zkgroup.wire.replica_host import EpochEnd
+
+MARKS = LeaderEpochs((EpochStart(1, 0), EpochStart(3, 4), EpochStart(6, 9)))
+"""Of a log that ends at 12."""
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "expected"),
+    [
+        (-1, EpochEnd(-1, 0)),
+        (0, EpochEnd(-1, 0)),
+        (1, EpochEnd(1, 4)),
+        (2, EpochEnd(1, 4)),
+        (3, EpochEnd(3, 9)),
+        (5, EpochEnd(3, 9)),
+        (6, EpochEnd(6, 12)),
+        (9, EpochEnd(6, 12)),
+    ],
+)
+def test_end_of_an_epoch(leader_epoch: int, expected: EpochEnd) -> None:
+    """Of the latest one that is not later; before all of them a log has nothing."""
+    assert MARKS.end_of(leader_epoch, 12) == expected
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(0, -1), (1, 1), (4, 1), (5, 3), (9, 3), (10, 6), (12, 6)])
+def test_epoch_of_the_line_before(offset: int, expected: int) -> None:
+    """An epoch that begins at the offset has no part in the line before it."""
+    assert MARKS.of_line_before(offset) == expected
+
+
+@pytest.mark.parametrize(
+    ("last_fetched_epoch", "offset", "expected"),
+    [
+        (-1, 0, None),
+        (1, 4, None),
+        (1, 2, None),
+        (1, 5, EpochEnd(1, 4)),
+        (2, 5, EpochEnd(1, 4)),
+        (2, 3, EpochEnd(1, 4)),
+        (6, 12, None),
+        (6, 13, EpochEnd(6, 12)),
+        (0, 1, EpochEnd(-1, 0)),
+        (-1, 1, EpochEnd(-1, 0)),
+    ],
+)
+def test_what_diverges(last_fetched_epoch: int, offset: int, expected: EpochEnd | None) -> None:
+    """The epoch is not there, or ends below the offset; nothing diverges from an empty log."""
+    assert MARKS.diverging(12, last_fetched_epoch, offset) == expected
+
+
+@pytest.mark.parametrize(
+    ("diverging", "expected"),
+    [
+        (EpochEnd(3, 7), 7),
+        (EpochEnd(3, 20), 9),
+        (EpochEnd(5, 20), 9),
+        (EpochEnd(0, 3), 0),
+        (EpochEnd(-1, 0), 0),
+    ],
+)
+def test_where_a_follower_cuts(diverging: EpochEnd, expected: int) -> None:
+    """The smaller of its own end of the epoch and the leader's."""
+    assert MARKS.cut_point(12, diverging) == expected
+
+
+def test_an_epoch_without_lines_is_forgotten() -> None:
+    """At the next one, and by a cut; the same again changes nothing, an earlier one is refused."""
+    waiting = MARKS.begin(7, 12)
+
+    assert waiting.last == 7
+    assert waiting.begin(8, 12) == (*MARKS, EpochStart(8, 12))
+    assert waiting.begin(7, 15) is waiting
+    assert waiting.cut(12) == MARKS
+    with pytest.raises(ValueError, match="epoch 6 cannot follow epoch 7"):
+        waiting.begin(6, 12)

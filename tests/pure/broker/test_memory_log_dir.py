@@ -1,0 +1,112 @@
+"""`MemoryLogDir` for scripts: followers that wait, catch up in part, and folders that fail."""
+
+from __future__ import annotations
+
+from tests.worlds.replica_managers import (
+    TP,
+    append,
+    end,
+    in_memory,
+    pair,
+    replicate,
+    text_of,
+    view,
+    watermark,
+)
+from tests.worlds.replica_managers import fetch as fetch_from
+from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica import Replica
+from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.replica_host import ACKS_LEADER, AppendLinesRequest
+
+
+def led_pair() -> tuple[ReplicaManager, ReplicaManager]:
+    one, two = in_memory(1), in_memory(2)
+    pair(one, two)
+    for line in (b"a", b"b", b"c"):
+        append(one, 0, line)
+    return one, two
+
+
+def test_a_follower_catches_up_as_far_as_the_script_says() -> None:
+    """The leader counts what it has; asked to go to the end, it knows the high watermark too."""
+    one, two = led_pair()
+
+    assert replicate(one, two, TP, until=2)
+    assert (end(two), watermark(one), view(one).followers[2].log_end_offset) == (2, 2, 2)
+    assert replicate(one, two, TP)
+    assert (end(two), watermark(one), watermark(two)) == (3, 3, 3)
+
+
+def test_a_follower_does_not_get_further_than_the_leader() -> None:
+    """Nor anything from a host that does not lead."""
+    one, two = led_pair()
+
+    assert not replicate(one, two, TP, until=4)
+    assert end(two) == 3
+    one.stop(TP)
+    assert not replicate(one, two, TP)
+
+
+def test_a_replica_that_is_closed_neither_leads_nor_follows() -> None:
+    """Whoever still has it is refused, and its lines stay as they are."""
+    place = MemoryLogDir()
+    leader = Replica(1, TP, place.create(TP, high_watermark=0))
+    leader.lead(0, (1,), {1})
+    lines = AppendLinesRequest(TP.topic, TP.partition, 0, ACKS_LEADER, (b"a",))
+    assert leader.append(lines).error is ErrorCode.NONE
+    leader.close()
+
+    assert (leader.leads, leader.view().role) == (False, Role.NONE)
+    assert leader.append(lines).error is ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert leader.end_offset == 1
+    follower = Replica(2, TP, MemoryLogDir().create(TP, high_watermark=0))
+    follower.follow(0)
+    follower.close()
+    assert (follower.following, follower.next_fetch(0, 1, 0)) == (None, None)
+
+
+def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:
+    """Of lines that are lost nothing can be read; that they were acknowledged keeps it from leading."""
+    replica = Replica(1, TP, MemoryLogDir().create(TP, high_watermark=5))
+    assert (replica.view().high_watermark, replica.view().log_end_offset) == (0, 0)
+
+    assert replica.lead(1, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (replica.leads, replica.view().failure) == (
+        False,
+        "cannot lead in epoch 1: lines are lost: it ends at 0, and 5 was its high watermark",
+    )
+
+
+def test_a_place_outlives_its_host() -> None:
+    """With its lines; what it loses is gone for the next host."""
+    place = MemoryLogDir()
+    first = ReplicaManager(1, place)
+    first.become_leader(TP, 0, (1,), {1})
+    append(first, 0, b"a")
+    first.close()
+    second = ReplicaManager(1, place)
+    assert second.become_leader(TP, 1, (1,), {1}) is ErrorCode.NONE
+    assert text_of(fetch_from(second, 0)) == b"a\n"
+    second.close()
+
+    place.lose()
+
+    assert ReplicaManager(1, place).become_leader(TP, 2, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_that_is_broken_is_answered_with_an_error() -> None:
+    """56 in either role and for its deletion, and no exception; mended it is as before."""
+    place = MemoryLogDir()
+    place.break_log(TP)
+    host = ReplicaManager(1, place)
+
+    assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert host.become_follower(TP, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert host.delete(TP) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (view(host).role, view(host).failure) == (Role.NONE, "the log of orders-0 is broken")
+
+    place.break_log(TP, broken=False)
+    assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.NONE

@@ -1,0 +1,76 @@
+"""Notes of deliveries on their way to the history: in order, and before what follows from them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from tests.waiting import PATIENCE_S, happened, joined
+from zkgroup.consumer import telemetry as outbox_module
+from zkgroup.consumer.telemetry import HistoryQueue
+
+
+def test_notes_are_recorded_in_their_order() -> None:
+    """Each once, when they are sent."""
+    recorded: list[str] = []
+    outbox = HistoryQueue(lambda kind, fields: recorded.append(kind))
+    for kind in ("deliver.start", "deliver.end"):
+        outbox.add(kind, {})
+    before = list(recorded)
+
+    outbox.send()
+    outbox.send()
+
+    assert (before, recorded) == ([], ["deliver.start", "deliver.end"])
+
+
+def test_a_sink_may_cause_notes_itself() -> None:
+    """They come after the one that it is called with; it is not called within itself."""
+    recorded: list[str] = []
+
+    def record(kind: str, fields: Mapping[str, object]) -> None:
+        recorded.append(f"{kind} begins")
+        if kind == "deliver.start":
+            outbox.add("seek", {})
+            outbox.send()
+        recorded.append(f"{kind} ends")
+
+    outbox = HistoryQueue(record)
+    outbox.add("deliver.start", {})
+    outbox.send()
+
+    assert recorded == ["deliver.start begins", "deliver.start ends", "seek begins", "seek ends"]
+
+
+def test_who_sends_waits_for_what_another_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an ownership is not recorded before a delivery within it."""
+    monkeypatch.setattr(outbox_module, "SEND_WAIT_S", PATIENCE_S)
+    recorded: list[str] = []
+    inside, go_on, sends = threading.Event(), threading.Event(), threading.Event()
+
+    def record(kind: str, fields: Mapping[str, object]) -> None:
+        inside.set()
+        happened(go_on)
+        recorded.append(kind)
+
+    outbox = HistoryQueue(record)
+    outbox.add("deliver.start", {})
+    first = threading.Thread(target=outbox.send)
+    first.start()
+    happened(inside)
+
+    def end() -> None:
+        sends.set()
+        outbox.send()
+        recorded.append("own.end")
+
+    second = threading.Thread(target=end)
+    second.start()
+    happened(sends)
+    go_on.set()
+    joined(first)
+    joined(second)
+
+    assert recorded == ["deliver.start", "own.end"]

@@ -1,0 +1,232 @@
+"""Brokers that ask before they stop."""
+
+from __future__ import annotations
+
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, Host, SteppedControllers, is_writing
+from zkgroup.controller.machine.effects import ShutdownAnswered
+from zkgroup.controller.machine.events import ShutdownAsked
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.znodes.admin_requests import Move, Reassignment
+
+MANY = 1000
+
+
+def ruled(**topics: dict[int, tuple[int, ...]]) -> tuple[SteppedControllers, ControllerNode]:
+    world = SteppedControllers(auto_rebalance=False)
+    for name, partitions in topics.items():
+        world.make_topic(name, partitions)
+    return world, world.rule()
+
+
+def ask(
+    world: SteppedControllers, ruler: ControllerNode, broker: int, request_id: int = 1
+) -> ShutdownAnswered:
+    """The answer to a broker that asks."""
+    ruler.ask_shutdown(request_id, broker)
+    world.run()
+    answer = ruler.shutdown_answers()[-1]
+    assert answer.request_id == request_id
+    return answer
+
+
+def since(host: Host, count: int) -> list[type]:
+    """Kinds of the requests to a host after the first so many."""
+    return [type(each) for each in host.requests[count:]]
+
+
+def test_a_thousand_leaderships_are_handed_over() -> None:
+    """Controller item 60: none remains, what has one replica is left alone, asked again it is the same."""
+    world, ruler = ruled(t=dict.fromkeys(range(MANY), (1, 2)), single={0: (1,)})
+    before = world.state(tp(0, "single"))
+    count = len(world.hosts[1].requests)
+    answer = ask(world, ruler, 1)
+
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
+    states = [world.state(tp(number)) for number in range(MANY)]
+    assert {(state.leader, state.isr) for state in states} == {(2, (2,))}
+    assert world.state(tp(0, "single")) == before
+    assert since(world.hosts[1], count) == [LeaderAndIsrRequest, UpdateMetadataRequest]
+    again = ask(world, ruler, 1, 2)
+    assert (again.error, again.remaining) == (ErrorCode.NONE, ())
+    assert [world.state(tp(number)) for number in range(MANY)] == states
+    assert since(world.hosts[1], count)[2:] == [StopReplicaRequest]
+    ask(world, ruler, 1, 3)
+    assert since(world.hosts[1], count)[3:] == []
+
+
+def test_what_it_follows_it_stops_and_leaves_the_isr() -> None:
+    """Controller.md 5.9: StopReplica without deletion; the leader and the others hear of the new ISR."""
+    world, ruler = ruled(t={0: (2, 1, 3)})
+    count = {id_: len(host.requests) for id_, host in world.hosts.items()}
+    ask(world, ruler, 1)
+
+    assert (world.state(tp(0)).leader, world.state(tp(0)).isr) == (2, (2, 3))
+    assert since(world.hosts[1], count[1]) == [UpdateMetadataRequest, StopReplicaRequest]
+    stop = world.hosts[1].requests[-1]
+    assert isinstance(stop, StopReplicaRequest)
+    assert (stop.delete, stop.partitions) == (False, (tp(0),))
+    assert since(world.hosts[2], count[2]) == [LeaderAndIsrRequest, UpdateMetadataRequest]
+    assert tp(0) in world.hosts[1].logs
+
+
+def test_the_replica_list_decides_who_leads_next_and_the_departing_one_is_told() -> None:
+    """K26: the order of the list, not of the ISR; LeaderAndIsr goes to the broker that leaves as well."""
+    world, ruler = ruled(t={0: (1, 2, 3)})
+    world.set_state(tp(0), isr=(3, 1, 2))
+    count = len(world.hosts[1].requests)
+    ask(world, ruler, 1)
+
+    assert (world.state(tp(0)).leader, world.state(tp(0)).isr) == (2, (3, 2))
+    told = world.hosts[1].requests[count]
+    assert isinstance(told, LeaderAndIsrRequest)
+    assert [info.leader for info in told.partitions] == [2]
+
+
+def test_what_nobody_else_can_lead_remains() -> None:
+    """Controller.md 5.9: it leads on, and the answer names it; asked again when there is somebody."""
+    world, ruler = ruled(t={0: (1, 2), 1: (1, 3)})
+    world.set_state(tp(0), isr=(1,))
+    answer = ask(world, ruler, 1)
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, (tp(0),))
+    assert (world.state(tp(0)).leader, world.state(tp(1)).leader) == (1, 3)
+    world.set_state(tp(0), isr=(1, 2))
+    answer = ask(world, ruler, 1, 2)
+
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
+    assert (world.state(tp(0)).leader, world.state(tp(0)).isr) == (2, (2,))
+
+
+def test_a_broker_that_is_shutting_down_is_elected_for_nothing_until_it_is_back() -> None:
+    """Controller.md 3.3: neither as the successor of another one, nor as preferred leader."""
+    world, ruler = ruled(t={0: (1, 2, 3), 1: (3, 2, 1)})
+    ask(world, ruler, 2)
+    world.stop_broker(1)
+    assert world.state(tp(0)).leader == 3
+    world.stop_broker(2)
+    world.start_broker(2)
+    world.set_state(tp(0), isr=(3, 2))
+    world.stop_broker(3)
+
+    assert world.state(tp(0)).leader == 2
+
+
+def test_two_that_stop_together_do_not_hand_over_to_each_other() -> None:
+    """Controller item 32: both asked before either was answered."""
+    world, ruler = ruled(t={0: (1, 2, 3), 1: (2, 1, 3)})
+    ruler.ask_shutdown(1, 1)
+    ruler.ask_shutdown(2, 2)
+    world.run()
+
+    assert [(each.request_id, each.error, each.remaining) for each in ruler.shutdown_answers()] == [
+        (1, 0, ()),
+        (2, 0, ()),
+    ]
+    assert [(world.state(tp(n)).leader, world.state(tp(n)).isr) for n in (0, 1)] == [(3, (3,)), (3, (3,))]
+
+
+def test_who_is_not_registered_is_unknown() -> None:
+    """Controller.md 5.9: error 8; it changes nothing."""
+    world, ruler = ruled(t={0: (1, 2)})
+    answer = ask(world, ruler, 7)
+
+    assert (answer.error, answer.remaining) == (ErrorCode.BROKER_NOT_AVAILABLE, ())
+    assert world.state(tp(0)).leader == 1
+
+
+def test_who_does_not_rule_says_so() -> None:
+    """Controller.md 5.9: error 11, from a candidate that waits, and from one that has resigned meanwhile."""
+    world, ruler = ruled(t={0: (1, 2)})
+    other = world.rule()
+    assert not other.rules
+    assert ask(world, other, 1).error == ErrorCode.STALE_CONTROLLER_EPOCH
+    world.bump()
+    ruler.ask_shutdown(5, 1)
+    world.run()
+
+    (answer,) = ruler.shutdown_answers()
+    assert (answer.request_id, answer.error) == (5, ErrorCode.STALE_CONTROLLER_EPOCH)
+    assert world.state(tp(0)).leader == 1
+
+
+def test_who_waits_when_the_rule_ends_is_answered_once() -> None:
+    """Controller.md 5.9: error 11; the broker asks the next controller."""
+    _, ruler = ruled(t={0: (1, 2)})
+    active = ruler.active
+    active.shutdown_requested(ShutdownAsked(5, 1))
+    for _ in range(2):
+        active.drop()
+    answers = [each for each in active.core.take_effects() if isinstance(each, ShutdownAnswered)]
+
+    assert answers == [ShutdownAnswered(5, ErrorCode.STALE_CONTROLLER_EPOCH)]
+
+
+def test_topics_that_are_being_deleted_are_left_alone() -> None:
+    """As from 2.1 on: they neither move nor count; this one waits for a broker that is down."""
+    world, ruler = ruled(t={0: (1, 2, 4)}, u={0: (1, 2)})
+    world.mark("t")
+    before = world.state(tp(0))
+    answer = ask(world, ruler, 1)
+
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
+    assert world.state(tp(0)) == before
+    assert world.state(tp(0, "u")).leader == 2
+
+
+def test_a_topic_whose_deletion_waits_for_a_move_is_handed_over() -> None:
+    """Until the move ends it is led and followed as any other."""
+    world, ruler = ruled(t={0: (1, 2)})
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (1, 4)),)).encode())
+    world.run()
+    world.mark("t")
+    answer = ask(world, ruler, 1)
+
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
+    assert world.state(tp(0)).leader == 2
+
+
+def test_a_missing_answer_of_zookeeper_keeps_nobody_waiting_for_ever() -> None:
+    """The write's reply is lost: it is looked for, and the broker gets its answer."""
+    world, ruler = ruled(t={0: (1, 2)})
+    ruler.ask_shutdown(1, 1)
+    world.run(lambda: world.asked(ruler, "/brokers/topics/t/partitions/0/state") is not None)
+    world.deliver(Step("request", ruler.name), "lost_reply")
+    world.run()
+    world.advance(3_000)
+
+    (answer,) = ruler.shutdown_answers()
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
+    assert (world.state(tp(0)).leader, world.state(tp(0)).leader_epoch) == (2, 1)
+
+
+def test_a_start_that_came_after_the_request_is_not_taken_for_the_one_that_asked() -> None:
+    """Of K8's kind: the request waits while its broker gives up and starts anew. The new start does not stop,
+    so it must not be left out of elections for as long as it lives."""
+    world, ruler = ruled(t={0: (2, 1)})
+    world.make_topic("u", {0: (2, 3)})
+    world.run(lambda: is_writing(ruler))
+    ruler.ask_shutdown(1, 1)
+    ruler.loop.run_pending()
+    world.stop_broker(1, run=False)
+    world.start_broker(1, run=False)
+    world.server.catch_up(ruler.name)
+    world.deliver(Step("watch", ruler.name))
+    world.run()
+    world.set_state(tp(0), isr=(2, 1))
+    world.stop_broker(2)
+
+    assert ruler.shutdown_answers()[-1].error == ErrorCode.BROKER_NOT_AVAILABLE
+    assert world.state(tp(0)).leader == 1
+
+
+def test_who_asks_before_anything_is_loaded_asks_again() -> None:
+    """Nobody knows yet which start of the broker that is."""
+    world = SteppedControllers(auto_rebalance=False)
+    ruler = world.stand()
+    world.run(lambda: ruler.rules)
+    ruler.ask_shutdown(1, 1)
+    ruler.loop.run_pending()
+
+    assert [answer.error for answer in ruler.shutdown_answers()] == [ErrorCode.STALE_CONTROLLER_EPOCH]

@@ -1,0 +1,56 @@
+"""What a controller counts of the cluster."""
+
+from __future__ import annotations
+
+from tests.worlds.stepped_controllers import SteppedControllers
+from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine.status import ControllerMetrics
+from zkgroup.model.ports import Instant
+
+
+def test_a_cluster_is_counted_by_who_rules() -> None:
+    """A broker goes: of three partitions one has no leader then, another a second best."""
+    world = SteppedControllers(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2), 1: (2, 3)})
+    world.make_topic("u", {0: (1,)})
+    idle = world.stand()
+    assert idle.machine.figures() is None
+    world.run()
+    ruler = world.rule() if not idle.rules else idle
+    assert ruler.machine.figures() == ControllerMetrics(2, 3, 0, 0, 0, 0)
+
+    world.stop_broker(1)
+    assert ruler.machine.figures() == ControllerMetrics(2, 3, 1, 2, 0, 0)
+    world.mark("u")
+    assert ruler.machine.figures() == ControllerMetrics(2, 3, 0, 1, 0, 0)  # it waits to be deleted
+    world.start_broker(1)
+    assert ruler.machine.figures() == ControllerMetrics(1, 2, 0, 1, 0, 0)
+
+
+def test_what_waits_is_counted_with_its_age() -> None:
+    """While a request to ZooKeeper is not answered."""
+    world = SteppedControllers(auto_rebalance=False)
+    ruler = world.rule()
+    active = ruler.machine.active
+    assert active is not None
+    active.enqueue(EventKind.TOPICS)
+    world.clock.advance(700)
+    active.core.begin(Instant(world.clock.now_ms(), world.clock.wall_ms()))
+    active.enqueue(EventKind.PLANS)
+
+    figures = ruler.machine.figures()
+    assert figures is not None
+    assert (figures.queue_size, figures.queue_oldest_ms) == (2, 700)
+
+
+def test_each_election_is_told_with_the_time_it_took() -> None:
+    """Leaders of one piece of work together; work that elects nobody is none."""
+    world = SteppedControllers(auto_rebalance=False)
+    ruler = world.rule()
+    world.make_topic("t", {0: (1, 2), 1: (1, 3)})
+    world.run()
+    world.stop_broker(1)
+    world.stop_broker(3)
+
+    told = [(each["leaders"], each["reason"], each["ms"]) for each in ruler.notes("election.done")]
+    assert told[:2] == [(2, "new topic", 0), (2, "brokers came or went", 0)]

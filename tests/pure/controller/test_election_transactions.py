@@ -1,0 +1,94 @@
+"""The judgements of an election as values (recipes 13, 14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkgroup.controller.machine.controller_election.transactions import (
+    ElectionAttempt,
+    Predecessor,
+    WonElection,
+    is_won,
+    needs_grace,
+    reason_lost,
+)
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.model import Znode, ZnodeStat
+from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
+
+TRIED = ElectionAttempt(epoch=4, version=6, foreign_epoch=0)
+RULE = WonElection(Fence(5, 7), 50, ControllerRecord(1, 77, "started", 0), 0, 0)
+
+
+def controller(*, version: int = 1, czxid: int = 50) -> Znode:
+    return _znode(Controller.path(), Controller(1, 0).encode(), version, czxid)
+
+
+def epoch(number: int = 5, *, version: int = 7) -> Znode:
+    return _znode(ControllerEpoch.path(), ControllerEpoch(number).encode(), version)
+
+
+def registration(session: int) -> Znode:
+    znode = _znode("/brokers/ids/3", b"{}", 0)
+    return znode._replace(stat=znode.stat._replace(ephemeral_owner=session))
+
+
+def _znode(path: str, data: bytes, version: int, czxid: int = 1) -> Znode:
+    return Znode(path, data, ZnodeStat(czxid, czxid, 0, 0, version, 0, 0, 77, len(data), 0, czxid))
+
+
+@pytest.mark.parametrize(
+    ("found_epoch", "found_controller", "won"),
+    [
+        (epoch(), controller(), True),
+        (None, controller(), False),
+        (epoch(version=6), controller(), False),
+        (epoch(version=8), controller(), False),
+        (epoch(4), controller(), False),
+        (epoch(), controller(version=0), False),
+        (epoch(), controller(version=2), False),
+    ],
+)
+def test_an_attempt_is_won_where_all_that_it_writes_is_there(
+    found_epoch: Znode | None, found_controller: Znode, won: bool
+) -> None:
+    """The epoch with its number and version, and `/controller` set once: one of Kafka's is never set."""
+    assert is_won(TRIED, found_epoch, found_controller) is won
+
+
+@pytest.mark.parametrize(
+    ("found_epoch", "found_controller", "why"),
+    [
+        (epoch(), controller(), None),
+        (epoch(), None, "/controller was deleted"),
+        (epoch(), controller(czxid=51), "/controller was replaced"),
+        (epoch(), controller(version=2), "/controller was written"),
+        (None, controller(), "/controller_epoch was deleted"),
+        (epoch(version=6), controller(), "/controller_epoch was changed"),
+        (epoch(version=8), controller(), "/controller_epoch was changed"),
+    ],
+)
+def test_a_rule_is_over_with_any_change_that_is_not_its_own(
+    found_epoch: Znode | None, found_controller: Znode | None, why: str | None
+) -> None:
+    """recipes 13: of either znode, to a smaller version too, as after a deletion."""
+    assert reason_lost(RULE, found_epoch, found_controller) == why
+
+
+@pytest.mark.parametrize(
+    ("predecessor", "found", "needed"),
+    [
+        (Predecessor(9, 33, 3, False, 7), None, False),
+        (Predecessor(9, 33, 3, False, 6), None, True),
+        (Predecessor(9, 33, 3, False, 8), None, True),
+        (Predecessor(9, 33, 3, True, 7), None, False),
+        (Predecessor(9, 33, 3, True, 7), registration(33), True),
+        (Predecessor(9, 33, 3, True, 7), registration(34), False),
+        (Predecessor(9, 33, None, True, 7), None, True),
+    ],
+)
+def test_grace_is_for_controllers_that_cannot_be_fenced(
+    predecessor: Predecessor, found: Znode | None, needed: bool
+) -> None:
+    """K1: a real one whose session lives, or of which nothing is known; and one that came and went unseen."""
+    assert needs_grace(predecessor, epoch(), found) is needed

@@ -1,0 +1,200 @@
+"""Transactions that prove that this controller rules, and what their outcomes mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.controller_clusters import standing, tp
+from zkgroup.controller.machine import fenced_writes
+from zkgroup.controller.machine.fenced_writes import (
+    Applied,
+    Conflict,
+    Deposed,
+    Fence,
+    Packet,
+    ReadBack,
+    Unknown,
+    Unsent,
+    Write,
+    classify,
+    pack,
+    read_back,
+    single,
+    size_of,
+)
+from zkgroup.model import Znode, ZnodeStat
+from zkgroup.model.requests import (
+    Check,
+    Code,
+    Create,
+    Delete,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Refused,
+    SetData,
+    Unanswered,
+)
+from zkgroup.znodes.brokers import PartitionState
+
+MINE = Fence(epoch=5, version=9)
+HEAD = (Check("/controller", 1), Check("/controller_epoch", 9))
+
+
+def write(number: int, size: int = 10) -> Write:
+    """One that sets a znode of its own at version 3."""
+    return Write(number, (SetData(f"/z/{number}", b"x" * size, 3),))
+
+
+def znode(path: str, data: bytes, version: int) -> Znode:
+    """As read back."""
+    return Znode(path, data, ZnodeStat(1, 2, 0, 0, version, 0, 0, 0, len(data), 0, 1))
+
+
+def test_every_transaction_begins_with_both_checks() -> None:
+    """Recipes 13: version 1 of `/controller` is ours alone, the epoch's version that of the election."""
+    packed = pack(MINE, [write(0), write(1)])
+
+    assert [packet.request for packet in packed.packets] == [
+        Multi((*HEAD, *write(0).operations, *write(1).operations))
+    ]
+    assert single(MINE, write(2)).request == Multi((*HEAD, *write(2).operations))
+    assert pack(MINE, []).packets == ()
+
+
+def test_writes_are_cut_below_the_limit_and_never_divided() -> None:
+    """In their order; each packet has its own checks and fits."""
+    writes = [write(number, 100) for number in range(25)]
+
+    packed = pack(MINE, writes, bytes_max=1_000)
+
+    assert [one for packet in packed.packets for one in packet.writes] == writes
+    assert len(packed.packets) > 3
+    for packet in packed.packets:
+        assert packet.request.operations[:2] == HEAD
+        assert size_of(packet.request.operations) <= 1_000
+
+
+def test_what_no_server_takes_is_refused_before_it_is_sent() -> None:
+    """Controller item 79, K33: with what, the bound and what was found; the others go."""
+    packed = pack(MINE, [write(0), write(1, 900_000), write(2)])
+
+    assert [one.about for packet in packed.packets for one in packet.writes] == [0, 2]
+    assert [str(each)[:68] for each in packed.too_big] == [
+        "write about 1: expected at most 900000 bytes in one request, found 9"
+    ]
+
+
+def test_a_decision_carries_the_version_that_it_rests_on() -> None:
+    """And the first state brings the parents that are missing, topmost first."""
+    before = standing(1, (1, 2), leader_epoch=4, version=7)
+    path = "/brokers/topics/t/partitions/3/state"
+    state = before.decided(2, (2,), 5)
+    assert fenced_writes.set_state(tp(3), before, state).operations == (SetData(path, state.encode(), 7),)
+
+    first = PartitionState(1, 0, (1,), 5)
+    created = fenced_writes.create_state(tp(3), first, fenced_writes.state_parents(tp(3)))
+    assert [(each.path, getattr(each, "data", b"")) for each in created.operations] == [
+        ("/brokers/topics/t/partitions", None),
+        ("/brokers/topics/t/partitions/3", None),
+        (path, first.encode()),
+    ]
+
+
+# --- outcomes -------------------------------------------------------------------------------------
+
+
+def two() -> Packet:
+    """Writes of one and of two operations."""
+    double = Write("b", (Check("/c", 1), SetData("/b", b"new", 4)))
+    return pack(MINE, [Write("a", (SetData("/a", b"new", 3),)), double]).packets[0]
+
+
+def test_an_applied_packet_tells_each_write_its_versions() -> None:
+    """The Stat of each SetData is in its place."""
+    one, other = znode("/a", b"", 4).stat, znode("/b", b"", 5).stat
+
+    verdict = classify(two(), MultiDone((None, None, one, None, other), 77))
+
+    assert verdict == Applied(((one,), (None, other)), 77)
+
+
+@pytest.mark.parametrize(
+    ("index", "code", "reason"),
+    [
+        (0, Code.BAD_VERSION, "/controller has another version"),
+        (0, Code.NO_NODE, "/controller is gone"),
+        (1, Code.BAD_VERSION, "/controller_epoch has another version"),
+        (1, Code.NO_AUTH, "/controller_epoch cannot be checked (NoAuth)"),
+    ],
+)
+def test_a_failed_check_of_the_head_ends_the_rule(index: int, code: Code, reason: str) -> None:
+    """Recipes 16: resign, and write nothing else. Deposed by whom, the reason says."""
+    assert classify(two(), MultiRefused(index, code)) == Deposed(reason)
+
+
+def test_any_other_refusal_names_the_write_at_fault() -> None:
+    """Recipes 16: then all of the packet are read, decided anew and sent singly."""
+    packet = two()
+
+    assert classify(packet, MultiRefused(2, Code.BAD_VERSION)) == Conflict(
+        packet.writes[0], SetData("/a", b"new", 3), Code.BAD_VERSION
+    )
+    assert classify(packet, MultiRefused(3, Code.NO_NODE)) == Conflict(
+        packet.writes[1], Check("/c", 1), Code.NO_NODE
+    )
+    assert classify(packet, MultiRefused(4, Code.BAD_VERSION)) == Conflict(
+        packet.writes[1], SetData("/b", b"new", 4), Code.BAD_VERSION
+    )
+
+
+def test_no_answer_is_read_back_and_not_sent_is_not_written() -> None:
+    """What is to be read are the znodes that the packet changes, not those that it checks."""
+    assert classify(two(), Unanswered("connection lost")) == Unknown(("/a", "/b"), "connection lost")
+    assert classify(two(), Refused(Code.OTHER, "/a")) == Unknown(("/a", "/b"), "Refused")
+    assert classify(two(), NotSent("suspended")) == Unsent("suspended")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "settled"),
+    [
+        (("new", 4), ("new", 5), ReadBack.APPLIED),
+        (("old", 3), ("old", 4), ReadBack.NOT_APPLIED),
+        (("another", 4), ("old", 4), ReadBack.NOT_APPLIED),
+        (("later", 9), ("new", 5), ReadBack.APPLIED),
+        (("later", 9), ("later", 9), ReadBack.CHANGED_SINCE),
+        (("new", 5), ("new", 6), ReadBack.CHANGED_SINCE),
+        (("another", 4), ("another", 5), ReadBack.CHANGED_SINCE),
+        (None, None, ReadBack.CHANGED_SINCE),
+    ],
+)
+def test_reading_back_says_what_became_of_all(
+    a: tuple[str, int] | None, b: tuple[str, int] | None, settled: ReadBack
+) -> None:
+    """A transaction is whole: the first znode that tells speaks for it. Others' writes may hide it."""
+    found = {
+        path: znode(path, read[0].encode(), read[1]) if read else None
+        for path, read in (("/a", a), ("/b", b))
+    }
+
+    assert read_back(two(), found) is settled
+
+
+def test_reading_back_creations_and_deletions() -> None:
+    """What is not there was not created; what is there at the version was not deleted; null says nothing."""
+    path = "/p/state"
+    creation = single(MINE, Write("p", (Create("/p", None), Create(path, b"s"))))
+    parent = Znode("/p", None, znode("/p", b"", 0).stat)
+    assert read_back(creation, {"/p": parent, path: znode(path, b"s", 0)}) is ReadBack.APPLIED
+    assert read_back(creation, {"/p": parent, path: None}) is ReadBack.NOT_APPLIED
+    assert read_back(creation, {"/p": parent, path: znode(path, b"other", 0)}) is ReadBack.CHANGED_SINCE
+    assert read_back(creation, {"/p": parent, path: znode(path, b"s", 1)}) is ReadBack.CHANGED_SINCE
+
+    deletion = single(MINE, Write("m", (Delete("/m", 2),)))
+    assert read_back(deletion, {"/m": znode("/m", b"", 2)}) is ReadBack.NOT_APPLIED
+    assert read_back(deletion, {"/m": None}) is ReadBack.CHANGED_SINCE
+
+    sequential = single(MINE, Write("s", (Create("/s-", b"r", sequential=True),)))
+    assert classify(sequential, Unanswered("lost")) == Unknown((), "lost")
+    assert read_back(sequential, {}) is ReadBack.CHANGED_SINCE

@@ -1,0 +1,133 @@
+"""What may follow what, in batches."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.worlds.controller_clusters import tp
+from zkgroup.controller.machine.state_machines import (
+    PartitionPhase,
+    Replica,
+    ReplicaPhase,
+    partition_at_start,
+    partition_table,
+    replica_at_start,
+    replica_table,
+)
+
+PARTITION_RULES = """
+non-existent -> new
+new -> online offline
+online -> online offline
+offline -> online offline non-existent
+"""
+"""Controller.md 3.1, read from left to right."""
+
+REPLICA_RULES = """
+non-existent -> new
+new -> online offline
+online -> online offline
+offline -> online offline deletion-started deletion-ineligible
+deletion-started -> deletion-successful deletion-ineligible
+deletion-successful -> non-existent
+deletion-ineligible -> online offline
+"""
+"""Controller.md 3.2, with the later releases' way from offline to ineligible."""
+
+
+def allowed(rules: str) -> set[tuple[str, str]]:
+    """Pairs of before and after."""
+    lines = (line.split(" -> ") for line in rules.strip().splitlines())
+    return {(name(before), name(after)) for before, together in lines for after in together.split()}
+
+
+def name(word: str) -> str:
+    """As the phases are called."""
+    return word if word == "non-existent" else word.replace("-", " ")
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(PartitionPhase, repeat=2)))
+def test_partitions_follow_their_table(before: PartitionPhase, after: PartitionPhase) -> None:
+    """Controller item 25: each pair is allowed or refused; what is refused stays as it was and is named."""
+    table = partition_table()
+    table.begin(tp(0), before)
+
+    moved = table.move([tp(0)], after)
+
+    if (before.value, after.value) in allowed(PARTITION_RULES):
+        assert (moved.done, moved.illegal, table.phase(tp(0))) == ({tp(0): before}, (), after)
+    else:
+        assert (moved.done, table.phase(tp(0))) == ({}, before)
+        assert [str(each) for each in moved.illegal] == [
+            f"t-0 cannot become {after.value}: it is {before.value}"
+        ]
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(ReplicaPhase, repeat=2)))
+def test_replicas_follow_their_table(before: ReplicaPhase, after: ReplicaPhase) -> None:
+    """Controller item 25: each pair is allowed or refused; what is refused stays as it was and is named."""
+    table = replica_table()
+    replica = Replica(tp(0), 4)
+    table.begin(replica, before)
+
+    moved = table.move([replica], after)
+
+    if (before.value, after.value) in allowed(REPLICA_RULES):
+        assert (moved.done, moved.illegal, table.phase(replica)) == ({replica: before}, (), after)
+    else:
+        assert (moved.done, table.phase(replica)) == ({}, before)
+        assert [str(each) for each in moved.illegal] == [
+            f"t-0 on broker 4 cannot become {after.value}: it is {before.value}"
+        ]
+
+
+def test_an_illegal_one_leaves_the_others_of_the_batch_processed() -> None:
+    """Controller item 25: those before it and those after it."""
+    table = partition_table()
+    table.announce([tp(1)])
+    table.begin(tp(2), PartitionPhase.OFFLINE)
+
+    moved = table.move([tp(0), tp(1), tp(2)], PartitionPhase.ONLINE)
+
+    assert moved.done == {tp(0): PartitionPhase.ONLINE, tp(2): PartitionPhase.OFFLINE}
+    assert [each.item for each in moved.illegal] == [tp(1)]
+    assert table.phase(tp(1)) is PartitionPhase.NON_EXISTENT
+
+
+def test_what_could_not_be_done_is_put_back_and_tried_again_later() -> None:
+    """Controller item 26: a partition without live replica stays new, and is found when a broker starts."""
+    table = partition_table()
+    table.announce([tp(0), tp(1)])
+    table.move([tp(0), tp(1)], PartitionPhase.NEW)
+    moved = table.move([tp(0), tp(1)], PartitionPhase.ONLINE)
+
+    table.back(moved.done, [tp(1)])
+
+    waiting = table.unusual([PartitionPhase.NEW, PartitionPhase.OFFLINE])
+    assert (list(waiting), table.phase(tp(0))) == ([tp(1)], PartitionPhase.ONLINE)
+
+
+def test_what_is_forgotten_is_in_no_phase() -> None:
+    """A deleted topic leaves nothing behind."""
+    table = partition_table()
+    table.begin(tp(0), PartitionPhase.OFFLINE)
+
+    table.forget([tp(0), tp(1)])
+
+    assert list(table.unusual([PartitionPhase.OFFLINE])) == []
+
+
+def test_a_partition_starts_as_its_leader_does() -> None:
+    """Controller item 36: without leader it is offline; without state it is new."""
+    assert partition_at_start(None, [1]) is PartitionPhase.NEW
+    assert partition_at_start(1, [1]) is PartitionPhase.ONLINE
+    assert partition_at_start(2, [1]) is PartitionPhase.OFFLINE
+    assert partition_at_start(-1, [1]) is PartitionPhase.OFFLINE
+
+
+def test_replicas_of_dead_brokers_start_as_ineligible_for_deletion() -> None:
+    """Controller item 35: of every topic, not only of those being deleted."""
+    assert replica_at_start(2, [1]) is ReplicaPhase.DELETION_INELIGIBLE
+    assert replica_at_start(1, [1]) is ReplicaPhase.ONLINE

@@ -1,0 +1,41 @@
+"""What a member's process is told survives the pipe, secrets included, and stays off command lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkgroup.demo.members.process import MemberProcessSettings, decode_settings, encode_settings
+from zkgroup.zookeeper import ClientSettings
+from zkgroup.zookeeper.settings import Digest, Sasl, Secret, Tls
+
+
+def orders(connection: ClientSettings) -> MemberProcessSettings:
+    return MemberProcessSettings(
+        "ada", "host:2181", "demo", "records", "out", "history", 550, 4000, 500, connection
+    )
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        ClientSettings(),
+        ClientSettings(auth=Digest("ada", Secret("with:colon")), tls=Tls(ca_file="ca.pem")),
+        ClientSettings(auth=Sasl(username="ada", password=Secret("pw"))),
+        ClientSettings(
+            tls=Tls(cert_file="cert.pem", key_file="key.pem", key_password=Secret("k"), check_host_name=False)
+        ),
+    ],
+    ids=["plain", "digest and tls", "sasl", "mutual tls"],
+)
+def test_orders_come_back_as_given(connection: ClientSettings) -> None:
+    """Encoding and decoding are inverse for every way to connect."""
+    line = encode_settings(orders(connection))
+
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode_settings(line) == orders(connection)
+
+
+def test_orders_do_not_print_their_secrets() -> None:
+    """A traceback or a log that shows the orders shows no password."""
+    assert "geheim" not in repr(orders(ClientSettings(auth=Digest("ada", Secret("geheim")))))

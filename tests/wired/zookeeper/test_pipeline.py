@@ -1,0 +1,397 @@
+"""Requests under way on one connection, without kazoo: order, holding back, and what a break means."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from tests.worlds.scripted_server import STAT
+from zkgroup.model.requests import (
+    AclEntry,
+    Code,
+    CreateMissing,
+    CreateMissingDone,
+    Exists,
+    ExistsDone,
+    ListChildren,
+    ListChildrenDone,
+    ListMany,
+    ListManyDone,
+    Multi,
+    NotSent,
+    Outcome,
+    Read,
+    ReadAcls,
+    ReadAclsDone,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    Refused,
+    SetData,
+    Sync,
+    SyncDone,
+    Unanswered,
+    ZnodeAcl,
+    ZnodeStat,
+)
+from zkgroup.zookeeper import ClientSettings
+from zkgroup.zookeeper.bulk_requests import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
+from zkgroup.zookeeper.pipeline import RequestPipeline
+from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
+from zkgroup.zookeeper.settings import OPEN_ACL
+from zkgroup.zookeeper.sockets import SharedSocket
+from zkgroup.zookeeper.wire import Op, Paths, pack_acl
+
+PATHS = Paths("")
+HELLO = struct.pack("!iiiqi", 36, 0, 4000, 7, 16) + bytes(16)
+
+
+class ConnectedExchange:
+    """An exchange on a socket pair; the test is the server."""
+
+    def __init__(self, ours: socket.socket, theirs: socket.socket) -> None:
+        ours.setblocking(False)
+        self.theirs = theirs
+        self.rings = 0
+        self.outcomes: list[Outcome] = []
+        self.watched: list[str] = []
+        self.pipeline = RequestPipeline(ClientSettings(), PATHS, self._wake)
+        self.sock = SharedSocket(ours, self.pipeline.receive)
+        theirs.sendall(HELLO)
+        self.sock.fill()
+        self.pipeline.attach(self.sock)
+        self.pipeline.accept()
+
+    def _wake(self) -> None:
+        self.rings += 1
+
+    def submit(self, *calls: Call) -> None:
+        for call in calls:
+            assert self.pipeline.offer(call)
+        self.pipeline.begin()
+        self.sock.flush()
+
+    def asked(self) -> list[tuple[int, int, bytes]]:
+        """Requests that have arrived: xid, operation, body."""
+        self.theirs.setblocking(False)
+        try:
+            data = self.theirs.recv(1 << 20)
+        except BlockingIOError:
+            return []
+        found = []
+        while data:
+            (size,) = struct.unpack_from("!i", data)
+            xid, op = struct.unpack_from("!ii", data, 4)
+            found.append((xid, op, data[12 : 4 + size]))
+            data = data[4 + size :]
+        return found
+
+    def answer(self, xid: int, body: bytes = b"", error: int = 0, zxid: int = 9) -> None:
+        self.theirs.sendall(struct.pack("!iiqi", 16 + len(body), xid, zxid, error) + body)
+        self.sock.fill()
+        self.pipeline.begin()
+        self.sock.flush()
+
+    # --- calls whose outcome is noted ---
+
+    def sync(self) -> Call:
+        return SyncCall(Sync("/"), PATHS, self.outcomes.append)
+
+    def multi(self, size: int) -> Call:
+        request = Multi((SetData("/n", bytes(size), 0),))
+        return MultiCall(request, PATHS, pack_acl(OPEN_ACL), self.outcomes.append)
+
+    def read(self, watch: bool = False) -> Call:
+        return ReadCall(Read("/a", watch), PATHS, self.outcomes.append, self.watched.append)
+
+
+@pytest.fixture
+def world() -> Iterator[ConnectedExchange]:
+    """Connected."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ConnectedExchange(ours, theirs)
+
+
+def test_a_break_tells_to_the_byte_what_has_left(world: ConnectedExchange) -> None:
+    """Unanswered up to the last request of which any byte was taken, NotSent behind it."""
+    while world.sock.unsent < 500_000:
+        world.submit(world.multi(100_000))
+    assert world.sock.sent > 0
+    size = world.multi(100_000).size + 4
+    whole, part = divmod(world.sock.sent, size)
+    world.pipeline.offer(world.sync())  # never begun
+    world.pipeline.detach()
+    kinds = [type(outcome) for outcome in world.outcomes]
+    touched = whole + (part > 0)
+    assert kinds == [Unanswered] * touched + [NotSent] * (len(kinds) - touched)
+    assert len(kinds) - touched >= 2
+
+
+def test_the_highest_zxid_seen_does_not_go_down(world: ConnectedExchange) -> None:
+    """An answer without a state of its own carries a lower one; the next server must not be older."""
+    for zxid in (9, 12, 0, -1, 11):
+        world.submit(world.sync())
+        world.answer(world.asked()[0][0], b"\0\0\0\1/", zxid=zxid)
+    assert world.outcomes == [SyncDone()] * 5
+    assert world.pipeline.zxid == 12
+
+
+def test_after_a_break_nothing_is_taken(world: ConnectedExchange) -> None:
+    """Until the next connection is up."""
+    world.pipeline.detach()
+    assert not world.pipeline.offer(world.sync())
+    assert world.outcomes == []
+
+
+def test_a_ping_without_answer_is_forgotten_with_its_connection(world: ConnectedExchange) -> None:
+    """Past bug: its age ended each handshake that followed, until one happened to be fast enough."""
+    world.pipeline.ping()
+    assert world.pipeline.oldest is not None
+
+    world.pipeline.detach()
+
+    assert world.pipeline.oldest is None
+    assert not world.pipeline.pinging
+
+
+def test_what_was_given_up_takes_nothing_more_on_any_connection(world: ConnectedExchange) -> None:
+    """Also where the connection comes up at the same moment; what waits is not begun."""
+    assert world.pipeline.offer(world.sync())
+    world.pipeline.refuse_more(drop_waiting=True)
+    world.pipeline.accept()
+    assert not world.pipeline.offer(world.sync())
+    world.pipeline.begin()
+    world.sock.flush()
+    assert world.asked() == []
+    world.pipeline.refuse_outbox("given up")
+    assert world.outcomes == [NotSent("given up")]
+
+
+def test_a_call_that_is_given_up_from_a_callback_stops_those_behind_it(world: ConnectedExchange) -> None:
+    """Of two calls begun together the second does not leave when the first one's outcome gives up."""
+
+    def give_up(_outcome: Outcome) -> None:
+        world.pipeline.refuse_more(drop_waiting=True)
+
+    world.submit(RefusedHere(NotSent("big", too_big=True), give_up), world.sync())
+    assert world.asked() == []
+
+
+def test_a_callback_of_a_break_cannot_slip_anything_in(world: ConnectedExchange) -> None:
+    """What is submitted while the outcomes of a break are told is told not sent as well."""
+    late: list[Outcome] = []
+
+    def on_outcome(_outcome: Outcome) -> None:
+        assert world.pipeline.offer(SyncCall(Sync("/"), PATHS, late.append))
+
+    world.submit(SyncCall(Sync("/"), PATHS, on_outcome))
+    world.pipeline.detach()
+    assert [type(outcome) for outcome in late] == [NotSent]
+
+
+def test_a_request_refused_here_is_answered_in_its_turn(world: ConnectedExchange) -> None:
+    """Behind those under way."""
+    too_big = NotSent("big", too_big=True)
+    world.submit(world.sync(), RefusedHere(too_big, world.outcomes.append), world.sync())
+    assert world.outcomes == []
+    (first, *_), (second, *_) = world.asked()
+    world.answer(first)
+    assert world.outcomes == [SyncDone(), too_big]
+    world.answer(second)
+    assert world.outcomes == [SyncDone(), too_big, SyncDone()]
+
+
+@pytest.mark.parametrize("call_type", [ReadCall, ListCall])
+@pytest.mark.parametrize("meanwhile", ["nothing", "created", "forbidden"])
+def test_a_watched_read_of_nothing_waits_for_the_creation(
+    world: ConnectedExchange, call_type: type[ReadCall | ListCall], meanwhile: str
+) -> None:
+    """getData and getChildren leave no watch there, so exists follows; what came between is told at once."""
+    request = Read("/a", True) if call_type is ReadCall else ListChildren("/a", True)
+    call = call_type(request, PATHS, world.outcomes.append, world.watched.append)
+    world.submit(call, world.sync())
+    (first, *_), (second, *_) = world.asked()
+    world.answer(first, error=-101)
+    assert world.outcomes == [ReadDone(None) if call_type is ReadCall else ListChildrenDone((), None)]
+    world.answer(second)
+    ((third, op, body),) = world.asked()
+    assert (op, body[-1:]) == (Op.EXISTS, b"\1")
+    if meanwhile == "created":
+        world.answer(third, STAT)
+        assert world.watched == ["/a"]
+        return
+    world.answer(third, error=-101 if meanwhile == "nothing" else -102)
+    assert world.watched == []
+    world.answer(-1, struct.pack("!iii", 1, 3, 2) + b"/a", zxid=-1)
+    assert world.watched == (["/a"] if meanwhile == "nothing" else [])
+
+
+def test_a_watch_stands_from_the_answer_on_and_fires_once(world: ConnectedExchange) -> None:
+    """Only for those who asked for one."""
+    exists = ExistsCall(Exists("/a", True), PATHS, world.outcomes.append, world.watched.append)
+    world.submit(world.read(watch=True), world.read(), exists)
+    first, second, third = (xid for xid, *_ in world.asked())
+    world.answer(first, struct.pack("!i", -1) + STAT)
+    world.answer(second, struct.pack("!i", -1) + STAT)
+    world.answer(third, error=-101)
+    assert isinstance(world.outcomes[-1], ExistsDone)
+    for _ in range(2):
+        world.answer(-1, struct.pack("!iii", 3, 3, 2) + b"/a", zxid=-1)
+    assert world.watched == ["/a", "/a"]
+
+
+def test_making_what_is_missing_looks_first_and_holds_the_others_back(world: ConnectedExchange) -> None:
+    """One packet where everything exists; else the missing ones in order, and then what came after."""
+    world.pipeline.multi_read = True
+    made = CreateMissingCall(CreateMissing(("/a", "/b", "/c")), PATHS, world.outcomes.append)
+    world.submit(made, world.sync())
+    ((look, op, _),) = world.asked()
+    assert op == Op.MULTI_READ
+    there = struct.pack("!iBii", 4, 0, 0, -1) + STAT
+    missing = struct.pack("!iBii", -1, 0, -101, -101)
+    world.answer(look, missing + there + missing)
+    created = world.asked()
+    assert [(op, body[4:6]) for _, op, body in created] == [(Op.CREATE, b"/a"), (Op.CREATE, b"/c")]
+    world.answer(created[0][0], error=-110)  # somebody was faster
+    world.answer(created[1][0])
+    assert world.outcomes == [CreateMissingDone()]
+    ((last, op, _),) = world.asked()
+    assert op == Op.SYNC
+    world.answer(last)
+    assert world.outcomes == [CreateMissingDone(), SyncDone()]
+
+
+@pytest.mark.parametrize("paths", [("/a",), ("/a", "/b")])
+def test_making_what_is_there_already_takes_a_look_at_each(
+    world: ConnectedExchange, paths: tuple[str, ...]
+) -> None:
+    """Past bug: plain reads, of a single path or on an old server, had no decoder here."""
+    world.pipeline.multi_read = False
+    world.submit(CreateMissingCall(CreateMissing(paths), PATHS, world.outcomes.append))
+    looks = world.asked()
+    assert [op for _, op, _ in looks] == [Op.GET_DATA] * len(paths)
+    for xid, *_ in looks:
+        world.answer(xid, struct.pack("!i", -1) + STAT)
+    assert world.outcomes == [CreateMissingDone()]
+
+
+def test_making_what_is_missing_tells_the_first_refusal(world: ConnectedExchange) -> None:
+    """Those behind it are answered before it is told."""
+    world.pipeline.multi_read = True
+    world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append))
+    ((look, *_),) = world.asked()
+    world.answer(look, struct.pack("!iBii", -1, 0, -101, -101) * 2)
+    (first, *_), (second, *_) = world.asked()
+    world.answer(first, error=-102)
+    assert world.outcomes == []
+    world.answer(second, error=-101)
+    assert world.outcomes == [Refused(Code.NO_AUTH, "/a")]
+
+
+def test_a_break_while_making_what_is_missing_leaves_it_unknown(world: ConnectedExchange) -> None:
+    """One of them may have been made."""
+    world.pipeline.multi_read = True
+    world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append), world.sync())
+    ((look, *_),) = world.asked()
+    world.answer(look, struct.pack("!iBii", -1, 0, -101, -101) * 2)
+    world.pipeline.detach()
+    assert [type(outcome) for outcome in world.outcomes] == [Unanswered, NotSent]
+
+
+def test_a_bulk_read_waits_until_it_is_known_how(world: ConnectedExchange) -> None:
+    """And everything behind it, for the order's sake."""
+    world.submit(ReadManyCall(ReadMany(("/a", "/b")), PATHS, world.outcomes.append), world.sync())
+    assert world.asked() == []
+    assert world.pipeline.needs_multi_read
+    assert not world.pipeline.can_begin
+    world.pipeline.multi_read = False
+    assert world.pipeline.can_begin
+    world.pipeline.begin()
+    world.sock.flush()
+    first, second, third = world.asked()
+    assert [op for _, op, _ in (first, second, third)] == [Op.GET_DATA, Op.GET_DATA, Op.SYNC]
+    world.answer(first[0], error=-102)
+    world.answer(second[0], error=-101)
+    assert world.outcomes == [ReadManyDone((Code.NO_AUTH, None))]
+
+
+def test_bulk_listings_one_by_one(world: ConnectedExchange) -> None:
+    """The same answers as by multiRead."""
+    world.pipeline.multi_read = False
+    world.submit(ListManyCall(ListMany(("/a", "/b")), PATHS, world.outcomes.append))
+    (first, op, _), (second, *_) = world.asked()
+    assert op == Op.GET_CHILDREN
+    world.answer(first, struct.pack("!ii", 1, 1) + b"x")
+    world.answer(second, error=-101)
+    assert world.outcomes == [ListManyDone((("x",), None))]
+
+
+def test_acls_are_read_one_by_one_without_knowing_the_server(world: ConnectedExchange) -> None:
+    """No multiRead reads them; what may not be read is told path by path."""
+    assert world.pipeline.multi_read is None
+    world.submit(ReadAclsCall(ReadAcls(("/a", "/b", "/c")), PATHS, world.outcomes.append))
+    (first, op, body), (second, *_), (third, *_) = world.asked()
+    assert (op, body) == (Op.GET_ACL, struct.pack("!i", 2) + b"/a")
+    entry = struct.pack("!iii", 1, 31, 5) + b"world" + struct.pack("!i", 6) + b"anyone"
+    world.answer(first, entry + STAT)
+    world.answer(second, error=-102)
+    world.answer(third, error=-101)
+    acl = ZnodeAcl((AclEntry(31, "world", "anyone"),), ZnodeStat(*range(1, 12)))
+    assert world.outcomes == [ReadAclsDone((acl, Code.NO_AUTH, None))]
+
+
+def test_a_bulk_read_that_is_refused_as_a_whole_is_told_so(world: ConnectedExchange) -> None:
+    """Once; what else comes of it is dropped."""
+    world.pipeline.multi_read = True
+    world.pipeline.settings = ClientSettings(bulk_paths=1)
+    world.submit(ReadManyCall(ReadMany(("/a", "/b")), PATHS, world.outcomes.append))
+    (first, *_), (second, *_) = world.asked()
+    world.answer(first, error=-127)
+    world.answer(second, struct.pack("!iBii", -1, 0, -101, -101))
+    assert world.outcomes == [NotSent("the server is overloaded and did not execute the request")]
+
+
+def test_every_submit_rings_once(world: ConnectedExchange) -> None:
+    """After the call stands where the connection thread finds it."""
+    for number in range(1, 4):
+        world.pipeline.offer(world.sync())
+        assert world.rings == number
+        assert world.pipeline.waiting
+
+
+def test_no_more_packets_than_the_window_are_unanswered(world: ConnectedExchange) -> None:
+    """Each answer lets one more go; what is asked after a bulk read goes after its last packet."""
+    world.pipeline.multi_read = True
+    world.pipeline.settings = ClientSettings(bulk_paths=1, max_in_flight=2)
+    paths = ("/a", "/b", "/c", "/d")
+    world.submit(ReadManyCall(ReadMany(paths), PATHS, world.outcomes.append), world.sync())
+    gone = world.asked()
+    assert [op for _, op, _ in gone] == [Op.MULTI_READ] * 2
+    assert not world.pipeline.idle
+    missing = struct.pack("!iBii", -1, 0, -101, -101)
+    for op in (Op.MULTI_READ, Op.MULTI_READ, Op.SYNC):
+        world.answer(gone.pop(0)[0], missing)
+        (more,) = world.asked()
+        assert more[1] == op
+        gone.append(more)
+    world.answer(gone.pop(0)[0], missing)
+    assert world.asked() == []
+    assert world.outcomes == [ReadManyDone((None,) * 4)]
+    assert world.pipeline.idle
+
+
+def test_what_waits_for_the_window_ends_with_the_connection(world: ConnectedExchange) -> None:
+    """A bulk read of which a part was sent has no answer; a write that was not begun was not sent."""
+    world.pipeline.multi_read = True
+    world.pipeline.settings = ClientSettings(bulk_paths=1, max_in_flight=1)
+    world.submit(
+        ReadManyCall(ReadMany(("/a", "/b", "/c")), PATHS, world.outcomes.append), world.multi(3), world.sync()
+    )
+    assert len(world.asked()) == 1
+    world.pipeline.detach()
+    assert [type(outcome) for outcome in world.outcomes] == [Unanswered, NotSent, NotSent]
+    assert world.pipeline.idle

@@ -1,0 +1,151 @@
+"""Changes of groups and of their committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from zkgroup.admin.change import (
+    AdminChange,
+    ChangeRecord,
+    counted,
+    undo_record,
+)
+from zkgroup.admin.groups import DeletionPlan, NudgePlan, delete_group, nudge, plan_deletion, plan_nudge
+from zkgroup.admin.guards import living_group_error
+from zkgroup.admin.offsets.planning import (
+    LogPositions,
+    OffsetPlan,
+    Target,
+    partitions_to_reset,
+    plan_removal,
+    plan_reset,
+    plan_values,
+)
+from zkgroup.admin.offsets.writes import Applied, apply_plan, missing_parents
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reader import read_snapshot, snapshot_to_change
+from zkgroup.model import TopicPartition
+
+Selection: TypeAlias = Sequence[tuple[str, Sequence[int]]]
+"""Topics with partition numbers; without numbers all partitions of the topic."""
+
+
+def delete_group_change(ensemble: Ensemble, group: str) -> AdminChange[DeletionPlan, int, None]:
+    """Deletes a group with its offsets; what is written is the number of znodes removed.
+
+    Raises NotFoundError, and RefusedError where the group has members.
+    """
+    plan = plan_deletion(ensemble, group)
+    if plan.members:
+        raise living_group_error(group, plan.members)
+    no_undo = None if plan.offsets or plan.originals else "no offset is committed that could be put back"
+    before = {tp: (offset, -1) for tp, offset in plan.offsets}
+    offsets = dict.fromkeys(plan.originals, (-1, -1)) | before
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"group delete {group}",
+        question=f"Delete group {group} with {counted(len(plan.offsets), 'committed offset')}?",
+        plan=plan,
+        no_undo=no_undo,
+        undo=undo_record(group=group, way_back=no_undo, offsets=offsets, originals=plan.originals),
+        write=lambda by: delete_group(ensemble, plan),
+    )
+
+
+def nudge_group_change(ensemble: Ensemble, group: str) -> AdminChange[NudgePlan, None, None]:
+    """Makes every member read the group again. Raises NotFoundError where there is no member."""
+    plan = plan_nudge(ensemble, group)
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"group nudge {group}",
+        question=f"Nudge {counted(len(plan.members), 'member')} of {group}?",
+        plan=plan,
+        no_undo="it changes nothing that could be put back",
+        write=lambda by: nudge(ensemble, plan),
+    )
+
+
+def offset_change(
+    ensemble: Ensemble, plan: OffsetPlan, *, subject: str, force: bool = False
+) -> AdminChange[OffsetPlan, Applied, None]:
+    """Writes planned offsets.
+
+    Raises RefusedError for a group with members unless `force`, and also with it where offsets would be
+    deleted.
+    """
+    changes = plan.effective
+    removes = any(change.removes for change in changes)
+    if plan.members and (removes or not force):
+        error = living_group_error(plan.group, plan.members)
+        raise error if removes else type(error)(f"{error}, or --force: their owners then obey")
+    parents = missing_parents(ensemble, plan)
+
+    def write(by: ChangeRecord) -> Applied:
+        return apply_plan(ensemble, plan, by, force=force, parents=parents)
+
+    return AdminChange(
+        ensemble=ensemble,
+        subject=subject,
+        question=f"Change {counted(len(changes), 'offset')} of {plan.group}?",
+        plan=plan,
+        notes=plan.notes,
+        is_effective=bool(changes),
+        undo_needs_force=bool(plan.members),
+        undo=undo_record(
+            group=plan.group,
+            offsets={
+                change.topic_partition: (-1 if change.before is None else change.before, change.after)
+                for change in changes
+            },
+            created=frozenset(change.topic_partition for change in changes if change.version is None),
+            parents=parents,
+            originals={
+                change.topic_partition: change.original for change in changes if change.original is not None
+            },
+        ),
+        write=write,
+    )
+
+
+def set_offsets_change(
+    ensemble: Ensemble,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    allow_missing: bool = False,
+    force: bool = False,
+) -> AdminChange[OffsetPlan, Applied, None]:
+    """Gives partitions these offsets; a group that does not exist yet is made.
+
+    Raises what `plan_values` and `offset_change` raise.
+    """
+    snapshot = snapshot_to_change(ensemble, group, sorted({tp.topic for tp in offsets}))
+    plan = plan_values(snapshot, offsets, allow_missing=allow_missing)
+    return offset_change(ensemble, plan, subject=f"offsets set {group}", force=force)
+
+
+def reset_offsets_change(
+    ensemble: Ensemble,
+    group: str,
+    target: Target,
+    topics: Selection = (),
+    log: LogPositions | None = None,
+    *,
+    allow_missing: bool = False,
+    force: bool = False,
+) -> AdminChange[OffsetPlan, Applied, None]:
+    """Moves the offsets of these partitions, or of all, to a target. Raises what `plan_reset` raises."""
+    named = [name for name, _ in topics]
+    snapshot = snapshot_to_change(ensemble, group, named) if named else read_snapshot(ensemble, group)
+    partitions = partitions_to_reset(snapshot, topics)
+    plan = plan_reset(snapshot, target, partitions, log, allow_missing=allow_missing)
+    return offset_change(ensemble, plan, subject=f"offsets reset {group}", force=force)
+
+
+def delete_offsets_change(
+    ensemble: Ensemble, group: str, topics: Selection
+) -> AdminChange[OffsetPlan, Applied, None]:
+    """Deletes offsets. Raises NotFoundError where there are none, RefusedError for a group with members."""
+    plan = plan_removal(read_snapshot(ensemble, group), topics)
+    return offset_change(ensemble, plan, subject=f"offsets delete {group}")

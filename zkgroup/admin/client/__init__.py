@@ -1,0 +1,1 @@
+"""The public `Admin` and `AsyncAdmin`, their methods by subject."""

@@ -1,0 +1,165 @@
+"""`AsyncAdmin`: `Admin` for asyncio, each call on a thread of its own executor."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from zkgroup.admin.client.sync import Admin
+from zkgroup.model.ports import Clock, Store
+from zkgroup.zookeeper.settings import ClientSettings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS = 4
+"""Calls of one `AsyncAdmin` that run at the same time; more wait for their turn."""
+
+
+class _OffLoop(Generic[P, R]):
+    """A method of `Admin` as a coroutine function of `AsyncAdmin`, with the same arguments and result."""
+
+    def __init__(self, method: Callable[Concatenate[Admin, P], R]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+        self.__wrapped__ = method
+
+    @overload
+    def __get__(self, instance: None, owner: type[AsyncAdmin]) -> Self: ...
+
+    @overload
+    def __get__(
+        self, instance: AsyncAdmin, owner: type[AsyncAdmin]
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    def __get__(
+        self, instance: AsyncAdmin | None, owner: type[AsyncAdmin]
+    ) -> Self | Callable[P, Coroutine[Any, Any, R]]:
+        if instance is None:
+            return self
+        method = self._method
+
+        @functools.wraps(method)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return await instance._call(lambda admin: method(admin, *args, **kwargs))
+
+        return call
+
+
+class AsyncAdmin:
+    """The methods of `Admin` as coroutines, with the same arguments, results and errors.
+
+    A call runs on one of four threads that belong to this object. The loop's default executor is not used:
+    a call with `wait_s` may hold its thread for hours, and would keep it from name lookups and other users of
+    `asyncio.to_thread`. A coroutine that is cancelled stops waiting; the call itself goes on to its end, and
+    a change is then made all the same, with its undo record.
+
+    Example:
+        >>> async def topics() -> list[str]:
+        ...     async with AsyncAdmin("localhost:2181") as admin:
+        ...         return [one.topic for one in await admin.list_topics()]
+    """
+
+    def __init__(
+        self,
+        zookeeper: str | Store,
+        settings: ClientSettings | None = None,
+        *,
+        undo_folder: str | Path | None = None,
+        timeout_s: float = 10.0,
+        user: str | None = None,
+        address: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """As `Admin`: does not connect yet."""
+        self._admin = Admin(
+            zookeeper,
+            settings,
+            undo_folder=undo_folder,
+            timeout_s=timeout_s,
+            user=user,
+            address=address,
+            clock=clock,
+        )
+        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="zkgroup-admin")
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._call(Admin.__enter__)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the session, which ends calls that still run; an open client that was given stays open."""
+        await asyncio.to_thread(self._admin.close)
+        await asyncio.to_thread(self._executor.shutdown)
+
+    @property
+    def address(self) -> str:
+        """How undo records name the ensemble."""
+        return self._admin.address
+
+    async def _call(self, call: Callable[[Admin], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call, self._admin)
+
+    list_groups = _OffLoop(Admin.list_groups)
+    describe_group = _OffLoop(Admin.describe_group)
+    verify_group = _OffLoop(Admin.verify_group)
+    preview_group = _OffLoop(Admin.preview_group)
+    nudge_group = _OffLoop(Admin.nudge_group)
+    delete_group = _OffLoop(Admin.delete_group)
+    list_offsets = _OffLoop(Admin.list_offsets)
+    set_offsets = _OffLoop(Admin.set_offsets)
+    reset_offsets = _OffLoop(Admin.reset_offsets)
+    delete_offsets = _OffLoop(Admin.delete_offsets)
+    export_offsets = _OffLoop(Admin.export_offsets)
+    import_offsets = _OffLoop(Admin.import_offsets)
+    list_topics = _OffLoop(Admin.list_topics)
+    describe_topics = _OffLoop(Admin.describe_topics)
+    create_topic = _OffLoop(Admin.create_topic)
+    alter_topic = _OffLoop(Admin.alter_topic)
+    delete_topic = _OffLoop(Admin.delete_topic)
+    describe_configs = _OffLoop(Admin.describe_configs)
+    alter_config = _OffLoop(Admin.alter_config)
+    elect_preferred = _OffLoop(Admin.elect_preferred)
+    elect_unclean = _OffLoop(Admin.elect_unclean)
+    propose_reassignment = _OffLoop(Admin.propose_reassignment)
+    reassign = _OffLoop(Admin.reassign)
+    verify_reassignment = _OffLoop(Admin.verify_reassignment)
+    list_reassignments = _OffLoop(Admin.list_reassignments)
+    cancel_reassignments = _OffLoop(Admin.cancel_reassignments)
+    remove_unreadable_reassignment = _OffLoop(Admin.remove_unreadable_reassignment)
+    clear_throttles = _OffLoop(Admin.clear_throttles)
+    plan_decommission = _OffLoop(Admin.plan_decommission)
+    plan_replace = _OffLoop(Admin.plan_replace)
+    plan_replication_factor = _OffLoop(Admin.plan_replication_factor)
+    plan_balance = _OffLoop(Admin.plan_balance)
+    save_plan = _OffLoop(Admin.save_plan)
+    start_plan = _OffLoop(Admin.start_plan)
+    list_plans = _OffLoop(Admin.list_plans)
+    resume_plan = _OffLoop(Admin.resume_plan)
+    pause_plan = _OffLoop(Admin.pause_plan)
+    cancel_plan = _OffLoop(Admin.cancel_plan)
+    cluster_status = _OffLoop(Admin.cluster_status)
+    cluster_problems = _OffLoop(Admin.cluster_problems)
+    cluster_usage = _OffLoop(Admin.cluster_usage)
+    list_brokers = _OffLoop(Admin.list_brokers)
+    describe_broker = _OffLoop(Admin.describe_broker)
+    forget_broker = _OffLoop(Admin.forget_broker)
+    describe_controller = _OffLoop(Admin.describe_controller)
+    controller_history = _OffLoop(Admin.controller_history)
+    resign_controller = _OffLoop(Admin.resign_controller)
+    list_undos = _OffLoop(Admin.list_undos)
+    undo = _OffLoop(Admin.undo)

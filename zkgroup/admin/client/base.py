@@ -1,0 +1,204 @@
+"""The connection of an `Admin`, its undo records, and how its methods take partitions and return rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, Self, TypeAlias, TypeVar
+
+from zkgroup.admin.change import (
+    AdminChange,
+    ChangeResult,
+    OutcomeT,
+    PlanT,
+    UndoRecorder,
+    WrittenT,
+    default_undo_folder,
+)
+from zkgroup.admin.descriptions import Move
+from zkgroup.admin.offsets.planning import (
+    Absolute,
+    AtTime,
+    Target,
+    parse_target,
+)
+from zkgroup.admin.reassign import progress
+from zkgroup.admin.topics import listing
+from zkgroup.admin.undo import UndoFolder
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, Store
+from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.settings import ClientSettings
+
+RowT = TypeVar("RowT")
+
+Partitions: TypeAlias = Iterable[str | TopicPartition]
+"""A topic by name means all its partitions."""
+
+SESSION_TIMEOUT_MS = 10_000
+"""What an `Admin` asks for where no settings are given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Generic[RowT]):
+    """Rows of a read, in order; iterate over it."""
+
+    as_of: AsOf
+    """The moment of the read: zxid, and wall time in milliseconds."""
+    rows: tuple[RowT, ...]
+    unreadable: tuple[str, ...] = ()
+    """Paths that cannot be read, each with the reason; what they hold is in no row."""
+
+    def __iter__(self) -> Iterator[RowT]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class AdminBase:
+    """What the methods of `Admin` share."""
+
+    def __init__(
+        self,
+        zookeeper: str | Store,
+        settings: ClientSettings | None = None,
+        *,
+        undo_folder: str | Path | None = None,
+        timeout_s: float = 10.0,
+        user: str | None = None,
+        address: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Does not connect yet: `with`, or the first call, does.
+
+        Args:
+            zookeeper: `HOST:PORT[,HOST:PORT...][/CHROOT]`, or a client that stays the caller's to close.
+            settings: authentication, TLS and timeouts, for an address.
+            undo_folder: where undo records are kept; by default `$XDG_STATE_HOME/zkgroup/undo`.
+            timeout_s: how long a call waits for the connection and for answers, in seconds.
+            user: who makes the changes, for the records; by default the user of the process.
+            address: how records name the ensemble of an open client that has no `address`.
+            clock: for tests; the system's by default.
+
+        Raises:
+            ConfigError: an address that cannot be, or settings beside an open client.
+        """
+        if isinstance(zookeeper, str):
+            made = ZooKeeperClient(
+                zookeeper, settings or ClientSettings(session_timeout_ms=SESSION_TIMEOUT_MS)
+            )
+            self._own: ZooKeeperClient | None = made
+            self._store: Store = made
+            address = address or zookeeper
+        else:
+            if settings is not None:
+                raise ConfigError("settings are for an address; an open client has its own")
+            self._own, self._store = None, zookeeper
+            address = address or getattr(zookeeper, "address", None)
+        self._address = address
+        self._timeout_s = timeout_s
+        clock = clock or SystemClock()
+        self._blocking = Blocking(self._store, timeout_s=timeout_s, clock=clock)
+        self._ensemble = Ensemble(zk=self._blocking, clock=clock)
+        folder = default_undo_folder() if undo_folder is None else UndoFolder(Path(undo_folder))
+        self._recorder = UndoRecorder(folder, zookeeper=address or "an open client", user=user)
+
+    def __enter__(self) -> Self:
+        if self._own is not None:
+            try:
+                self._own.wait_connected(self._timeout_s)
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the session; an open client that was given stays open. May be called again."""
+        self._blocking.close()
+        if self._own is not None:
+            self._own.close()
+
+    @property
+    def address(self) -> str:
+        """How undo records name the ensemble."""
+        return self._recorder.zookeeper
+
+    def _run(
+        self,
+        change: AdminChange[PlanT, WrittenT, OutcomeT],
+        dry_run: bool,
+        wait_s: float | None = None,
+    ) -> ChangeResult[PlanT, WrittenT, OutcomeT]:
+        return change.preview() if dry_run else change.apply(self._recorder, wait_s=wait_s)
+
+    def _partitions(self, partitions: Partitions) -> list[TopicPartition]:
+        """The partitions named; a topic means all of its partitions. Raises NotFoundError."""
+        selection = selection_of(partitions)
+        _, described, unreadable = listing.describe_topics(self._ensemble, [name for name, _ in selection])
+        if unreadable:
+            raise unreadable[0]
+        numbers = {one.topic: [row.partition for row in one.partitions] for one in described}
+        return [
+            TopicPartition(name, number) for name, parts in selection for number in parts or numbers[name]
+        ]
+
+    def _moving(self, partitions: Partitions) -> list[TopicPartition]:
+        """The partitions named; a topic means those that are being moved. Raises NotFoundError."""
+        _, rows, _ = progress.list_reassignments(self._ensemble)
+        chosen: list[TopicPartition] = []
+        for name, parts in selection_of(partitions):
+            moving = [row.topic_partition for row in rows if row.topic_partition.topic == name]
+            if not parts and not moving:
+                raise NotFoundError(f"no partition of topic {name!r} is being moved")
+            chosen += [TopicPartition(name, number) for number in parts] or moving
+        return chosen
+
+
+def selection_of(partitions: Partitions) -> list[tuple[str, tuple[int, ...]]]:
+    """Topics with their numbers, in order; no numbers where the topic itself is named."""
+    if isinstance(partitions, (str, TopicPartition)):
+        raise ConfigError(f"{partitions!r}: expected a list of topics and partitions")
+    chosen: dict[str, set[int] | None] = {}
+    for one in partitions:
+        if isinstance(one, TopicPartition):
+            numbers = chosen.setdefault(one.topic, set())
+            if numbers is not None:
+                numbers.add(one.partition)
+        else:
+            chosen[one] = None
+    return [(topic, tuple(sorted(numbers or ()))) for topic, numbers in chosen.items()]
+
+
+def moves_of(replicas: Mapping[TopicPartition, Sequence[int]]) -> tuple[Move, ...]:
+    """Replica lists by partition, as a request has them."""
+    return tuple(Move(tp, tuple(brokers)) for tp, brokers in sorted(replicas.items()))
+
+
+def target_of(target: Target | datetime | int | str) -> Target:
+    """Raises ConfigError for a text that names no target."""
+    if isinstance(target, int):
+        return Absolute(target)
+    if isinstance(target, datetime):
+        return AtTime(round(target.timestamp() * 1000))
+    if not isinstance(target, str):
+        return target
+    try:
+        found = parse_target(target)
+    except ValueError as error:
+        raise ConfigError(f"target {target!r}: {error}") from error
+    if found is None:
+        raise ConfigError(f"target {target!r}: expected earliest, latest, N, +N or -N, or a datetime")
+    return found

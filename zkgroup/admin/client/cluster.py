@@ -1,0 +1,111 @@
+"""Methods of `Admin` for the cluster as a whole, and for undo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zkgroup.admin.change import (
+    ChangeResult,
+)
+from zkgroup.admin.changes import cluster as cluster_changes
+from zkgroup.admin.changes import undo as undo_changes
+from zkgroup.admin.client.base import AdminBase, Listing
+from zkgroup.admin.cluster import brokers, controller_info, status, usage
+from zkgroup.admin.cluster.forgetting import ForgettingPlan
+from zkgroup.admin.cluster.resignation import Resignation, ResignationPlan
+from zkgroup.admin.undo import UndoRecord
+from zkgroup.errors import ConfigError
+from zkgroup.zookeeper.settings import Address
+
+
+class ClusterMethods(AdminBase):
+    """Status, brokers, controller and undo."""
+
+    def cluster_status(self) -> status.Status:
+        """Brokers, controller, topics, groups, reassignments and throttles on one value."""
+        return status.read_status(self._ensemble)
+
+    def cluster_problems(self, *, session_timeout_ms: int = 30_000) -> Listing[status.Finding]:
+        """What is wrong with the ensemble; warns of a server that grants less than `session_timeout_ms`."""
+        as_of, rows = status.read_findings(self._ensemble, wanted_timeout_ms=session_timeout_ms)
+        return Listing(as_of=as_of, rows=rows)
+
+    def cluster_usage(self, *, four_letter_words: bool = True) -> usage.ClusterUsage:
+        """Connections, watches and znodes that the cluster costs the ensemble: estimated and measured.
+
+        Asks every server that the address names. Raises ConfigError for an open client without an address.
+        """
+        if self._address is None:
+            raise ConfigError(
+                "the servers of an open client without an address are not known: give `address`"
+            )
+        servers = Address.parse(self._address).hosts
+        return usage.read_usage(self._ensemble, servers, words=four_letter_words)
+
+    def list_brokers(self) -> Listing[brokers.BrokerSummary]:
+        """Every registered broker."""
+        as_of, rows, unreadable = brokers.list_brokers(self._ensemble)
+        return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
+
+    def describe_broker(self, broker: int) -> brokers.BrokerDescription:
+        """The registration of a broker and what it hosts. Raises NotFoundError."""
+        return brokers.describe_broker(self._ensemble, broker)[1]
+
+    def forget_broker(
+        self, broker: int, *, dry_run: bool = False
+    ) -> ChangeResult[ForgettingPlan, None, None]:
+        """Removes the records of what a broker that never comes back may still have. It cannot be undone.
+
+        Raises RefusedError while the broker is registered.
+        """
+        return self._run(cluster_changes.forget_broker_change(self._ensemble, broker), dry_run)
+
+    def describe_controller(self) -> controller_info.ControllerDescription:
+        """Which broker is the controller, since when and of which kind. Raises NotFoundError."""
+        return controller_info.describe_controller(self._ensemble)[1]
+
+    def controller_history(self) -> Listing[controller_info.PastController]:
+        """The epochs of controllers of zkgroup, the latest first."""
+        as_of, rows, unreadable = controller_info.controller_history(self._ensemble)
+        return Listing(as_of=as_of, rows=rows, unreadable=unreadable)
+
+    def resign_controller(
+        self, *, dry_run: bool = False, wait_s: float | None = None
+    ) -> ChangeResult[ResignationPlan, None, Resignation]:
+        """Asks the controller to resign, so that another one is elected. It cannot be undone.
+
+        Raises RefusedError unless a controller of zkgroup is active.
+        """
+        return self._run(cluster_changes.resign_controller_change(self._ensemble), dry_run, wait_s)
+
+    def list_undos(self, *, all_ensembles: bool = False) -> tuple[UndoRecord, ...]:
+        """The changes recorded on this machine, the latest first; of this ensemble alone by default.
+
+        Raises ConfigError at a file that is no undo record.
+        """
+        return tuple(
+            record
+            for record in self._recorder.folder.latest_first()
+            if all_ensembles or record.zookeeper == self.address
+        )
+
+    def undo(
+        self,
+        undo_id: str | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[Any, Any, Any]:
+        """Undoes a change; without an id the last one on this ensemble. An undo is recorded as well.
+
+        `force` also undoes what has been changed since, and writes offsets of a group with members. Raises
+        NotFoundError without such a record, RefusedError for a change that cannot be undone, ConflictError
+        for one that something else has gone on from.
+        """
+        folder = self._recorder.folder
+        if undo_id is None:
+            record = folder.newest(lambda one: one.zookeeper == self.address)
+        else:
+            record = folder.load(undo_id)
+        return self._run(undo_changes.undo_change(self._ensemble, record, force=force), dry_run, wait_s)

@@ -1,0 +1,199 @@
+"""Methods of `Admin` for groups and committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from zkgroup.admin.change import (
+    ChangeResult,
+)
+from zkgroup.admin.changes import offsets as offset_changes
+from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
+from zkgroup.admin.groups import DeletionPlan, NudgePlan
+from zkgroup.admin.offsets import files as offset_files
+from zkgroup.admin.offsets.planning import (
+    LogPositions,
+    OffsetPlan,
+    Target,
+)
+from zkgroup.admin.offsets.writes import Applied
+from zkgroup.errors import PartlyDoneError, ZkGroupError
+from zkgroup.groups import reads
+from zkgroup.groups.descriptions import (
+    GroupDescription,
+    GroupSummary,
+    OffsetDescription,
+    Preview,
+    Verification,
+)
+from zkgroup.groups.preview import GroupChange
+from zkgroup.groups.reader import read_snapshot
+from zkgroup.model import TopicPartition
+
+
+class GroupMethods(AdminBase):
+    """Groups and offsets."""
+
+    def list_groups(self, log_ends: reads.LogEndReader | None = None) -> Listing[GroupSummary]:
+        """Every group with its state. Waits 2 s, once for all, where one is wrong but may be rebalancing.
+
+        `log_ends` is asked for the next offset of each partition, to compute the lag.
+        """
+        as_of, rows = reads.list_groups(self._ensemble, log_ends)
+        return Listing(as_of=as_of, rows=rows)
+
+    def describe_group(self, group: str, log_ends: reads.LogEndReader | None = None) -> GroupDescription:
+        """Members, partitions, owners and offsets of a group. Raises NotFoundError."""
+        return reads.describe(self._ensemble, group, log_ends)
+
+    def verify_group(self, group: str, *, wait_s: float | None = None) -> Verification:
+        """Whether every partition is owned by the thread that the group's rules name; waits until it is."""
+        return reads.verify(self._ensemble, group, wait_s=wait_s)
+
+    def preview_group(self, group: str, change: GroupChange) -> Preview:
+        """Who would own what after members come and go, partitions are added or the strategy changes."""
+        return reads.preview(self._ensemble, group, change)
+
+    def nudge_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[NudgePlan, None, None]:
+        """Makes every member read its group again, at most once in ten seconds. It cannot be undone."""
+        return self._run(offset_changes.nudge_group_change(self._ensemble, group), dry_run)
+
+    def delete_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[DeletionPlan, int, None]:
+        """Deletes a group with its offsets; an undo puts the offsets back.
+
+        `written` is the number of znodes removed. Raises RefusedError where the group has members.
+        """
+        return self._run(offset_changes.delete_group_change(self._ensemble, group), dry_run)
+
+    def list_offsets(
+        self, group: str, log_ends: reads.LogEndReader | None = None
+    ) -> Listing[OffsetDescription]:
+        """The committed offsets of a group. Raises NotFoundError."""
+        snapshot = read_snapshot(self._ensemble, group)
+        ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
+        unreadable = tuple(map(str, reads.unreadable_offsets(snapshot)))
+        rows = reads.describe_offsets(snapshot, ends)
+        return Listing(as_of=snapshot.as_of, rows=rows, unreadable=unreadable)
+
+    def set_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        allow_missing: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeResult[OffsetPlan, Applied, None]:
+        """Gives partitions these offsets; a group that does not exist yet is made.
+
+        Args:
+            group: the group.
+            offsets: the next offset to read, by partition.
+            allow_missing: also for partitions that do not exist.
+            force: also where the group has members: their owners then obey.
+            dry_run: only plan.
+
+        Raises:
+            RefusedError: the group has members, without `force`.
+            NotFoundError: a partition that does not exist.
+        """
+        change = offset_changes.set_offsets_change(
+            self._ensemble, group, offsets, allow_missing=allow_missing, force=force
+        )
+        return self._run(change, dry_run)
+
+    def reset_offsets(
+        self,
+        group: str,
+        target: Target | datetime | int | str,
+        partitions: Partitions = (),
+        *,
+        log: LogPositions | None = None,
+        allow_missing: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeResult[OffsetPlan, Applied, None]:
+        """Moves offsets to a target.
+
+        Args:
+            group: the group.
+            target: an offset, a time, or `earliest`, `latest`, `+N`, `-N`.
+            partitions: topics and partitions; by default all that the group has offsets of.
+            log: where records are, for `earliest`, `latest` and times; keeps other targets within the log.
+            allow_missing: also for partitions that do not exist.
+            force: also where the group has members: their owners then obey.
+            dry_run: only plan.
+        """
+        change = offset_changes.reset_offsets_change(
+            self._ensemble,
+            group,
+            target_of(target),
+            selection_of(partitions),
+            log,
+            allow_missing=allow_missing,
+            force=force,
+        )
+        return self._run(change, dry_run)
+
+    def delete_offsets(
+        self, group: str, partitions: Partitions, *, dry_run: bool = False
+    ) -> ChangeResult[OffsetPlan, Applied, None]:
+        """Deletes offsets, of topics that are gone too. Raises RefusedError where the group has members."""
+        change = offset_changes.delete_offsets_change(self._ensemble, group, selection_of(partitions))
+        return self._run(change, dry_run)
+
+    def export_offsets(self, *groups: str) -> str:
+        """The offsets of groups, one a line, in the format of Kafka 0.8.2's own tools.
+
+        Raises CorruptZnodeError for an offset that cannot be read.
+        """
+        saved = []
+        for group in groups:
+            snapshot = read_snapshot(self._ensemble, group)
+            for error in reads.unreadable_offsets(snapshot):
+                raise error
+            saved += [
+                offset_files.SavedOffset(group, row.topic_partition, row.offset)
+                for row in reads.describe_offsets(snapshot)
+                if row.offset is not None
+            ]
+        return "".join(f"{line}\n" for line in offset_files.to_lines(saved))
+
+    def import_offsets(
+        self,
+        text: str,
+        *,
+        group: str | None = None,
+        allow_missing: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> tuple[ChangeResult[OffsetPlan, Applied, None], ...]:
+        """Writes exported offsets, in any format that `zkgroup offsets export` writes: one result a group.
+
+        `group`: only the offsets of this one. Every group is planned before the first is written. Raises
+        PartlyDoneError where a group fails after others were written.
+        """
+        saved = offset_files.parse(text, group=group)
+        changes = [
+            offset_changes.set_offsets_change(
+                self._ensemble,
+                name,
+                {one.topic_partition: one.offset for one in saved if one.group == name},
+                allow_missing=allow_missing,
+                force=force,
+            )
+            for name in sorted({one.group for one in saved})
+        ]
+        results: list[ChangeResult[OffsetPlan, Applied, None]] = []
+        for change in changes:
+            try:
+                results.append(self._run(change, dry_run))
+            except ZkGroupError as error:
+                written = [one.plan.group for one in results if one.executed]
+                if not written:
+                    raise
+                raise PartlyDoneError(
+                    f"{', '.join(written)} written, then {change.plan.group}: {error}"
+                ) from error
+        return tuple(results)

@@ -1,0 +1,187 @@
+"""Methods of `Admin` that move replicas: reassignments and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from zkgroup.admin.change import (
+    ChangeResult,
+)
+from zkgroup.admin.changes import reassign as reassign_changes
+from zkgroup.admin.changes import undo as undo_changes
+from zkgroup.admin.client.base import AdminBase, Listing, Partitions, moves_of
+from zkgroup.admin.descriptions import NotifyFormat
+from zkgroup.admin.reassign import progress, proposals, stored_plans
+from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
+from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, Proposal
+from zkgroup.admin.reassign.stored_plans import PlanDescription, Storing
+from zkgroup.admin.reassign.submission import ReassignmentPlan
+from zkgroup.admin.reassign.throttles import Throttled
+from zkgroup.errors import NotFoundError
+from zkgroup.model import TopicPartition
+
+
+class ReassignmentMethods(AdminBase):
+    """Reassignments and plans."""
+
+    def propose_reassignment(self, topics: Sequence[str], brokers: Sequence[int]) -> Proposal:
+        """Whole topics dealt anew over these brokers, as Kafka's `--generate` does. Changes nothing."""
+        return proposals.propose(self._ensemble, topics, brokers)
+
+    def reassign(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int]],
+        *,
+        throttle: int | None = None,
+        force: bool = False,
+        notify_format: NotifyFormat | None = None,
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[ReassignmentPlan, None, reassign_changes.ReassignmentOutcome]:
+        """Asks the controller to move replicas; `ChangeResult.rollback_file` has the lists as they were.
+
+        Args:
+            replicas: brokers of each partition, the preferred leader first.
+            throttle: bytes a second at each broker; a wait removes it when the moves have ended.
+            force: also to brokers that are not registered now.
+            notify_format: of the notifications of a throttle; by default by the registered brokers.
+            dry_run: only plan.
+            wait_s: seconds to wait for the end of the moves.
+
+        Raises:
+            ConfigError: a reassignment runs already.
+        """
+        change = reassign_changes.reassign_change(
+            self._ensemble, moves_of(replicas), throttle=throttle, force=force, format=notify_format
+        )
+        return self._run(change, dry_run, wait_s)
+
+    def verify_reassignment(
+        self, replicas: Mapping[TopicPartition, Sequence[int]]
+    ) -> Listing[progress.ReassignmentStatus]:
+        """Of each partition, whether it is on these brokers."""
+        as_of, rows = progress.verify_reassignments(self._ensemble, moves_of(replicas))
+        return Listing(as_of=as_of, rows=rows)
+
+    def list_reassignments(self) -> Listing[progress.ReassignmentStatus]:
+        """Every reassignment under way."""
+        as_of, rows, unreadable = progress.list_reassignments(self._ensemble)
+        return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
+
+    def cancel_reassignments(
+        self,
+        partitions: Partitions | None = None,
+        *,
+        former: Mapping[TopicPartition, Sequence[int]] | None = None,
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[CancelPlan, None, reassign_changes.ReassignmentOutcome]:
+        """Sends running reassignments (None: all) back to where they came from.
+
+        `former` are the lists as they were; by default the newest rollback file that fits gives them. Raises
+        RefusedError unless a controller of zkgroup is active, NotFoundError where nothing is moved.
+        """
+        change = reassign_changes.cancel_reassignments_change(
+            self._ensemble,
+            () if partitions is None else self._moving(partitions),
+            moves_of(former or {}),
+            undo_changes.executions(self._recorder.folder, self.address),
+        )
+        return self._run(change, dry_run, wait_s)
+
+    def remove_unreadable_reassignment(self, *, dry_run: bool = False) -> ChangeResult[Removal, None, None]:
+        """Removes a reassignment request that cannot be read. Raises NotFoundError where there is none."""
+        change = reassign_changes.remove_unreadable_request_change(self._ensemble)
+        if change is None:
+            raise NotFoundError("there is no reassignment request that cannot be read")
+        return self._run(change, dry_run)
+
+    def clear_throttles(self, *topics: str, dry_run: bool = False) -> ChangeResult[Throttled, int, None]:
+        """Removes the throttles of these topics, or all. Raises RefusedError while replicas are moved."""
+        change = reassign_changes.clear_throttles_change(self._ensemble, topics or None)
+        return self._run(change, dry_run)
+
+    def plan_decommission(self, brokers: Collection[int], request: PlanRequest | None = None) -> PhasedPlan:
+        """A plan that empties brokers, registered or gone. Changes nothing.
+
+        Of all plans: raises PlanRefusedError where something would get worse that `request.allow` lacks.
+        """
+        return self._plan(proposals.planner_decommission(brokers), request)
+
+    def plan_replace(self, pairs: Mapping[int, int], request: PlanRequest | None = None) -> PhasedPlan:
+        """A plan that puts brokers in the place of others: old id to new id."""
+        return self._plan(proposals.planner_replace(pairs), request)
+
+    def plan_replication_factor(self, factor: int, request: PlanRequest | None = None) -> PhasedPlan:
+        """A plan that gives every partition, or those of the topics of the request, so many replicas."""
+        wanted = request or PlanRequest()
+        return proposals.make_plan(
+            self._ensemble, proposals.planner_set_rf(factor, wanted.topics or None), wanted
+        )
+
+    def plan_balance(
+        self,
+        *,
+        leaders_only: bool = False,
+        tolerance: float | None = None,
+        request: PlanRequest | None = None,
+    ) -> PhasedPlan:
+        """A plan that evens out replicas and preferred leaders with the fewest copies.
+
+        `tolerance` is for a request with sizes: the fraction of the mean load that is left alone.
+        """
+        planner = proposals.planner_balance(leaders_only=leaders_only, tolerance=tolerance)
+        return self._plan(planner, request)
+
+    def _plan(self, planner: proposals.Planner, request: PlanRequest | None) -> PhasedPlan:
+        wanted = request or PlanRequest()
+        return proposals.make_plan(self._ensemble, proposals.for_topics(planner, wanted.topics), wanted)
+
+    def save_plan(
+        self, plan: PhasedPlan, *, throttle: int | None = None, dry_run: bool = False
+    ) -> ChangeResult[Storing, PlanDescription, None]:
+        """Stores a plan in ZooKeeper without starting it; `resume_plan(result.written.plan)` starts it."""
+        change = reassign_changes.save_plan_change(
+            self._ensemble, plan, user=self._recorder.user, throttle=throttle
+        )
+        return self._run(change, dry_run)
+
+    def start_plan(
+        self,
+        plan: PhasedPlan,
+        *,
+        throttle: int | None = None,
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[Storing, PlanDescription, PlanDescription]:
+        """Stores a plan in ZooKeeper and starts it: its phases are submitted one after the other.
+
+        A controller of zkgroup does that; beside one of Kafka only `wait_s` and `resume_plan` do.
+        """
+        change = reassign_changes.start_plan_change(
+            self._ensemble, plan, user=self._recorder.user, throttle=throttle
+        )
+        return self._run(change, dry_run, wait_s)
+
+    def list_plans(self) -> Listing[PlanDescription]:
+        """The stored plans, the oldest first."""
+        rows, unreadable = stored_plans.list_plans(self._ensemble)
+        return Listing(as_of=self._ensemble.as_of(), rows=rows, unreadable=tuple(map(str, unreadable)))
+
+    def resume_plan(
+        self, plan_id: str, *, dry_run: bool = False, wait_s: float | None = None
+    ) -> ChangeResult[PlanDescription, PlanDescription, PlanDescription]:
+        """Starts or continues a stored plan. Raises NotFoundError, RefusedError for a cancelled one."""
+        return self._run(reassign_changes.resume_plan_change(self._ensemble, plan_id), dry_run, wait_s)
+
+    def pause_plan(
+        self, plan_id: str, *, dry_run: bool = False
+    ) -> ChangeResult[PlanDescription, PlanDescription, None]:
+        """Submits no further phase until the plan is resumed; moves that are under way go on."""
+        return self._run(reassign_changes.pause_plan_change(self._ensemble, plan_id), dry_run)
+
+    def cancel_plan(
+        self, plan_id: str, *, dry_run: bool = False
+    ) -> ChangeResult[PlanDescription, PlanDescription, None]:
+        """Ends a plan for good; moves that are under way go on. It cannot be undone."""
+        return self._run(reassign_changes.cancel_plan_change(self._ensemble, plan_id), dry_run)

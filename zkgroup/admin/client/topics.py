@@ -1,0 +1,187 @@
+"""Methods of `Admin` for topics, configurations and elections."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from zkgroup.admin.change import (
+    ChangeResult,
+)
+from zkgroup.admin.changes import cluster as cluster_changes
+from zkgroup.admin.changes import topics as topic_changes
+from zkgroup.admin.client.base import AdminBase, Listing, Partitions
+from zkgroup.admin.configs import ConfigDescription, ConfigPlan, describe_configs
+from zkgroup.admin.descriptions import EntityKind, NotifyFormat, UncleanElectionDone
+from zkgroup.admin.elections import ElectionPlan, UncleanPlan
+from zkgroup.admin.topics import listing
+from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan
+from zkgroup.admin.topics.creation import NewTopic
+from zkgroup.admin.topics.deletion import TopicDeletionPlan
+from zkgroup.admin.topics.waiting import DeletionSeen, LeadersSeen
+
+
+class TopicMethods(AdminBase):
+    """Topics, configurations and elections."""
+
+    def list_topics(self) -> Listing[listing.TopicSummary]:
+        """Every topic with its size."""
+        as_of, rows = listing.list_topics(self._ensemble)
+        return Listing(as_of=as_of, rows=rows)
+
+    def describe_topics(self, *topics: str) -> Listing[listing.TopicDescription]:
+        """Partitions, replicas, leaders and overrides of these topics, or of all. Raises NotFoundError."""
+        as_of, rows, unreadable = listing.describe_topics(self._ensemble, topics)
+        return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int = 1,
+        replica_assignment: Sequence[Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+        rack_aware: bool = True,
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[NewTopic, int | None, LeadersSeen]:
+        """Creates a topic; the wait is until every partition has a leader.
+
+        Args:
+            topic: the name.
+            partitions: how many; not needed beside `replica_assignment`.
+            replication_factor: replicas of each partition.
+            replica_assignment: brokers of each partition, the preferred leader first.
+            configs: overrides, by name.
+            rack_aware: whether replicas are spread over racks.
+            dry_run: only plan.
+            wait_s: seconds to wait for leaders.
+
+        Raises:
+            ConflictError: the topic exists.
+        """
+        change = topic_changes.create_topic_change(
+            self._ensemble,
+            topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            replica_assignment=replica_assignment,
+            configs=configs,
+            rack_mode="enforced" if rack_aware else "disabled",
+        )
+        return self._run(change, dry_run, wait_s)
+
+    def alter_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        replica_assignment: Sequence[Sequence[int]] | None = None,
+        set_configs: Mapping[str, str] | None = None,
+        delete_configs: Collection[str] = (),
+        rack_aware: bool = True,
+        notify_format: NotifyFormat | None = None,
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[AlterationPlan, None, LeadersSeen]:
+        """Gives a topic more partitions (`partitions` in all) or other overrides; the rest stays as it is.
+
+        Only overrides can be undone. The wait is until new partitions have leaders.
+        """
+        added = AddedPartitions(
+            partitions=partitions,
+            replica_assignment=replica_assignment,
+            rack_mode="enforced" if rack_aware else "disabled",
+        )
+        change = topic_changes.alter_topic_change(
+            self._ensemble, topic, added, set_configs, delete_configs, format=notify_format
+        )
+        return self._run(change, dry_run, wait_s)
+
+    def delete_topic(
+        self,
+        topic: str,
+        *,
+        without_brokers: Collection[int] = (),
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[TopicDeletionPlan, None, DeletionSeen]:
+        """Deletes a topic: through the controller where one lives, else by removing its znodes.
+
+        `without_brokers` are lost ones that the controller does not wait for. Only a deletion without a
+        controller can be undone. Raises RefusedError while a group has members on the topic.
+        """
+        change = topic_changes.delete_topic_change(self._ensemble, topic, without_brokers)
+        return self._run(change, dry_run, wait_s)
+
+    def describe_configs(
+        self, kind: EntityKind, *names: str, client: str | None = None
+    ) -> Listing[ConfigDescription]:
+        """Settings that differ from the default: of these entities, or of all of a kind. Secrets are hidden.
+
+        `kind` is topics, brokers, clients, users or ips; `client` a client id of the users named.
+        """
+        entities = [topic_changes.entity_named(kind, name, client) for name in names]
+        as_of, rows, unreadable = describe_configs(self._ensemble, entities, kind)
+        return Listing(as_of=as_of, rows=rows, unreadable=unreadable)
+
+    def alter_config(
+        self,
+        kind: EntityKind,
+        name: str | None,
+        *,
+        set_configs: Mapping[str, str] | None = None,
+        delete_configs: Collection[str] = (),
+        client: str | None = None,
+        client_default: bool = False,
+        notify_format: NotifyFormat | None = None,
+        allow_unknown: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeResult[ConfigPlan, None, None]:
+        """Sets and removes settings of one entity and notifies the brokers; other settings stay.
+
+        Args:
+            kind: topics, brokers, clients, users or ips.
+            name: topic, broker id, client id, user or address; None is the default of the kind.
+            set_configs: values by name.
+            delete_configs: names of settings to remove.
+            client: of a user: its quota for this client id.
+            client_default: of a user: its quota for client ids that have none of their own.
+            notify_format: of the notification; by default the one that the registered brokers read.
+            allow_unknown: of a broker, also settings that Kafka's brokers do not know.
+            dry_run: only plan.
+        """
+        change = topic_changes.alter_config_change(
+            self._ensemble,
+            topic_changes.entity_named(kind, name, client, client_default=client_default),
+            set_configs or {},
+            delete_configs,
+            format=notify_format,
+            allow_unknown=allow_unknown,
+        )
+        return self._run(change, dry_run)
+
+    def elect_preferred(
+        self,
+        partitions: Partitions | None = None,
+        *,
+        dry_run: bool = False,
+        wait_s: float | None = None,
+    ) -> ChangeResult[ElectionPlan, None, bool]:
+        """Gives partitions (None: all) back to their first replica, where it lives and is in sync.
+
+        `outcome` says whether all that were asked for are led by it. It cannot be undone.
+        """
+        chosen = None if partitions is None else self._partitions(partitions)
+        change = cluster_changes.elect_preferred_change(self._ensemble, chosen)
+        return self._run(change, dry_run, wait_s)
+
+    def elect_unclean(
+        self, partitions: Partitions, *, dry_run: bool = False, wait_s: float | None = None
+    ) -> ChangeResult[UncleanPlan, int, UncleanElectionDone | None]:
+        """Lets a live replica lead partitions that have no leader, in sync or not: records may be lost.
+
+        Raises RefusedError unless a controller of zkgroup is active. It cannot be undone.
+        """
+        change = cluster_changes.elect_unclean_change(self._ensemble, self._partitions(partitions))
+        return self._run(change, dry_run, wait_s)

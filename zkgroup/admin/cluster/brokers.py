@@ -1,0 +1,348 @@
+"""Registered brokers, the partitions that they hold, and topics that no broker hosts (ADR 0029)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkgroup.errors import CorruptZnodeError, NotFoundError
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.placement import Broker
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.ids import number_of
+from zkgroup.znodes.unhosted_topics import (
+    PLACEHOLDER,
+    Signs,
+    UnhostedTopic,
+    is_unhosted,
+    may_be_unhosted,
+    unhosted_topics_path,
+)
+
+NAMED = 5
+"""States that cannot be read which notes name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """Live brokers, by what they can do."""
+
+    data: tuple[int, ...]
+    """Can hold replicas."""
+    controllers_only: tuple[int, ...]
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSummary:
+    """One row of `broker list`."""
+
+    broker: int
+    host: str | None
+    port: int
+    registered_at_ms: int
+    """When the registration was made, by the server's clock."""
+    version: int
+    """Of the registration's format: 1 is Kafka 0.8, 4 is 0.10.2 to 2.6."""
+    epoch: int
+    """The `czxid` of the registration: one for each start of the broker."""
+    kind: str
+    """`zkgroup` or `kafka`."""
+    role: str
+    """`data`, or `controller` for one that hosts nothing."""
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDescription:
+    """What `broker describe` tells beyond its row."""
+
+    summary: BrokerSummary
+    session: int
+    rack: str | None
+    jmx_port: int
+    endpoints: tuple[str, ...]
+    hosted: tuple[TopicPartition, ...]
+    """Partitions with a replica on it."""
+    replicas: int
+    """How many these are."""
+    leaders: int
+    """Partitions that it leads."""
+    preferred: int
+    """Partitions whose first replica it is."""
+    out_of_sync: tuple[TopicPartition, ...]
+    """Partitions with a replica on it that is not in the ISR."""
+    unreadable: tuple[CorruptZnodeError, ...] = ()
+    """Topics, and states of what is on it, that cannot be read and so are not counted."""
+
+
+class Cluster:
+    """Brokers and topics as ZooKeeper has them, for record sources that ask brokers; read anew each time."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._ensemble = ensemble
+
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """Every registered broker whose znode can be read, by id."""
+        return readable(registrations(self._ensemble))
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        """Partition numbers, ascending; none where the topic does not exist. Raises CorruptZnodeError."""
+        znode = self._ensemble.zk.find(Topic.path(topic))
+        return Topic.decode(znode.path, znode.data).numbers if znode else ()
+
+    def led_by_ours(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of the partitions whose leader is a registered broker of zkgroup."""
+        known = self.brokers()
+        states = read_states(self._ensemble, partitions)
+        return [
+            tp
+            for tp, state in states.items()
+            if state and state.leader in known and known[state.leader].is_zkgroup
+        ]
+
+    def led_by_kafka(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, BrokerRegistration]]:
+        """Those of the partitions whose leader is registered and no broker of ours, with that leader."""
+        known = self.brokers()
+        states = read_states(self._ensemble, partitions)
+        return {
+            tp: (state.leader, known[state.leader])
+            for tp, state in states.items()
+            if state and state.leader in known and not known[state.leader].is_zkgroup
+        }
+
+
+def registrations(ensemble: Ensemble) -> dict[int, DecodedZnode[BrokerRegistration]]:
+    """Every child of `/brokers/ids` that is a broker id, ascending, unreadable ones included."""
+    names = ensemble.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
+    numbers = sorted(number for name in names if (number := number_of(name)) is not None)
+    znodes = ensemble.zk.read_many([BrokerRegistration.path(number) for number in numbers])
+    found = {number: znodes[BrokerRegistration.path(number)] for number in numbers}
+    return {
+        number: decode_or_error(znode, BrokerRegistration.decode) for number, znode in found.items() if znode
+    }
+
+
+def readable(entries: Mapping[int, DecodedZnode[BrokerRegistration]]) -> dict[int, BrokerRegistration]:
+    """The registrations that can be read."""
+    return {number: entry.value for number, entry in entries.items() if entry.value}
+
+
+def live_brokers(ensemble: Ensemble) -> Brokers:
+    """Registered brokers; those that only take part in controller elections apart (recipes 14)."""
+    return by_role(registrations(ensemble))
+
+
+def by_role(entries: Mapping[int, DecodedZnode[BrokerRegistration]]) -> Brokers:
+    """The same of registrations that have been read."""
+    known = readable(entries)
+    return Brokers(
+        data=tuple(number for number, one in known.items() if not is_controller_only(one)),
+        controllers_only=tuple(number for number, one in known.items() if is_controller_only(one)),
+        unreadable=tuple(str(entry.error) for entry in entries.values() if entry.error),
+    )
+
+
+def placeable(known: Mapping[int, BrokerRegistration]) -> tuple[Broker, ...]:
+    """The brokers that can be given replicas, with their racks."""
+    return tuple(Broker(number, one.rack) for number, one in known.items() if not is_controller_only(one))
+
+
+def is_controller_only(registration: BrokerRegistration) -> bool:
+    """Whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
+    return registration.role == "controller"
+
+
+def oldest_format(known: Iterable[BrokerRegistration]) -> int | None:
+    """The lowest version among registrations of brokers of Kafka; None where no broker of Kafka is
+    registered.
+    """
+    return min((one.version for one in known if not one.is_zkgroup), default=None)
+
+
+def list_brokers(
+    ensemble: Ensemble,
+) -> tuple[AsOf, tuple[BrokerSummary, ...], tuple[CorruptZnodeError, ...]]:
+    """Every registered broker, and why others cannot be listed."""
+    entries = registrations(ensemble)
+    ruler = ensemble.zk.find(Controller.path())
+    info = decode_or_error(ruler, Controller.decode).value if ruler else None
+    rows = tuple(
+        _summary(number, entry, entry.value, info)
+        for number, entry in entries.items()
+        if entry.value is not None
+    )
+    errors = tuple(entry.error for entry in entries.values() if entry.error)
+    return ensemble.as_of(), rows, errors
+
+
+def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescription]:
+    """One broker and what it hosts. Raises NotFoundError where it is not registered, CorruptZnodeError."""
+    found = ensemble.zk.read_many([BrokerRegistration.path(broker), Controller.path()])
+    znode, ruler = found[BrokerRegistration.path(broker)], found[Controller.path()]
+    if znode is None:
+        raise NotFoundError(
+            f"{BrokerRegistration.path(broker)}: broker {broker} is not registered; "
+            "`zkgroup broker list` shows those that are"
+        )
+    entry = decode_or_error(znode, BrokerRegistration.decode)
+    if entry.error:
+        raise entry.error
+    assert entry.value is not None
+    topics, broken = held_topics(ensemble)
+    states = held_states(ensemble, partitions_of(topics))
+    unhosted = unhosted_topics(ensemble, topics, states)
+    replicas = [
+        (tp, lists[0] == broker)
+        for topic, one in topics.items()
+        if topic not in unhosted
+        for number, lists in one.partitions.items()
+        if broker in lists and (tp := TopicPartition(topic, number))
+    ]
+    known = {tp: state.value for tp, state in states.items() if state and state.value}
+    here = [states[tp] for tp, _ in replicas]
+    odd = [state.error for state in here if state and state.error]
+    return ensemble.as_of(), BrokerDescription(
+        summary=_summary(
+            broker, entry, entry.value, decode_or_error(ruler, Controller.decode).value if ruler else None
+        ),
+        session=znode.stat.ephemeral_owner,
+        rack=entry.value.rack,
+        jmx_port=entry.value.jmx_port,
+        endpoints=tuple(endpoint.text for endpoint in entry.value.listeners),
+        replicas=len(replicas),
+        hosted=tuple(tp for tp, _ in sorted(replicas)),
+        leaders=sum(state.leader == broker for state in known.values()),
+        preferred=sum(first for _, first in replicas),
+        out_of_sync=tuple(tp for tp, _ in sorted(replicas) if tp in known and broker not in known[tp].isr),
+        unreadable=(*broken.values(), *odd),
+    )
+
+
+def hosted_states(
+    ensemble: Ensemble,
+) -> tuple[dict[str, Topic], dict[TopicPartition, DecodedZnode[PartitionState] | None]]:
+    """Every readable topic, and what the states of its partitions hold (None: none yet). Bulk reads."""
+    topics, _ = held_topics(ensemble)
+    return topics, held_states(ensemble, partitions_of(topics))
+
+
+def held_topics(ensemble: Ensemble) -> tuple[dict[str, Topic], dict[str, CorruptZnodeError]]:
+    """Every readable topic, and what is wrong with each of the others, by name."""
+    names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    topics, errors = {}, {}
+    for name in names:
+        znode = znodes[Topic.path(name)]
+        entry = decode_or_error(znode, Topic.decode) if znode else None
+        if entry and entry.value:
+            topics[name] = entry.value
+        elif entry and entry.error:
+            errors[name] = entry.error
+    return topics, errors
+
+
+def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    """Every partition of these topics, in order."""
+    return [TopicPartition(name, number) for name, topic in topics.items() for number in topic.numbers]
+
+
+def read_states(
+    ensemble: Ensemble, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, PartitionState | None]:
+    """The states of partitions in one bulk read; None where there is none or it cannot be read."""
+    return {tp: entry.value if entry else None for tp, entry in held_states(ensemble, partitions).items()}
+
+
+def held_states(
+    ensemble: Ensemble, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, DecodedZnode[PartitionState] | None]:
+    """The same with what is wrong with each that cannot be read; None only where there is none."""
+    paths = {tp: PartitionState.path(tp) for tp in partitions}
+    znodes = ensemble.zk.read_many(list(paths.values()))
+    return {
+        tp: decode_or_error(znode, PartitionState.decode) if (znode := znodes[path]) else None
+        for tp, path in paths.items()
+    }
+
+
+def notes_on_unreadable(entries: Iterable[DecodedZnode[PartitionState] | None]) -> list[str]:
+    """States that cannot be read: what is wrong with the first few, with paths, and how many more."""
+    errors = [entry.error for entry in entries if entry and entry.error]
+    notes = [f"cannot be read: {error}" for error in errors[:NAMED]]
+    if more := len(errors) - len(notes):
+        notes.append(f"{more} more states cannot be read" if more > 1 else "1 more state cannot be read")
+    return notes
+
+
+def _summary(
+    number: int, entry: DecodedZnode[BrokerRegistration], one: BrokerRegistration, info: Controller | None
+) -> BrokerSummary:
+    return BrokerSummary(
+        broker=number,
+        host=one.host,
+        port=one.port,
+        registered_at_ms=entry.stat.ctime,
+        version=one.version,
+        epoch=entry.stat.czxid,
+        kind="zkgroup" if one.is_zkgroup else "kafka",
+        role=one.role,
+        controller=info is not None and info.broker == number,
+    )
+
+
+def unhosted_topics(
+    ensemble: Ensemble, topics: Mapping[str, Topic], states: Mapping[TopicPartition, object] | None = None
+) -> frozenset[str]:
+    """Those of these topics that no broker hosts. Nothing is read where no topic looks so.
+
+    `states` are what is known of those of their partitions, None for one that has none yet; not given, they
+    are read.
+    """
+    alike = {name: topic for name, topic in topics.items() if may_be_unhosted(topic)}
+    if not alike:
+        return frozenset()
+    known = _states(ensemble, alike) if states is None else states
+    bare = [
+        name
+        for name, topic in alike.items()
+        if all(known.get(TopicPartition(name, number)) is None for number in topic.numbers)
+    ]
+    if not bare:
+        return frozenset()
+    parent, broker = unhosted_topics_path(), BrokerRegistration.path(PLACEHOLDER[0])
+    paths = [path for name in bare for path in (Topic.path(name), UnhostedTopic.path(name))]
+    found = ensemble.zk.read_many([parent, broker, *paths])
+    return frozenset(
+        name
+        for name in bare
+        if (topic := found[Topic.path(name)]) is not None
+        and is_unhosted(
+            Signs(
+                made=topic.stat.czxid,
+                written=topic.stat.mzxid,
+                mark=_topic_czxid(found[UnhostedTopic.path(name)]),
+                marks=_topic_czxid(found[parent]),
+                broker=_topic_czxid(found[broker]),
+            )
+        )
+    )
+
+
+def _states(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[TopicPartition, object]:
+    paths = {
+        tp: PartitionState.path(tp)
+        for name, topic in topics.items()
+        for tp in (TopicPartition(name, number) for number in topic.numbers)
+    }
+    found = ensemble.zk.read_many(list(paths.values()))
+    return {tp: found[path] for tp, path in paths.items()}
+
+
+def _topic_czxid(znode: Znode | None) -> int | None:
+    return None if znode is None else znode.stat.czxid

@@ -1,0 +1,376 @@
+"""The active controller: who it is, how releases handle a request, and the health that it publishes.
+
+A registration's format shows the oldest release among the brokers: 1 is 0.8, 2 is 0.9, 3 is 0.10.0 and
+0.10.1, 4 is 0.10.2 to 2.6, 5 is 2.7 and later. Brokers of zkgroup register as 4 and do not count as Kafka's.
+The data version of `/controller` is 1 for a controller of zkgroup and 0 for one of Kafka (recipes 13).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from zkgroup.admin.cluster.brokers import oldest_format, readable, registrations
+from zkgroup.errors import NotFoundError, RefusedError
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.model import Znode
+from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
+from zkgroup.znodes.config import ConfigEntity, EntityKind
+from zkgroup.znodes.config_settings import OBEYED, unknown_to, unknown_to_brokers
+from zkgroup.znodes.controller import (
+    Controller,
+    ControllerEpoch,
+    ControllerRecord,
+    ControllerStatus,
+    controller_history_path,
+)
+from zkgroup.znodes.ids import number_of
+
+NO_WORD = "its session ended"
+"""Of a controller that could not write its end, and that another one has followed."""
+ZKGROUP_VERSION = 1
+"""Data version of a `/controller` of ours: it is set once, in the transaction that makes it."""
+
+_FIRST_THROTTLED = 3
+_FIRST_WAITING = 4
+_FIRST_DELETING = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerInfo:
+    """Brokers and controller at one moment."""
+
+    brokers: Mapping[int, BrokerRegistration]
+    controller: Controller | None
+    controller_znode: Znode | None
+    unreadable: tuple[str, ...] = field(default=())
+    """Registrations, and a `/controller`, that cannot be read."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a controller of zkgroup rules."""
+        return self.controller_znode is not None and self.controller_znode.stat.version == ZKGROUP_VERSION
+
+    @property
+    def kind(self) -> str | None:
+        """`zkgroup` or `kafka`; None where nobody rules."""
+        if self.controller_znode is None:
+            return None
+        return "zkgroup" if self.is_ours else "kafka"
+
+    @property
+    def oldest(self) -> int | None:
+        """Registration format of the oldest broker of Kafka."""
+        return oldest_format(self.brokers.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerDescription:
+    """`controller describe`."""
+
+    controller: int
+    epoch: int | None
+    elected_at_ms: int
+    session: int
+    kind: str
+    """`zkgroup` or `kafka`."""
+    last_processed_zxid: int | None
+    """How far a controller of zkgroup has come; None for one of Kafka, which does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastController:
+    """One row of `controller history`: an epoch in which a controller of zkgroup ruled.
+
+    One that wrote no end, though another epoch follows, was killed or lost its session.
+    """
+
+    epoch: int
+    record: ControllerRecord
+
+
+def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
+    """Reads brokers and controller."""
+    entries = registrations(ensemble)
+    znode = ensemble.zk.find(Controller.path())
+    controller = decode_or_error(znode, Controller.decode) if znode else None
+    errors = [entry.error for entry in entries.values()] + [controller.error if controller else None]
+    return ControllerInfo(
+        brokers=readable(entries),
+        controller=controller.value if controller else None,
+        controller_znode=znode,
+        unreadable=tuple(str(error) for error in errors if error),
+    )
+
+
+def refuse_kraft(info: ControllerInfo) -> None:
+    """Raises RefusedError where a KRaft controller has taken over: it does not look at these znodes."""
+    if info.controller is not None and info.controller.kraft_epoch is not None:
+        raise RefusedError(
+            f"{Controller.path()}: expected a controller that obeys ZooKeeper, found a migration to KRaft "
+            f"(epoch {info.controller.kraft_epoch}): ask its brokers instead"
+        )
+
+
+def notes_on_requests(info: ControllerInfo, *, asked: bool = True) -> Iterator[str]:
+    """What holds for every request that a controller has to carry out; `asked` tells whether there is one."""
+    yield from (f"{text}: it is passed over" for text in info.unreadable)
+    if asked and info.controller_znode is None:
+        yield "no controller lives: the request waits until there is one"
+
+
+def check_dead_targets(info: ControllerInfo, dead: Collection[int]) -> None:
+    """Raises RefusedError where the controller would drop a move to brokers that are not registered.
+
+    Controllers before 0.10.2 do, and leave a move that has begun at old and new replicas for ever (K12).
+    """
+    if dead and info.kind == "kafka" and info.oldest is not None and info.oldest < _FIRST_WAITING:
+        raise RefusedError(
+            f"broker {', '.join(map(str, sorted(dead)))} is not registered, and controllers before Kafka "
+            "0.10.2 drop such a move instead of waiting: start the broker first"
+        )
+
+
+def check_throttle(info: ControllerInfo) -> str | None:
+    """What to know about a throttle here. Raises RefusedError where no broker would obey it."""
+    oldest = info.oldest
+    if oldest is None or oldest > _FIRST_THROTTLED:
+        return None
+    if oldest < _FIRST_THROTTLED:
+        raise RefusedError(
+            "--throttle: brokers before Kafka 0.10.1 ignore it, and one is registered; without it the move "
+            "takes all the bandwidth there is: move less at a time (`plan --max-moves`)"
+        )
+    return "brokers of Kafka 0.10.0 ignore the throttle, those of 0.10.1 obey: their registrations are alike"
+
+
+def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Collection[str]) -> Iterator[str]:
+    """Settings that brokers here will ignore: the oldest of Kafka, those of zkgroup, or all."""
+    if kind == "topics":
+        for name, release in unknown_to(settings, info.oldest):
+            yield f"{name} came with Kafka {release}: older brokers, of which one is registered, ignore it"
+    unknown = dict(unknown_to_brokers(settings)) if kind == "brokers" else {}
+    for name, guess in unknown.items():
+        more = f" (did you mean {guess}?)" if guess else ""
+        yield f"{name} is no setting that Kafka's brokers take while they run{more}; only a plug-in reads it"
+    ignored = sorted(set(settings) - OBEYED.get(kind, frozenset()) - unknown.keys())
+    if ignored and any(each.is_zkgroup and each.role == "data" for each in info.brokers.values()):
+        yield f"{', '.join(ignored)}: brokers of zkgroup, of which one is registered, do not obey it"
+
+
+def note_on_entity(info: ControllerInfo, entity: ConfigEntity) -> Iterator[str]:
+    """A broker that is not there may be one that was never meant."""
+    if entity.kind == "brokers" and entity.name.isdigit() and int(entity.name) not in info.brokers:
+        yield f"broker {entity.name} is not registered: it applies this when it starts"
+
+
+def note_on_deletion(info: ControllerInfo) -> str | None:
+    """What to know before a controller of Kafka is asked to delete a topic."""
+    if info.kind != "kafka" or info.oldest is None or info.oldest >= _FIRST_DELETING:
+        return None
+    what = "the request stays and nothing happens" if info.oldest == 1 else "nothing happens"
+    return f"Kafka before 1.0 deletes only with delete.topic.enable=true; without it {what}"
+
+
+def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription]:
+    """Who rules. Raises NotFoundError where nobody does, CorruptZnodeError."""
+    found = ensemble.zk.read_many([Controller.path(), ControllerEpoch.path(), ControllerStatus.path()])
+    znode = found[Controller.path()]
+    epoch_znode, status_znode = found[ControllerEpoch.path()], found[ControllerStatus.path()]
+    epoch = decode_or_error(epoch_znode, ControllerEpoch.decode).value if epoch_znode else None
+    if znode is None:
+        last = f"; the last epoch was {epoch.epoch}" if epoch else ""
+        raise NotFoundError(
+            f"{Controller.path()}: there is no controller{last}; `zkgroup broker run` starts a candidate"
+        )
+    one = Controller.decode(znode.path, znode.data)
+    status = decode_or_error(status_znode, ControllerStatus.decode).value if status_znode else None
+    told = status is not None and epoch is not None and status.epoch == epoch.epoch
+    return ensemble.as_of(), ControllerDescription(
+        controller=one.broker,
+        epoch=epoch.epoch if epoch else None,
+        elected_at_ms=znode.stat.ctime if one.timestamp_ms is None else one.timestamp_ms,
+        session=znode.stat.ephemeral_owner,
+        kind="zkgroup" if znode.stat.version == ZKGROUP_VERSION else "kafka",
+        last_processed_zxid=status.zxid if told and status else None,
+    )
+
+
+def controller_history(ensemble: Ensemble) -> tuple[AsOf, tuple[PastController, ...], tuple[str, ...]]:
+    """The epochs of controllers of zkgroup, the latest first, and the records that cannot be read."""
+    names = ensemble.zk.list_many([controller_history_path()])[controller_history_path()] or ()
+    epochs = sorted(
+        (epoch for name in names if (epoch := ControllerRecord.epoch_of(name)) is not None), reverse=True
+    )
+    znodes = ensemble.zk.read_many([ControllerRecord.path(epoch) for epoch in epochs])
+    rows: list[PastController] = []
+    unreadable = []
+    for epoch in epochs:
+        znode = znodes[ControllerRecord.path(epoch)]
+        if znode is None:
+            continue
+        entry = decode_or_error(znode, ControllerRecord.decode)
+        if entry.value is None:
+            unreadable.append(str(entry.error))
+        else:
+            rows.append(PastController(epoch, _with_end(entry.value, rows[-1] if rows else None)))
+    return ensemble.as_of(), tuple(rows), tuple(unreadable)
+
+
+def _with_end(record: ControllerRecord, later: PastController | None) -> ControllerRecord:
+    if later is None or record.until_ms is not None:
+        return record
+    return dataclasses.replace(record, ended=NO_WORD)
+
+
+HUNG_AFTER_MS = 60_000
+"""A change of topics or brokers that is older than this, and that the controller has not processed, hangs."""
+
+WHOLE_TOPICS = ("deletion",)
+"""What waits for a topic as a whole: `deletion of orders-2` is of the topic `orders-2`."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerHealth:
+    """The controller, as `status` tells it."""
+
+    controller: int | None
+    """None where nobody rules, or its znode cannot be read."""
+    epoch: int | None
+    kind: str | None
+    """`zkgroup` or `kafka`; None where nobody rules."""
+    last_processed_zxid: int | None = None
+    """None for a controller of Kafka, which does not tell."""
+    hung: bool | None = None
+    """It has left a change of a topic or broker alone for a minute; None where nothing tells."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path to what is wrong with it."""
+    refetching: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Broker to partitions that it may fetch again from their beginning (recipes 15)."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """What waits, and for what."""
+    restart: Mapping[int, str] = field(default_factory=dict)
+    """Broker that should be restarted, and why: a controller of Kafka that may not know that it is none."""
+    left_off: int = 0
+    """Entries of these that are not shown."""
+
+
+def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
+    """Reads who rules and what it says. What cannot be read is None, and its path is in `unreadable`."""
+    paths = [Controller.path(), ControllerEpoch.path(), ControllerStatus.path()]
+    found = ensemble.zk.read_many(paths)
+    znode, epoch_znode, status_znode = (found[path] for path in paths)
+    broken: dict[str, str] = {}
+    ruler = _value(znode, Controller.decode, broken)
+    epoch = _value(epoch_znode, ControllerEpoch.decode, broken)
+    status = _value(status_znode, ControllerStatus.decode, broken)
+    number = epoch.epoch if epoch else None
+    is_ours = znode is not None and znode.stat.version == ZKGROUP_VERSION
+    if status is None or not is_ours or status.epoch != number:
+        kind = None if znode is None else "zkgroup" if is_ours else "kafka"
+        return ControllerHealth(
+            controller=ruler.broker if ruler else None,
+            epoch=number,
+            kind=kind,
+            unreadable=_without_paths(broken),
+        )
+    return ControllerHealth(
+        controller=ruler.broker if ruler else None,
+        epoch=number,
+        kind="zkgroup",
+        last_processed_zxid=status.zxid,
+        hung=is_hung(status.zxid, _changes(ensemble), ensemble.clock.wall_ms()),
+        unreadable=_without_paths({**status.unreadable, **broken}),
+        refetching=status.unnamed,
+        waiting={what: why for what, why in status.waiting.items() if _broker(what) is None},
+        restart={
+            broker: why for what, why in status.waiting.items() if (broker := _broker(what)) is not None
+        },
+        left_off=status.left_off,
+    )
+
+
+def is_hung(processed_zxid: int, changes: Iterable[tuple[int, int]], now_ms: int) -> bool:
+    """Whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
+    return any(zxid > processed_zxid and now_ms - time_ms > HUNG_AFTER_MS for zxid, time_ms in changes)
+
+
+def blocked_by_topic(waiting: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What waits, and for what, with the partitions of a topic in one entry: `leader of orders: 0-2, 7`."""
+    partitions: dict[tuple[str, str], dict[int, str]] = {}
+    found: dict[tuple[str, str] | str, str] = {}
+    for what, why in waiting.items():
+        head, of, place = what.rpartition(" of ")
+        topic, _, text = place.rpartition("-")
+        number = number_of(text)
+        if not of or not topic or number is None or head in WHOLE_TOPICS:
+            found[what] = why
+            continue
+        found.setdefault((head, topic), "")
+        partitions.setdefault((head, topic), {})[number] = why
+    rows = []
+    for key, why in found.items():
+        if isinstance(key, str):
+            rows.append((key, why))
+            continue
+        head, topic = key
+        whys = partitions[key]
+        if len(whys) == 1:
+            ((number, only),) = whys.items()
+            rows.append((f"{head} of {topic}-{number}", only))
+            continue
+        by_why: dict[str, list[int]] = {}
+        for number in sorted(whys):
+            by_why.setdefault(whys[number], []).append(number)
+        told = "; ".join(
+            f"{_ranges(numbers)}: {reason}" if len(by_why) > 1 else reason
+            for reason, numbers in by_why.items()
+        )
+        rows.append((f"{head} of {len(whys)} partitions of {topic} ({_ranges(sorted(whys))})", told))
+    return tuple(rows)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, with those that follow each other as `first-last`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _broker(what: str) -> int | None:
+    """The broker, where it is a whole broker that something is said of: `broker 3`."""
+    word, _, number = what.partition(" ")
+    return number_of(number) if word == "broker" else None
+
+
+def _changes(ensemble: Ensemble) -> list[tuple[int, int]]:
+    """What every controller looks at at once: topics that were written, brokers that have started."""
+    names = ensemble.zk.list_many([topics_path()])[topics_path()] or ()
+    topics = ensemble.zk.read_many([Topic.path(name) for name in names])
+    return [
+        *((znode.stat.mzxid, znode.stat.mtime) for znode in topics.values() if znode),
+        *((entry.stat.czxid, entry.stat.ctime) for entry in registrations(ensemble).values()),
+    ]
+
+
+def _value(znode: Znode | None, decode: Callable[[str, bytes | None], T], broken: dict[str, str]) -> T | None:
+    if znode is None:
+        return None
+    entry = decode_or_error(znode, decode)
+    if entry.error:
+        broken[znode.path] = f"expected {entry.error.expected}, found {entry.error.found}"
+    return entry.value
+
+
+def _without_paths(unreadable: Mapping[str, str]) -> dict[str, str]:
+    """Errors of znodes begin with the path; it is told once."""
+    return {path: why.removeprefix(f"{path}: ") for path, why in unreadable.items()}

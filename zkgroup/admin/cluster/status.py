@@ -1,0 +1,296 @@
+"""The ensemble on one screen, and what is wrong with it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zkgroup.admin.cluster.brokers import Brokers, live_brokers
+from zkgroup.admin.cluster.controller_info import ControllerHealth, blocked_by_topic, read_controller_health
+from zkgroup.admin.configs import unreadable_configs
+from zkgroup.admin.reassign.progress import list_reassignments
+from zkgroup.admin.reassign.stored_plans import running_plans
+from zkgroup.admin.reassign.throttles import Throttled, read_throttles
+from zkgroup.admin.topics.listing import (
+    TopicDescription,
+    TopicSummary,
+    describe_topics,
+    is_unavailable,
+    is_under_replicated,
+    list_topics,
+)
+from zkgroup.admin.znodes import join
+from zkgroup.errors import AccessDeniedError
+from zkgroup.groups.descriptions import GroupState, GroupSummary
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.reads import list_groups
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import topics_path
+from zkgroup.znodes.config import TopicConfig
+
+NUMBERS_SHOWN = 8
+"""Partitions that a finding names."""
+
+CLEAR_THROTTLE = "zkgroup reassign verify --clear-throttle --execute"
+"""Removes every throttle, once nothing moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What `status` shows and `doctor` judges."""
+
+    as_of: AsOf
+    session_timeout_ms: int
+    """As granted to us just now."""
+    brokers: Brokers
+    health: ControllerHealth
+    topics: tuple[TopicSummary, ...]
+    partitions: tuple[TopicDescription, ...]
+    """The same topics with their leaders and ISRs, but for those that cannot be read or are being deleted."""
+    moving: int
+    """Partitions under way to other replicas."""
+    plans: tuple[str, ...]
+    """Stored plans that run."""
+    groups: tuple[GroupSummary, ...]
+    configs_unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path of each znode below `/config` that no broker can use, and what is wrong with it."""
+    states_unreadable: Mapping[str, str] = field(default_factory=dict)
+    """The same of states of partitions, also of those that the controller has not read since."""
+    request_unreadable: Mapping[str, str] = field(default_factory=dict)
+    """The same of the request to move replicas: no other can be made while it is there."""
+    throttle_left: Throttled | None = None
+    """What slows replication down though nothing moves and no plan runs; None where nothing does."""
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """The same of what the controller cannot read, and of these."""
+        own = {**self.states_unreadable, **self.request_unreadable}
+        return {**own, **self.health.unreadable, **self.configs_unreadable}
+
+    @property
+    def controller(self) -> int | None:
+        return self.health.controller
+
+    @property
+    def controller_epoch(self) -> int | None:
+        return self.health.epoch
+
+    @property
+    def offline(self) -> int:
+        """Partitions without a live leader."""
+        return sum(len(rows) for _, rows, _ in self._ill())
+
+    @property
+    def under_replicated(self) -> int:
+        """Partitions that are led, with replicas missing from the ISR."""
+        return sum(len(rows) for _, _, rows in self._ill())
+
+    def _ill(self) -> Iterator[tuple[str, list[int], list[int]]]:
+        return (ill(topic, self.brokers.data) for topic in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a person should know, and what to type next."""
+
+    severity: Literal["error", "warning", "info"]
+    subject: str
+    detail: str
+    next: str | None = None
+    """The command to run."""
+
+
+def read_status(ensemble: Ensemble) -> Status:
+    """Brokers, controller, topics and groups. Takes 2 s more when a group is wrong and looks still."""
+    session = ensemble.zk.wait_connected()
+    health = read_controller_health(ensemble)
+    brokers = live_brokers(ensemble)
+    _, topics = list_topics(ensemble)
+    leaving = {topic.topic for topic in topics if topic.marked_for_deletion}
+    _, described, _ = describe_topics(ensemble)
+    throttled = _throttles(ensemble, [topic.topic for topic in topics])
+    _, moves, unreadable = list_reassignments(ensemble)
+    plans = running_plans(ensemble)
+    broken_request = {
+        error.path: f"expected {error.expected}, found {error.found}"
+        for error in unreadable
+        if error.path == Reassignment.path()
+    }
+    configs = unreadable_configs(ensemble)
+    as_of, groups = list_groups(ensemble)
+    return Status(
+        as_of=as_of,
+        session_timeout_ms=session.timeout_ms,
+        brokers=brokers,
+        health=health,
+        topics=topics,
+        partitions=tuple(topic for topic in described if topic.topic not in leaving),
+        moving=len(moves),
+        plans=plans,
+        groups=groups,
+        configs_unreadable=configs,
+        states_unreadable={
+            error.path: f"expected {error.expected}, found {error.found}"
+            for topic in described
+            for error in topic.unreadable
+            if error.path != TopicConfig.path(topic.topic)
+        },
+        request_unreadable=broken_request,
+        throttle_left=throttled if throttled and not (moves or plans or broken_request) else None,
+    )
+
+
+def _throttles(ensemble: Ensemble, topics: Sequence[str]) -> Throttled:
+    """Read before the moves, so that the throttle of one that begins meanwhile is not taken for left over."""
+    try:
+        return read_throttles(ensemble, topics)
+    except AccessDeniedError:  # hidden from us, so nothing is known of it
+        return Throttled({}, {})
+
+
+def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, tuple[Finding, ...]]:
+    """Reads everything that `doctor` judges."""
+    status = read_status(ensemble)
+    partitions = diagnose_partitions(status.partitions, status.brokers.data)
+    return status.as_of, diagnose(status, partitions, wanted_timeout_ms=wanted_timeout_ms)
+
+
+def diagnose(
+    status: Status, partitions: Sequence[Finding] = (), *, wanted_timeout_ms: int
+) -> tuple[Finding, ...]:
+    """What is wrong or worth knowing, the worst first; `partitions` as `diagnose_partitions` says."""
+    order = {"error": 0, "warning": 1, "info": 2}
+    found = [
+        *_groups(status.groups),
+        *_topics(status),
+        *partitions,
+        *_brokers(status),
+        *_controller(status.health),
+        *_others(status),
+        *_throttle(status),
+        *_session(status, wanted_timeout_ms),
+    ]
+    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+
+
+def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int]) -> tuple[Finding, ...]:
+    """Partitions without a live leader, and those with replicas missing from the ISR.
+
+    One that no controller has written a state of is wrong only where brokers are registered, and shall host
+    its topic.
+    """
+    offline: list[Finding] = []
+    short: list[Finding] = []
+    for topic in topics:
+        _, gone, behind = ill(topic, live)
+        describe = f"zkgroup topic describe {topic.topic}"
+        if gone:
+            detail = f"no live leader for partition {_listed(gone)}"
+            offline.append(Finding("error", f"topic {topic.topic}", detail, describe))
+        if behind:
+            detail = f"replicas are not in sync for partition {_listed(behind)}"
+            short.append(Finding("warning", f"topic {topic.topic}", detail, describe))
+    return (*offline, *short)
+
+
+def ill(topic: TopicDescription, live: Sequence[int]) -> tuple[str, list[int], list[int]]:
+    """The topic, its partitions without a live leader, and those that are led but not fully in sync."""
+    known = [] if topic.unhosted else [row for row in topic.partitions if live or row.leader is not None]
+    gone = [row.partition for row in known if is_unavailable(row, live)]
+    behind = [row.partition for row in known if row.partition not in gone and is_under_replicated(row)]
+    return topic.topic, gone, behind
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN]))
+    rest = len(numbers) - NUMBERS_SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _groups(groups: Sequence[GroupSummary]) -> Iterator[Finding]:
+    for group in groups:
+        subject, verify = f"group {group.group}", f"zkgroup group verify {group.group}"
+        if group.state is GroupState.INCONSISTENT:
+            detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"
+            yield Finding("error", subject, detail, verify)
+        elif group.state is GroupState.REBALANCING:
+            yield Finding("info", subject, "is rebalancing", f"{verify} --wait")
+        elif group.members and not group.partitions:
+            wanted = ", ".join(group.topics) or "no topic that exists"
+            create = f"zkgroup topic create {group.topics[0]} --partitions N" if group.topics else None
+            yield Finding("warning", subject, f"has nothing to share: it subscribes to {wanted}", create)
+
+
+def _topics(status: Status) -> Iterator[Finding]:
+    for topic in status.topics:
+        subject = f"topic {topic.topic}"
+        if topic.partitions is None:
+            path = join(topics_path(), topic.topic)  # its name may be none that a topic can have
+            yield Finding("error", subject, "its znode cannot be read", _look_at(path))
+        if topic.marked_for_deletion and status.controller is None:
+            detail = "waits to be deleted, but no controller lives"
+            yield Finding("warning", subject, detail, f"zkgroup topic delete {topic.topic}")
+        elif topic.marked_for_deletion:
+            detail = "is being deleted; that waits for every broker with a replica"
+            yield Finding("info", subject, detail, f"zkgroup topic describe {topic.topic}")
+
+
+def _brokers(status: Status) -> Iterator[Finding]:
+    for text in status.brokers.unreadable:
+        yield Finding("error", "broker", f"{text}: every JVM member fails its rebalances on it")
+    if status.brokers.data and status.controller is None:
+        yield Finding("error", "controller", "brokers are registered, but none is controller")
+    if not status.brokers.data:
+        yield Finding("info", "brokers", "none is registered: JVM members wait for one, ours need none")
+
+
+def _others(status: Status) -> Iterator[Finding]:
+    """What cannot be read, and the controller does not say so."""
+    for paths, whose in (
+        (status.configs_unreadable, "no broker applies it"),
+        (status.states_unreadable, "no controller can go by it"),
+        (status.request_unreadable, "no replica can be moved while it is there"),
+    ):
+        for path, detail in paths.items():
+            if path not in status.health.unreadable:
+                yield Finding("error", path, f"{detail}; {whose}", _look_at(path))
+
+
+def _look_at(path: str) -> str:
+    """What to type about a path that cannot be read."""
+    if path == Reassignment.path():
+        return "zkgroup reassign cancel"
+    return f"zkgroup znode get {shlex.quote(path)}"
+
+
+def _throttle(status: Status) -> Iterator[Finding]:
+    if status.throttle_left:
+        detail = f"{status.throttle_left.named}: throttled, and nothing moves"
+        yield Finding("warning", "throttle", detail, CLEAR_THROTTLE)
+
+
+def _controller(health: ControllerHealth) -> Iterator[Finding]:
+    """What the controller says of itself."""
+    if health.hung:
+        detail = f"broker {health.controller} hangs since zxid {health.last_processed_zxid}: restart it"
+        yield Finding("error", "controller", detail, "zkgroup controller describe")
+    for path, detail in health.unreadable.items():
+        yield Finding("error", path, f"{detail}; the controller passes it over", _look_at(path))
+    for broker, partitions in health.refetching.items():
+        detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"
+        yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")
+    for broker, why in health.restart.items():
+        yield Finding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
+    for what, why in blocked_by_topic(health.waiting):
+        yield Finding("info", what, why)
+    if health.left_off:
+        yield Finding("info", "controller", f"{health.left_off} further entries are not shown")
+
+
+def _session(status: Status, wanted_ms: int) -> Iterator[Finding]:
+    granted = status.session_timeout_ms
+    if granted != wanted_ms:
+        limits = "minSessionTimeout and maxSessionTimeout of the servers"
+        yield Finding("warning", "session", f"asked for {wanted_ms} ms, granted {granted} ms: see {limits}")

@@ -1,0 +1,299 @@
+"""What a Kafka cluster costs its ensemble: as once estimated, as Kafka's source says, as measured.
+
+The corrected formulas are read off the source of each release (controller.md 9): B brokers, T topics, P
+partitions, R of them being reassigned, C change notifications, A requests of tools that wait. They count the
+cluster at rest and nothing else that lives in the ensemble: consumers, tools, other chroots. A measured count
+is never guessed: it is None, with the reason, where nobody tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from zkgroup.admin.cluster.controller_info import ControllerInfo, read_controller_info
+from zkgroup.admin.znodes import PATHS_AT_ONCE, join
+from zkgroup.errors import AccessDeniedError
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.model.requests import Code
+from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
+from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
+from zkgroup.znodes.ids import number_of
+from zkgroup.znodes.notifications import config_changes_path
+from zkgroup.zookeeper.four_letter_words import ADMIN_PORT, ServerStatus, ask_server
+
+NAMED = 5
+"""Paths that one message names."""
+
+T = TypeVar("T")
+
+QUANTITIES = ("connections", "watches", "leaf_znodes", "znodes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the formulas are made of."""
+
+    brokers: int
+    topics: int
+    partitions: int
+    reassigning: int
+    """Partitions that the request names."""
+    notifications: int
+    """Children of `/config/changes`."""
+    requests: int
+    """0 to 2: a reassignment and a preferred election that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """One formula, for people, and what it comes to."""
+
+    text: str
+    count: Callable[[Counts], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a formula comes to here."""
+
+    formula: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One quantity three times."""
+
+    quantity: str
+    """One of `QUANTITIES`."""
+    early: Estimate | None
+    """As estimated in Kafka's early days; None where there was no such estimate."""
+    corrected: Estimate | None
+    """As the source of the release here says; None where it has not been counted."""
+    measured: int | None
+    measured_by: str | None
+    """`mntr`, `wchs`, `AdminServer` or `tree walk`."""
+    reason: str | None
+    """Why there is no measured count, or what it leaves out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterUsage:
+    """`cluster usage`."""
+
+    as_of: AsOf
+    counts: Counts
+    release: str | None
+    """Whose formulas are taken: `0.8.2`, `1.1-2.6`, `2.7+` or `zkgroup`; None where none is known."""
+    rows: tuple[Usage, ...]
+    servers: tuple[ServerStatus, ...]
+    unreadable: tuple[str, ...] = ()
+    """Paths that an ACL hides: they, and what is below them, are missing in the counts."""
+
+
+EARLY: Mapping[str, Formula] = {
+    "connections": Formula("B", lambda n: n.brokers),
+    "watches": Formula("3B + 2T + 6", lambda n: 3 * n.brokers + 2 * n.topics + 6),
+    "leaf_znodes": Formula(
+        "B + P + T + C + 8", lambda n: n.brokers + n.partitions + n.topics + n.notifications + 8
+    ),
+}
+"""Of the design papers of Kafka 0.8."""
+
+
+def _leaves(constant: int, text: str) -> Formula:
+    def count(n: Counts) -> int:
+        return n.brokers + n.partitions + n.topics + n.notifications + n.requests + constant
+
+    return Formula(text, count)
+
+
+def _all(constant: int, text: str) -> Formula:
+    def count(n: Counts) -> int:
+        return n.brokers + 2 * n.partitions + 3 * n.topics + n.notifications + n.requests + constant
+
+    return Formula(text, count)
+
+
+def _watches(each: int, constant: int, text: str, *, moving: bool) -> Formula:
+    def count(n: Counts) -> int:
+        return each * n.brokers + n.topics + (n.reassigning if moving else 0) + constant
+
+    return Formula(text, count)
+
+
+_B = EARLY["connections"]
+
+CORRECTED: Mapping[str, Mapping[str, Formula]] = {
+    "0.8.2": {
+        "connections": _B,
+        "watches": _watches(3, 8, "3B + T + R + 6, and 2 for delete.topic.enable", moving=True),
+        "leaf_znodes": _leaves(6, "B + P + T + C + A + 6"),
+        "znodes": _all(14, "B + 2P + 3T + C + A + 14"),
+    },
+    "1.1-2.6": {
+        "connections": _B,
+        "watches": _watches(3, 7, "3B + T + R + 7", moving=True),
+        "leaf_znodes": _leaves(14, "B + P + T + C + A + about 14"),
+        "znodes": _all(23, "B + 2P + 3T + C + A + about 23"),
+    },
+    "2.7+": {
+        "connections": _B,
+        "watches": _watches(4, 7, "4B + T + 7", moving=False),
+        "leaf_znodes": _leaves(16, "B + P + T + C + A + about 16"),
+        "znodes": _all(25, "B + 2P + 3T + C + A + about 25"),
+    },
+    "zkgroup": {
+        "connections": _B,
+        "watches": _watches(3, 9, "3B + T + R + 6, and 3 for requests of our own", moving=True),
+    },
+}
+"""Release to formulas. From 2.7 on that is with inter.broker.protocol.version 2.7 or later. The controller of
+zkgroup
+also looks for requests to resign, for unclean elections and for stored plans."""
+
+_RELEASES = {1: "0.8.2", 4: "1.1-2.6", 5: "2.7+"}
+
+
+def read_usage(
+    ensemble: Ensemble,
+    servers: Sequence[tuple[str, int]],
+    *,
+    admin_port: int | None = ADMIN_PORT,
+    words: bool = True,
+) -> ClusterUsage:
+    """Counts the cluster, asks every server, and walks the tree below the chroot.
+
+    Args:
+        servers: all of the ensemble, as the address names them: a server that is not named is not counted.
+        admin_port: None to leave AdminServers alone.
+        words: whether four-letter words may be sent.
+    """
+    ensemble.zk.sync("/")
+    hidden: set[str] = set()
+    counts = _count(ensemble, hidden)
+    try:
+        release = release_of(read_controller_info(ensemble))
+    except AccessDeniedError:
+        release = None  # whose formulas hold is not known; the walk names what is hidden
+    figures = tuple(ask_server(host, port, admin_port=admin_port, words=words) for host, port in servers)
+    znodes, leaves, unlisted = walk(ensemble)
+    reason = None
+    if unlisted:
+        reason = f"not counted, as their ACLs hide it: what is below {first_of(unlisted)}"
+    measured = {
+        "connections": _summed(figures, lambda one: one.connections),
+        "watches": _summed(figures, lambda one: one.watches),
+        "leaf_znodes": (leaves, "tree walk", reason),
+        "znodes": (znodes, "tree walk", reason),
+    }
+    formulas = CORRECTED[release] if release else {}
+    rows = []
+    for quantity in QUANTITIES:
+        value, by, reason = measured[quantity]
+        rows.append(
+            Usage(
+                quantity=quantity,
+                early=_estimate(EARLY.get(quantity), counts),
+                corrected=_estimate(formulas.get(quantity), counts),
+                measured=value,
+                measured_by=by,
+                reason=reason,
+            )
+        )
+    return ClusterUsage(
+        as_of=ensemble.as_of(),
+        counts=counts,
+        release=release,
+        rows=tuple(rows),
+        servers=figures,
+        unreadable=tuple(sorted(hidden | set(unlisted))),
+    )
+
+
+def first_of(paths: Sequence[str]) -> str:
+    """The first paths by name, the others by their number."""
+    named = ", ".join(paths[:NAMED])
+    return named if len(paths) <= NAMED else f"{named} and {len(paths) - NAMED} more"
+
+
+def release_of(info: ControllerInfo) -> str | None:
+    """Whose formulas hold: those of Kafka's oldest broker, else zkgroup's; None for 0.9 to 0.10.1, not
+    counted.
+
+    Registrations of 0.10.2 to 1.0, not counted either, look like those of 1.1 to 2.6.
+    """
+    if info.oldest is not None:
+        return _RELEASES.get(info.oldest)
+    return "zkgroup" if info.brokers else None
+
+
+def walk(ensemble: Ensemble) -> tuple[int, int, tuple[str, ...]]:
+    """Znodes below the chroot, itself included, those without children, and paths that may not be listed.
+
+    By names alone. What may not be listed counts as a znode, of which nobody can say whether it is a leaf.
+    """
+    znodes = leaves = 0
+    hidden: list[str] = []
+    level = ["/"]
+    while level:
+        below = []
+        for start in range(0, len(level), PATHS_AT_ONCE):
+            for parent, names in ensemble.zk.list_each(level[start : start + PATHS_AT_ONCE]).items():
+                if names is None:
+                    continue  # deleted since its name was read
+                znodes += 1
+                if isinstance(names, Code):
+                    hidden.append(parent)
+                    continue
+                leaves += not names
+                below += [join(parent, name) for name in names]
+        level = below
+    return znodes, leaves, tuple(sorted(hidden))
+
+
+def _count(ensemble: Ensemble, hidden: set[str]) -> Counts:
+    """What may be read; paths that may not are added to `hidden`."""
+    parents = [topics_path(), config_changes_path(), broker_ids_path()]
+    listed = _allowed(ensemble.zk.list_each(parents), hidden)
+    names = sorted(listed[topics_path()] or ())
+    paths = [*map(Topic.path, names), Reassignment.path(), PreferredElection.path()]
+    found = _allowed(ensemble.zk.read_each(paths), hidden)
+    topics = [
+        decode_or_error(znode, Topic.decode).value for name in names if (znode := found[Topic.path(name)])
+    ]
+    request, election = found[Reassignment.path()], found[PreferredElection.path()]
+    moves = decode_or_error(request, Reassignment.decode).value if request else None
+    return Counts(
+        brokers=sum(number_of(name) is not None for name in listed[broker_ids_path()] or ()),
+        topics=len(names),
+        partitions=sum(len(topic.partitions) for topic in topics if topic),
+        reassigning=len(moves.moves) if moves else 0,
+        notifications=len(listed[config_changes_path()] or ()),
+        requests=(request is not None) + (election is not None),
+    )
+
+
+def _allowed(found: Mapping[str, T | Code | None], hidden: set[str]) -> dict[str, T | None]:
+    """None for what may not be read as well; its path is added to `hidden`."""
+    hidden |= {path for path, one in found.items() if isinstance(one, Code)}
+    return {path: None if isinstance(one, Code) else one for path, one in found.items()}
+
+
+def _estimate(formula: Formula | None, counts: Counts) -> Estimate | None:
+    return None if formula is None else Estimate(formula=formula.text, value=formula.count(counts))
+
+
+def _summed(
+    figures: Sequence[ServerStatus], of: Callable[[ServerStatus], int | None]
+) -> tuple[int | None, str | None, str | None]:
+    """The sum over all servers, how it was found, why there is none: a silent one makes it unknown."""
+    values = [of(one) for one in figures]
+    silent = [f"{one.server}: {one.reason or 'does not tell'}" for one in figures if of(one) is None]
+    if silent:
+        return None, None, "; ".join(silent)
+    by = ", ".join(dict.fromkeys(one.by for one in figures if one.by))
+    return sum(value for value in values if value is not None), by, None

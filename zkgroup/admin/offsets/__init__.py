@@ -1,0 +1,1 @@
+"""Committed offsets: planned changes, their transactions, files of offsets."""

@@ -1,0 +1,337 @@
+"""What an operator wants the offsets of a group to become: targets, and the plan of changes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.groups.ensemble import AsOf
+from zkgroup.groups.reads import offset_of
+from zkgroup.groups.snapshot import GroupSnapshot
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, offsets_topic_path
+
+NONE = -1
+"""What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
+
+
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+"""Long and Int, as Kafka reads both; a JVM member fails at an offset that is larger."""
+
+
+class LogPositions(Protocol):
+    """What a record source knows about its partitions; unknown partitions are absent from the answers."""
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """Offset of the first record with that timestamp or a later one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Absolute:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    time_ms: int
+
+
+Target = Earliest | Latest | Absolute | Shift | AtTime
+
+
+def parse_target(text: str) -> Target | None:
+    """`earliest`, `latest`, `N`, `+N` or `-N`; None for anything else (a time, perhaps)."""
+    if text in ("earliest", "latest"):
+        return Earliest() if text == "earliest" else Latest()
+    if re.fullmatch(r"[+-]\d+", text):
+        return Shift(int(text))
+    return Absolute(int(text)) if text.isascii() and text.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetChange:
+    """One partition's offset before and after. `version` None: there is no znode yet."""
+
+    topic_partition: TopicPartition
+    before: int | None
+    version: int | None
+    after: int
+    found: bytes = b""
+    """What the znode holds now; none where there is no znode or no data."""
+    exactly: bytes | None = None
+    """What is to be written where that is not `after` in plain digits: an undo gives back what was there."""
+    removes: bool = False
+    """The znode is deleted, at `version`; `after` is then `NONE`."""
+
+    @property
+    def data(self) -> bytes:
+        """What the znode is to hold."""
+        return Offset(self.after).encode() if self.exactly is None else self.exactly
+
+    @property
+    def original(self) -> bytes | None:
+        """What an undo has to write where `before` does not tell it: unreadable bytes, `007`, `-5`."""
+        plain = Offset(NONE if self.before is None else self.before).encode()
+        return self.found if self.version is not None and self.found != plain else None
+
+    @property
+    def changes(self) -> bool:
+        if self.removes:
+            return self.version is not None
+        if self.exactly is None and self.before is not None:
+            return self.after != self.before
+        return self.version is None or self.data != self.found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetPlan:
+    """What would be written. Nothing has been."""
+
+    group: str
+    as_of: AsOf
+    members: tuple[str, ...]
+    """Registered members at that moment: with any, it takes force."""
+    changes: tuple[OffsetChange, ...]
+    notes: tuple[str, ...] = ()
+    sweep: tuple[str, ...] = ()
+    """Persistent znodes, parents first, that go with the offsets where nothing is left below them."""
+    topics: frozenset[str] = frozenset()
+    """Those that have to be there still when the offsets are written."""
+
+    @property
+    def effective(self) -> tuple[OffsetChange, ...]:
+        """The changes that are no no-ops."""
+        return tuple(change for change in self.changes if change.changes)
+
+
+def plan_values(
+    snapshot: GroupSnapshot,
+    values: Mapping[TopicPartition, int],
+    exactly: Mapping[TopicPartition, bytes] | None = None,
+    *,
+    allow_missing: bool = False,
+) -> OffsetPlan:
+    """A plan that gives these partitions these offsets (`NONE`: as if never committed).
+
+    `exactly` holds the bytes of those that are not to be written in plain digits. Raises ConfigError for
+    a partition or an offset that no JVM could hold; without `allow_missing` also NotFoundError for a topic
+    or partition that does not exist, and CorruptZnodeError for a topic that cannot be read.
+    """
+    for tp, value in values.items():
+        if tp.partition > PARTITION_MAX or value > OFFSET_MAX:
+            raise ConfigError(
+                f"{tp}: expected a partition up to {PARTITION_MAX} and an offset up to {OFFSET_MAX}, "
+                f"found offset {value}"
+            )
+    if not allow_missing:
+        _refuse_missing(snapshot, sorted(values))
+    notes = [] if snapshot.exists else [f"there is no group {snapshot.group!r} yet: this makes it"]
+    for topic in sorted({tp.topic for tp in values}):
+        numbers = snapshot.partitions(topic)
+        beyond = [tp for tp in sorted(values) if tp.topic == topic and tp.partition not in numbers]
+        if beyond:
+            notes.append(f"{_told_missing(snapshot, topic, beyond)}: the offsets are kept for when there is")
+    changes = tuple(
+        _change(snapshot, tp, value, (exactly or {}).get(tp)) for tp, value in sorted(values.items())
+    )
+    notes += [
+        f"{change.topic_partition} holds {change.original!r}, which is no offset: an undo puts it back"
+        for change in changes
+        if change.changes and change.before is None and change.original is not None
+    ]
+    return OffsetPlan(
+        group=snapshot.group,
+        as_of=snapshot.as_of,
+        members=tuple(sorted(snapshot.registrations)),
+        changes=changes,
+        notes=tuple(notes),
+        topics=frozenset() if allow_missing else frozenset(tp.topic for tp in values),
+    )
+
+
+def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition]) -> None:
+    missing = [tp for tp in partitions if tp.partition not in snapshot.partitions(tp.topic)]
+    for topic in dict.fromkeys(tp.topic for tp in missing):
+        entry = snapshot.topics.get(topic)
+        if entry is not None and entry.error is not None:
+            raise entry.error
+    if missing:
+        told = "; ".join(
+            _told_missing(snapshot, topic, missing) for topic in sorted({tp.topic for tp in missing})
+        )
+        raise NotFoundError(
+            f"{Topic.path(missing[0].topic)}: {told}; nothing was changed. `zkgroup topic list` shows what "
+            "there is; --allow-missing keeps the offsets for when there is more"
+        )
+
+
+def _told_missing(snapshot: GroupSnapshot, topic: str, missing: Sequence[TopicPartition]) -> str:
+    """What is not there of a topic: all of it, or some partitions."""
+    numbers = snapshot.partitions(topic)
+    if not numbers:
+        return f"there is no topic {topic}"
+    beyond = ", ".join(str(tp.partition) for tp in missing if tp.topic == topic)
+    return f"{topic} has no partition {beyond}"
+
+
+def plan_reset(
+    snapshot: GroupSnapshot,
+    target: Target,
+    partitions: Sequence[TopicPartition],
+    log: LogPositions | None = None,
+    *,
+    allow_missing: bool = False,
+) -> OffsetPlan:
+    """A plan that moves these partitions to the target.
+
+    With a source the result is kept within what the log holds, without one at 0 or above; where that is
+    not what was asked for, a note says so. Raises ConfigError where the target
+    needs a source and there is none, NotFoundError where the source does not know a partition, and what
+    `plan_values` raises for one that does not exist.
+    """
+    if not allow_missing:
+        _refuse_missing(snapshot, partitions)
+    notes: tuple[str, ...] = ()
+    if isinstance(target, Shift):
+        skipped = [tp for tp in partitions if offset_of(snapshot, tp) is None]
+        partitions = [tp for tp in partitions if tp not in set(skipped)]
+        notes = tuple(f"{tp}: nothing was committed, so there is nothing to shift" for tp in skipped)
+    values = _target_values(snapshot, target, partitions, log)
+    if log is None:
+        notes += tuple(f"{tp}: {value} is below 0, 0 taken" for tp, value in values.items() if value < 0)
+        values = {tp: max(0, value) for tp, value in values.items()}
+    else:
+        first, last = log.earliest(partitions), log.latest(partitions)
+        clipped = {tp: min(max(value, first.get(tp, 0)), last.get(tp, value)) for tp, value in values.items()}
+        notes += tuple(
+            f"{tp}: {values[tp]} is outside the log, {clipped[tp]} taken"
+            for tp in values
+            if clipped[tp] != values[tp]
+        )
+        values = clipped
+    plan = plan_values(snapshot, values, allow_missing=allow_missing)
+    return OffsetPlan(
+        group=plan.group,
+        as_of=plan.as_of,
+        members=plan.members,
+        changes=plan.changes,
+        notes=notes + plan.notes,
+        topics=plan.topics,
+    )
+
+
+def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[int]]]) -> OffsetPlan:
+    """A plan that deletes the offsets of these topics (no partition named: of all that have one).
+
+    Whether they exist does not matter: what is left of a deleted topic goes as well. Raises NotFoundError
+    where the group has no such offset.
+    """
+    chosen: set[TopicPartition] = set()
+    for topic, numbers in wanted:
+        asked = {TopicPartition(topic, p) for p in numbers}
+        asked = asked or {tp for tp in snapshot.offsets if tp.topic == topic}
+        missing = sorted(asked - set(snapshot.offsets))
+        if missing or not asked:
+            what = f"partition {missing[0].partition} of {topic}" if missing else f"topic {topic}"
+            raise NotFoundError(
+                f"{offsets_topic_path(snapshot.group, topic)}: {snapshot.group} has no offset of {what}; "
+                f"`zkgroup offsets show {snapshot.group}` shows those there are"
+            )
+        chosen |= asked
+    changes = (_change(snapshot, tp, NONE, None) for tp in sorted(chosen))
+    topics = sorted({tp.topic for tp in chosen})
+    return OffsetPlan(
+        group=snapshot.group,
+        as_of=snapshot.as_of,
+        members=tuple(sorted(snapshot.registrations)),
+        changes=tuple(replace(change, removes=True) for change in changes),
+        sweep=tuple(offsets_topic_path(snapshot.group, topic) for topic in topics),
+    )
+
+
+def partitions_to_reset(
+    snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[int]]] = ()
+) -> tuple[TopicPartition, ...]:
+    """The partitions that `--topic T[:P,P]` names; without any, all that the group has offsets of.
+
+    A topic alone means its partitions; of a topic that does not exist, those with an offset. Raises
+    NotFoundError where there are none.
+    """
+    if not wanted:
+        if not snapshot.offsets:
+            raise NotFoundError(f"group {snapshot.group} has no offsets; name the topics with --topic")
+        return tuple(sorted(snapshot.offsets))
+    chosen: set[TopicPartition] = set()
+    for topic, numbers in wanted:
+        asked = {TopicPartition(topic, p) for p in numbers or snapshot.partitions(topic)}
+        asked = asked or {tp for tp in snapshot.offsets if tp.topic == topic}
+        if not asked:
+            entry = snapshot.topics.get(topic)
+            raise (entry.error if entry else None) or NotFoundError(
+                f"{Topic.path(topic)}: there is no topic {topic}, and {snapshot.group} has no offset of it"
+            )
+        chosen |= asked
+    return tuple(sorted(chosen))
+
+
+def _target_values(
+    snapshot: GroupSnapshot, target: Target, partitions: Sequence[TopicPartition], log: LogPositions | None
+) -> dict[TopicPartition, int]:
+    if isinstance(target, Absolute):
+        return dict.fromkeys(partitions, target.offset)
+    if isinstance(target, Shift):
+        return {tp: (offset_of(snapshot, tp) or 0) + target.by for tp in partitions}
+    if log is None:
+        raise ConfigError(
+            "earliest, latest and times are known to the records only: say where they are with --source"
+        )
+    if isinstance(target, Earliest):
+        found = log.earliest(partitions)
+    elif isinstance(target, Latest):
+        found = log.latest(partitions)
+    else:
+        found = log.at_time(partitions, target.time_ms)
+    missing = [tp for tp in partitions if tp not in found]
+    if missing:
+        raise NotFoundError(
+            f"the source does not know {missing[0]}"
+            + (f" and {len(missing) - 1} more" if missing[1:] else "")
+        )
+    return dict(found)
+
+
+def _change(snapshot: GroupSnapshot, tp: TopicPartition, after: int, exactly: bytes | None) -> OffsetChange:
+    entry = snapshot.offsets.get(tp)
+    return OffsetChange(
+        topic_partition=tp,
+        before=offset_of(snapshot, tp),
+        version=entry.stat.version if entry else None,
+        after=after,
+        found=(entry.znode.data or b"") if entry else b"",
+        exactly=exactly,
+    )

@@ -1,0 +1,269 @@
+"""Writes committed offsets as an operator: guarded, in transactions, resolved when no answer comes.
+
+Two ways, by the group's life:
+
+* no member: `multi[delete(ids), create(ids), check(topics), offsets..., /zkgroup/audit/<group>]`. The head
+  is refused with NotEmpty when anybody is there (recipes 8), so "no members" holds in the very transaction,
+  and "the topics exist" by the checks. Parents
+  that are missing are made in it too, so that a refusal leaves nothing. Only here offsets are deleted: the
+  fence of an owner is the version of its offset znode, and a new one would start at 0.
+* members, with force: offset and marker `resets/<t>-<p>` in one multi, the marker deleted and created, so
+  that its owner learns of it and obeys (recipes 6). Owners commit all the time, so a lost race is tried
+  again with the version read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from zkgroup.admin.change import ChangeRecord
+from zkgroup.admin.guards import Guard, idle_guard, living_group_error, read_back
+from zkgroup.admin.offsets.planning import OffsetChange, OffsetPlan
+from zkgroup.errors import (
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+)
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import Znode
+from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import (
+    Offset,
+    consumers_path,
+    group_path,
+    ids_path,
+    offsets_path,
+    offsets_topic_path,
+    owners_path,
+    resets_path,
+)
+from zkgroup.znodes.group_records import AuditRecord, Reset, audit_path
+from zkgroup.znodes.paths import zkgroup_path
+
+PARTITIONS_AT_ONCE = 1000
+"""Changes in one transaction of an idle group: about 150 bytes each, far below `jute.maxbuffer`."""
+
+LIVE_TRIES = 20
+"""Races with a committing owner that one partition may lose before we give up."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """What became of a plan."""
+
+    done: list[OffsetChange] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def missing_parents(ensemble: Ensemble, plan: OffsetPlan) -> tuple[str, ...]:
+    """The znodes that `apply_plan` makes because the offsets need them, parents first; for the undo record.
+
+    Persistent and empty, as Kafka makes them; `ids` and `owners` too, so that its tools work.
+    """
+    group = plan.group
+    topics = sorted({change.topic_partition.topic for change in plan.effective if not change.removes})
+    if not topics:
+        return ()
+    paths = [
+        group_path(group),
+        ids_path(group),
+        owners_path(group),
+        offsets_path(group),
+        resets_path(group),
+        *(offsets_topic_path(group, topic) for topic in topics),
+    ]
+    found = ensemble.zk.read_many(paths)
+    return tuple(path for path in paths if found[path] is None)
+
+
+def apply_plan(
+    ensemble: Ensemble,
+    plan: OffsetPlan,
+    act: ChangeRecord,
+    *,
+    force: bool = False,
+    parents: Sequence[str] | None = None,
+) -> Applied:
+    """Writes the effective changes of the plan; `parents` are its `missing_parents`, where already read.
+
+    Raises RefusedError where the group has members and `force` is not set, or an offset would be deleted;
+    ConflictError where an offset of an idle group is not what the plan saw; NotFoundError where a topic of
+    the plan has gone since; PartlyDoneError where only the first of several transactions went through.
+    """
+    changes = plan.effective
+    if not changes:
+        return Applied()
+    if plan.members and (not force or any(change.removes for change in changes)):
+        raise living_group_error(plan.group, plan.members)
+    if parents is None:
+        parents = missing_parents(ensemble, plan)
+    ensemble.zk.create_missing(consumers_path(), zkgroup_path(), audit_path())
+    applied = Applied()
+    try:
+        if plan.members:
+            ensemble.zk.create_missing(*parents)
+            _apply_living(ensemble, plan, act, applied)
+        else:
+            _apply_idle(ensemble, plan, parents, act, applied)
+    except PartlyDoneError:
+        raise
+    except Exception as error:
+        if not applied.done:
+            raise
+        raise PartlyDoneError(
+            f"{len(applied.done)} of {len(changes)} offsets of {plan.group} are written, then: {error}; "
+            "run the command again for the rest"
+        ) from error
+    return applied
+
+
+def _apply_idle(
+    ensemble: Ensemble, plan: OffsetPlan, parents: Sequence[str], act: ChangeRecord, applied: Applied
+) -> None:
+    group, changes = plan.group, plan.effective
+    for number, start in enumerate(range(0, len(changes), PARTITIONS_AT_ONCE)):
+        batch = changes[start : start + PARTITIONS_AT_ONCE]
+        record = AuditRecord(
+            time_ms=ensemble.clock.wall_ms(),
+            user=act.user,
+            command=act.command,
+            undo=f"{act.undo_id}/{number}",
+        )
+        guard = idle_guard(ensemble, group)
+        made = [path for path in parents if path != guard.path] if not start else []
+        topics = {change.topic_partition.topic for change in batch}
+        operations = [
+            *(Create(path, None) for path in made if path == group_path(group)),
+            *guard.operations,
+            *(Check(Topic.path(topic), -1) for topic in sorted(topics & plan.topics)),
+            *(Create(path, None) for path in made if path != group_path(group)),
+            *(_write(group, change) for change in batch),
+            _audit(ensemble, group, record),
+            *(_swept(ensemble, plan) if start + PARTITIONS_AT_ONCE >= len(changes) else ()),
+        ]
+        try:
+            ensemble.zk.multi(*operations)
+        except OutcomeUnknownError as error:
+            read_back(error, partial(_is_recorded, ensemble, group, record))
+        except OperationRefusedError as error:
+            raise _refusal(ensemble, plan, guard, error) from error
+        applied.done.extend(batch)
+
+
+def _apply_living(ensemble: Ensemble, plan: OffsetPlan, act: ChangeRecord, applied: Applied) -> None:
+    by = f"{act.user} {act.undo_id}"
+    for change in plan.effective:
+        marker = Reset(offset=change.after, time_ms=ensemble.clock.wall_ms(), by=by)
+        _reset_owned(ensemble, plan, change, marker)
+        applied.done.append(change)
+
+
+def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, marker: Reset) -> None:
+    """One partition of a living group: the offset and its marker, whatever the owner commits meanwhile."""
+    group, topic = plan.group, change.topic_partition.topic
+    path, marker_path = Offset.path(group, change.topic_partition), Reset.path(group, change.topic_partition)
+    for _ in range(LIVE_TRIES):
+        found = ensemble.zk.read_many([path, marker_path, Topic.path(topic)])
+        if topic in plan.topics and found[Topic.path(topic)] is None:
+            raise _topic_gone(Topic.path(topic))
+        operations = [
+            _write_at(path, change.data, found[path]),
+            *_replaced(marker_path, marker.encode(), found[marker_path]),
+        ]
+        try:
+            ensemble.zk.multi(*operations)
+        except OperationRefusedError:
+            continue
+        except OutcomeUnknownError as error:
+            read_back(error, partial(_holds, ensemble, marker_path, marker.encode()))
+        return
+    raise ConflictError(
+        f"{path}: its owner commits faster than this reset could be written, {LIVE_TRIES} times in a row; "
+        "pause the consumer, or stop the group and repeat without --force"
+    )
+
+
+def _replaced(path: str, data: bytes, present: Znode | None) -> Iterable[Operation]:
+    """Deleted and created, so that the child watch on its parent fires and its mzxid is new."""
+    if present is not None:
+        yield Delete(path, present.stat.version)
+    yield Create(path, data)
+
+
+def _swept(ensemble: Ensemble, plan: OffsetPlan) -> Iterable[Delete]:
+    """Deletes, children first, of the parents below which the plan leaves nothing.
+
+    Those of the group go only with the group itself: one without `owners` is of no use.
+    """
+    if not plan.sweep:
+        return ()
+    group = plan.group
+    gone = {Offset.path(group, change.topic_partition) for change in plan.changes if change.removes}
+    found, listed = ensemble.zk.read_many(plan.sweep), ensemble.zk.list_many(plan.sweep)
+    deletes = []
+    for path in reversed(plan.sweep):
+        znode, children = found[path], listed[path] or ()
+        if path == ids_path(group) and not children:
+            version = 0  # the guard has made it anew
+        elif znode is not None and all(f"{path}/{child}" in gone for child in children):
+            version = znode.stat.version
+        else:
+            continue
+        gone.add(path)
+        deletes.append(Delete(path, version))
+    if group_path(group) in gone:
+        return deletes
+    return [delete for delete in deletes if delete.path.startswith(f"{offsets_path(group)}/")]
+
+
+def _write(group: str, change: OffsetChange) -> Operation:
+    path = Offset.path(group, change.topic_partition)
+    if change.removes:
+        assert change.version is not None
+        return Delete(path, change.version)
+    if change.version is None:
+        return Create(path, change.data)
+    return SetData(path, change.data, change.version)
+
+
+def _write_at(path: str, data: bytes, present: Znode | None) -> Operation:
+    return Create(path, data) if present is None else SetData(path, data, present.stat.version)
+
+
+def _audit(ensemble: Ensemble, group: str, record: AuditRecord) -> Operation:
+    path = AuditRecord.path(group)
+    present = ensemble.zk.find(path)
+    if present is None:
+        return Create(path, record.encode())
+    return SetData(path, record.encode(), present.stat.version)
+
+
+def _is_recorded(ensemble: Ensemble, group: str, record: AuditRecord) -> bool:
+    """Whether a transaction without an answer was applied: it alone wrote this record."""
+    return _holds(ensemble, AuditRecord.path(group), record.encode())
+
+
+def _holds(ensemble: Ensemble, path: str, data: bytes) -> bool:
+    ensemble.zk.sync(path)
+    found = ensemble.zk.find(path)
+    return found is not None and found.data == data
+
+
+def _topic_gone(path: str) -> NotFoundError:
+    return NotFoundError(f"{path}: expected the topic that was there before, found none; nothing was written")
+
+
+def _refusal(ensemble: Ensemble, plan: OffsetPlan, guard: Guard, error: OperationRefusedError) -> Exception:
+    if guard.refused_by(error):
+        members, _ = ensemble.zk.children(ids_path(plan.group))
+        return living_group_error(plan.group, members)
+    if error.path in map(Topic.path, plan.topics):
+        return _topic_gone(str(error.path))
+    return ConflictError(
+        f"{error.path}: changed since it was read ({error.code}); nothing was written with it, look again"
+    )

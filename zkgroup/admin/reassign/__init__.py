@@ -1,0 +1,1 @@
+"""Reassignments: requests, proposals, stored plans, throttles, progress, cancellation."""

@@ -1,0 +1,312 @@
+"""Running reassignments sent back to where they came from; a request that nobody can read taken away.
+
+A cancelled move is the same request with the old list as target: only a controller of ours looks at a request
+that changes (recipes 17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkgroup.admin.cluster.controller_info import (
+    ZKGROUP_VERSION,
+    ControllerInfo,
+    read_controller_info,
+    refuse_kraft,
+)
+from zkgroup.admin.configs import write
+from zkgroup.admin.guards import read_back
+from zkgroup.admin.reassign.submission import (
+    ReplicaMove,
+    former_replicas,
+    list_of,
+    order_is_known,
+    topics_named,
+)
+from zkgroup.admin.topics.listing import topic_names
+from zkgroup.errors import (
+    ConflictError,
+    CorruptZnodeError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Check, Delete, Operation, SetData
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import Controller
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A reassignment that was asked for from this machine: its rollback file has the lists as they were."""
+
+    file: str
+    before: Mapping[TopicPartition, tuple[int, ...]]
+    targets: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelPlan:
+    """A running request as it would be changed. Nothing has been."""
+
+    as_of: AsOf
+    version: int
+    before: Reassignment
+    after: Reassignment
+    rows: tuple[ReplicaMove, ...]
+    """Of what is cancelled: where it is and where it goes back to."""
+    files: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """The rollback file of an execution that tells the old list, of those where one was needed and found."""
+    unordered: tuple[TopicPartition, ...] = ()
+    """Those that go back to the replicas of before in an order that may be another one."""
+
+
+def plan_cancel(
+    ensemble: Ensemble,
+    partitions: Collection[TopicPartition] = (),
+    rollback: Sequence[Move] = (),
+    executions: Iterable[Execution] = (),
+) -> CancelPlan:
+    """What sends running moves back to where they came from: only a controller of zkgroup looks again.
+
+    Args:
+        partitions: which ones; none means all that run.
+        rollback: where they were, from the rollback file; what it names is not taken from elsewhere.
+        executions: earlier ones, the latest first. The first that asked for this very move tells the old
+            list where the topic does not, or not its order. Taken one by one, and only where it is needed.
+
+    Raises:
+        RefusedError: a controller of Kafka rules, or none, a former list is not known, or what moves has been
+            asked for through the brokers' own API.
+        NotFoundError: none runs, or one of the partitions is not being moved.
+        CorruptZnodeError: the request cannot be read; `plan_removal` is for that.
+    """
+    ensemble.zk.sync("/")
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    znode = ensemble.zk.find(Reassignment.path())
+    if znode is None:
+        _refuse_others(ensemble, partitions)
+        raise NotFoundError(f"{Reassignment.path()}: no reassignment runs")
+    _check_cancellable(info)
+    request = Reassignment.decode(znode.path, znode.data)
+    if strangers := sorted(set(partitions) - set(request.targets)):
+        raise NotFoundError(f"{znode.path}: {list_of(strangers)} is not being moved")
+    chosen = sorted(set(partitions) or request.targets)
+    topics = _topics_of(ensemble, chosen)
+    back, files, unordered = _command_back(request, topics, chosen, rollback, executions)
+    rows = [
+        ReplicaMove(
+            topic_partition=tp,
+            before=topics[tp.topic].partitions[tp.partition],
+            after=back[tp],
+            in_sync=None,
+        )
+        for tp in chosen
+    ]
+    after = Reassignment(
+        tuple(
+            Move(move.topic_partition, back.get(move.topic_partition, move.replicas))
+            for move in request.moves
+        )
+    )
+    after.encode()
+    return CancelPlan(
+        as_of=ensemble.as_of(),
+        version=znode.stat.version,
+        before=request,
+        after=after,
+        rows=tuple(rows),
+        files=files,
+        unordered=tuple(unordered),
+    )
+
+
+def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
+    """Changes the request, if it still asks for what was shown and a controller of zkgroup still rules.
+
+    Raises ConflictError otherwise, RefusedError where another controller has taken over.
+    """
+    _check_cancellable(read_controller_info(ensemble))
+    path, data = Reassignment.path(), plan.after.encode()
+    version = plan.version
+    while True:
+        operations: list[Operation] = [
+            Check(Controller.path(), ZKGROUP_VERSION),
+            SetData(path, data, version),
+        ]
+        try:
+            return write(ensemble, operations, path, data)
+        except ConflictError:
+            # The controller sets a new request once to what it is (docs/adr/0025): it asks for the same.
+            znode = ensemble.zk.find(path)
+            if znode is None or znode.stat.version == version:
+                raise
+            if decode_or_error(znode, Reassignment.decode).value != plan.before:
+                raise
+            version = znode.stat.version
+
+
+# --- a request that cannot be read ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A request that cannot be read, and that would be removed. Nothing has been."""
+
+    as_of: AsOf
+    znode: Znode
+    error: CorruptZnodeError
+    note: str | None
+    """What becomes of a move that the controller had begun before the request was written over."""
+
+
+def plan_removal(ensemble: Ensemble) -> Removal | None:
+    """The removal of a request that cannot be read; None where there is none, or it can be read.
+
+    Raises RefusedError on a migrated cluster.
+    """
+    ensemble.zk.sync("/")
+    znode = ensemble.zk.find(Reassignment.path())
+    error = decode_or_error(znode, Reassignment.decode).error if znode else None
+    if znode is None or error is None:
+        return None
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    return Removal(as_of=ensemble.as_of(), znode=znode, error=error, note=_meaning(info))
+
+
+def remove(ensemble: Ensemble, plan: Removal) -> None:
+    """Deletes the request, if it is still the one that was shown. Raises ConflictError otherwise."""
+    path = plan.znode.path
+    try:
+        ensemble.zk.multi(Delete(path, plan.znode.stat.version))
+    except OutcomeUnknownError as error:
+        read_back(error, lambda: _is_gone(ensemble, path))
+    except OperationRefusedError as error:
+        raise ConflictError(
+            f"{path}: changed since it was read ({error.code}); run the command again"
+        ) from error
+
+
+def _is_gone(ensemble: Ensemble, path: str) -> bool:
+    ensemble.zk.sync("/")
+    return ensemble.zk.find(path) is None
+
+
+def _meaning(info: ControllerInfo) -> str | None:
+    if info.controller_znode is None:
+        return None
+    if info.is_ours:
+        return (
+            "a move that the controller had begun by an earlier request stops where it stands: "
+            "`zkgroup reassign verify` with its file tells where that is"
+        )
+    ruler = info.controller.broker if info.controller else "?"
+    return (
+        f"broker {ruler} is a real controller: what it had begun by an earlier request it carries on from "
+        "memory, and the next controller leaves it at old and new replicas together; no cancel"
+    )
+
+
+# --- where they were ------------------------------------------------------------------------------------
+
+
+def _command_back(
+    request: Reassignment,
+    topics: Mapping[str, Topic],
+    chosen: Sequence[TopicPartition],
+    rollback: Sequence[Move],
+    executions: Iterable[Execution],
+) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, str], list[TopicPartition]]:
+    """The lists to go back to, the rollback files that told some, and those whose order is not known."""
+    back = {move.topic_partition: move.replicas for move in rollback}
+    open_: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for tp in chosen:
+        if tp in back:
+            continue
+        former = former_replicas(topics[tp.topic], tp.partition, request.targets[tp])
+        if former is not None and order_is_known(topics[tp.topic], tp.partition, former):
+            back[tp] = former
+        else:
+            open_[tp] = former
+    files = {}
+    for one in executions if open_ else ():
+        for tp, former in list(open_.items()):
+            now = topics[tp.topic].partitions[tp.partition]
+            if one.targets.get(tp) == request.targets[tp] and _fits(one, tp, now, former):
+                back[tp], files[tp] = one.before[tp], one.file
+                del open_[tp]
+        if not open_:
+            break
+    for tp, former in open_.items():
+        if former is None:
+            raise _unknown_former(tp, topics[tp.topic])
+        back[tp] = former
+    return back, files, sorted(open_)
+
+
+def _fits(one: Execution, tp: TopicPartition, now: tuple[int, ...], former: tuple[int, ...] | None) -> bool:
+    """Whether the list can be the old one: the same replicas, or, where the topic does not tell them, those
+    that make up the present list together with the target.
+    """
+    before = one.before.get(tp)
+    if before is None:
+        return False
+    if former is not None:
+        return sorted(before) == sorted(former)
+    return {*before, *one.targets[tp]} == set(now)
+
+
+def _topics_of(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> dict[str, Topic]:
+    topics = topics_named(ensemble, sorted({tp.topic for tp in partitions}))
+    for tp in partitions:
+        if tp.topic not in topics or tp.partition not in topics[tp.topic].partitions:
+            raise NotFoundError(f"{Topic.path(tp.topic)}: there is no partition {tp.partition}")
+    return topics
+
+
+def _refuse_others(ensemble: Ensemble, partitions: Collection[TopicPartition]) -> None:
+    """Moves that no request in ZooKeeper has asked for show in their topics only."""
+    names = sorted({tp.topic for tp in partitions}) or topic_names(ensemble)
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    topics = {
+        name: decode_or_error(znode, Topic.decode).value
+        for name in names
+        if (znode := znodes[Topic.path(name)])
+    }
+    moving = [TopicPartition(name, each) for name, topic in topics.items() if topic for each in topic.moving]
+    if found := sorted(set(moving) & set(partitions or moving)):
+        raise RefusedError(
+            f"{Topic.path(found[0].topic)}: the move of {list_of(found)} was asked for through the brokers' "
+            "own API, which alone cancels it: `kafka-reassign-partitions --bootstrap-server ... --cancel`"
+        )
+
+
+def _check_cancellable(info: ControllerInfo) -> None:
+    if info.is_ours:
+        return
+    if info.controller_znode is None:
+        why = "no controller lives; the next one may be a real one, which does not look at a changed request"
+    else:
+        ruler = info.controller.broker if info.controller else "?"
+        why = (
+            f"broker {ruler} is a real controller, which does not look at a changed request; from Kafka 2.4 "
+            "on its brokers cancel (`kafka-reassign-partitions --bootstrap-server ... --cancel`), before, "
+            "wait for the end and move back with the rollback file"
+        )
+    raise RefusedError(f"{Reassignment.path()}: {why}")
+
+
+def _unknown_former(tp: TopicPartition, topic: Topic) -> Exception:
+    now = list(topic.partitions[tp.partition])
+    return RefusedError(
+        f"{Topic.path(tp.topic)}: {tp} is on {now}, old and new together; give the rollback file of the "
+        "execution (--reassignment-json-file)"
+    )

@@ -1,0 +1,245 @@
+"""How reassignments stand, by what ZooKeeper says; and waiting for them. Reads only.
+
+A move is under way while the request names it, and also while the topic itself says that it gains or loses
+replicas: from 2.4 on moves can be asked for without the request (controller.md 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.cluster.brokers import read_states
+from zkgroup.admin.cluster.controller_info import ControllerInfo, read_controller_info
+from zkgroup.admin.reassign.submission import former_replicas
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
+from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
+
+POLL_S = 1.0
+"""Seconds between two reads."""
+
+DONE, IN_PROGRESS, FAILED, UNKNOWN = "done", "in_progress", "failed", "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentStatus:
+    """One partition and how its move stands."""
+
+    topic_partition: TopicPartition
+    before: tuple[int, ...] | None
+    """Where it was; None where nothing tells any more. Of a move that has begun the order may be another one:
+    the topic keeps the replicas, not their order."""
+    target: tuple[int, ...]
+    status: str
+    """`done`, `in_progress`, `failed` (not moving, and not where it shall be) or `unknown` (unreadable)."""
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentProgress:
+    """How far a set of moves is."""
+
+    done: int
+    total: int
+    elapsed_ms: int
+    done_before: int = 0
+    """How many were done when the waiting began: they say nothing about the rate."""
+
+    @property
+    def per_minute(self) -> float | None:
+        """Partitions a minute; None until one has been done."""
+        fresh = self.done - self.done_before
+        return fresh * 60_000 / self.elapsed_ms if fresh and self.elapsed_ms else None
+
+    @property
+    def left_ms(self) -> int | None:
+        """Time left at that rate."""
+        rate = self.per_minute
+        return None if rate is None else round((self.total - self.done) * 60_000 / rate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What one look has read, in this order: an entry that is gone has left its result in the topic."""
+
+    request: DecodedZnode[Reassignment] | None
+    finished: Mapping[TopicPartition, FinishedReassignment]
+    topics: Mapping[str, DecodedZnode[Topic]]
+    states: Mapping[TopicPartition, PartitionState | None]
+    info: ControllerInfo
+
+    @property
+    def targets(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        return self.request.value.targets if self.request and self.request.value else {}
+
+    @property
+    def readable(self) -> dict[str, Topic]:
+        return {name: entry.value for name, entry in self.topics.items() if entry.value}
+
+
+def verify_reassignments(
+    ensemble: Ensemble, moves: Sequence[Move]
+) -> tuple[AsOf, tuple[ReassignmentStatus, ...]]:
+    """How each of these moves stands, in order."""
+    ensemble.zk.sync("/")
+    wanted = {move.topic_partition: move.replicas for move in moves}
+    seen = _read(ensemble, sorted({tp.topic for tp in wanted}), list(wanted))
+    rows = tuple(_status(seen, tp, target) for tp, target in sorted(wanted.items()))
+    return ensemble.as_of(), rows
+
+
+def list_reassignments(
+    ensemble: Ensemble,
+) -> tuple[AsOf, tuple[ReassignmentStatus, ...], tuple[CorruptZnodeError, ...]]:
+    """Every move under way, in order, and what of it cannot be read."""
+    ensemble.zk.sync("/")
+    names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
+    seen = _read(ensemble, names, [])
+    moving = {
+        TopicPartition(name, number): tuple(
+            broker
+            for broker in topic.partitions.get(number, ())
+            if broker not in topic.removing.get(number, ())
+        )
+        for name, topic in seen.readable.items()
+        for number in topic.moving
+    }
+    moving |= seen.targets
+    rows = tuple(_status(seen, tp, target) for tp, target in sorted(moving.items()))
+    errors = [seen.request.error] if seen.request else []
+    errors += [entry.error for entry in seen.topics.values()]
+    return ensemble.as_of(), rows, tuple(error for error in errors if error)
+
+
+def nothing_moves(ensemble: Ensemble) -> bool:
+    """Whether nothing is under way. A request that cannot be read is, as far as anybody knows."""
+    _, rows, unreadable = list_reassignments(ensemble)
+    return not rows and not any(error.path == Reassignment.path() for error in unreadable)
+
+
+def wait_for_reassignments(
+    ensemble: Ensemble,
+    moves: Sequence[Move],
+    timeout_s: float,
+    on_progress: Callable[[ReassignmentProgress], object],
+) -> tuple[AsOf, tuple[ReassignmentStatus, ...]]:
+    """Reads until none of the moves is under way, or the time is over; the last read is the result.
+
+    `on_progress` is called after every read.
+    """
+    began = ensemble.clock.now_ms()
+    done_before: int | None = None
+    while True:
+        as_of, rows = verify_reassignments(ensemble, moves)
+        done = sum(row.status == DONE for row in rows)
+        done_before = done if done_before is None else done_before
+        elapsed = ensemble.clock.now_ms() - began
+        on_progress(
+            ReassignmentProgress(done=done, total=len(rows), elapsed_ms=elapsed, done_before=done_before)
+        )
+        left_s = timeout_s - elapsed / 1000
+        if all(row.status != IN_PROGRESS for row in rows) or left_s <= 0:
+            return as_of, rows
+        ensemble.pause(min(POLL_S, left_s))
+
+
+def _read(ensemble: Ensemble, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> _Snapshot:
+    znode = ensemble.zk.find(Reassignment.path())
+    finished = _finished(ensemble)
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in topics])
+    return _Snapshot(
+        request=decode_or_error(znode, Reassignment.decode) if znode else None,
+        finished=finished,
+        topics={
+            name: decode_or_error(found, Topic.decode)
+            for name in topics
+            if (found := znodes[Topic.path(name)])
+        },
+        states=read_states(ensemble, partitions),
+        info=read_controller_info(ensemble),
+    )
+
+
+def _finished(ensemble: Ensemble) -> dict[TopicPartition, FinishedReassignment]:
+    """The last record of each partition that controllers of zkgroup have left."""
+    parent = finished_reassignments_path()
+    names = ensemble.zk.list_many([parent])[parent] or ()
+    numbers = sorted(
+        number for name in names if (number := FinishedReassignment.sequence_of(name)) is not None
+    )
+    znodes = ensemble.zk.read_many([FinishedReassignment.path(number) for number in numbers])
+    found = {}
+    for number in numbers:
+        znode = znodes[FinishedReassignment.path(number)]
+        record = decode_or_error(znode, FinishedReassignment.decode).value if znode else None
+        if record:
+            found[record.topic_partition] = record
+    return found
+
+
+def _status(seen: _Snapshot, tp: TopicPartition, target: tuple[int, ...]) -> ReassignmentStatus:
+    def row(status: str, detail: str | None, before: tuple[int, ...] | None = None) -> ReassignmentStatus:
+        return ReassignmentStatus(
+            topic_partition=tp, before=before, target=target, status=status, detail=detail
+        )
+
+    entry = seen.topics.get(tp.topic)
+    if entry is not None and entry.error:
+        return row(UNKNOWN, str(entry.error))
+    topic = entry.value if entry else None
+    now = topic.partitions.get(tp.partition) if topic else None
+    if tp in seen.targets:
+        former = former_replicas(topic, tp.partition, seen.targets[tp]) if topic and now else None
+        return row(IN_PROGRESS, _why_still(seen, tp, target, now), former)
+    if topic is None or now is None:
+        return row(FAILED, f"{Topic.path(tp.topic)}: there is no such partition")
+    if tp.partition in topic.moving:
+        former = former_replicas(topic, tp.partition, target)
+        detail = f"asked for through the brokers' API; now on {list(now)}"
+        return row(IN_PROGRESS, detail, former)
+    if seen.request is not None and seen.request.error:
+        return row(UNKNOWN, str(seen.request.error))
+    record = seen.finished.get(tp)
+    former = record.before if record and record.target == target else None
+    if now == target:
+        return row(DONE, _behind(seen, tp, target), former)
+    return row(FAILED, _why_not(now, target, record), former)
+
+
+def _why_still(
+    seen: _Snapshot, tp: TopicPartition, target: tuple[int, ...], now: tuple[int, ...] | None
+) -> str | None:
+    asked = seen.targets[tp]
+    told = []
+    if asked != target:
+        told.append(f"is being moved to {list(asked)} instead")
+    if dead := [broker for broker in asked if broker not in seen.info.brokers]:
+        told.append(f"broker {', '.join(map(str, dead))} is not registered")
+    if seen.info.controller_znode is None:
+        told.append("no controller lives")
+    if now is None:
+        told.append(f"{Topic.path(tp.topic)}: there is no such partition")
+    return "; ".join(told) or None
+
+
+def _behind(seen: _Snapshot, tp: TopicPartition, target: tuple[int, ...]) -> str | None:
+    state = seen.states.get(tp)
+    behind = [broker for broker in target if state and broker not in state.isr]
+    return f"broker {', '.join(map(str, behind))} is not in sync now" if behind else None
+
+
+def _why_not(now: tuple[int, ...], target: tuple[int, ...], record: FinishedReassignment | None) -> str:
+    told = f"is on {list(now)} and nothing moves it"
+    if record is not None and record.target == target:
+        return f"{told}: {record.outcome} in epoch {record.epoch}, {record.reason}"
+    if set(target) < set(now):
+        told += (
+            ": the move has not been asked for since, or a controller has dropped it, which leaves old and "
+        )
+        return f"{told}new replicas together"
+    return told

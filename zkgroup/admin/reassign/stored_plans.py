@@ -1,0 +1,403 @@
+"""Reassignment plans kept in `/zkgroup/plans/<id>`: one phase at a time becomes the request.
+
+The process that submits a phase advances the plan, and sets its throttles, in the same transaction, so no
+phase is submitted twice. That is a controller of zkgroup as soon as the request is free; beside a controller
+of Kafka, which reads no plan, it is `run_plan` (recipes 17). Throttles are removed when the plan has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zkgroup.admin.cluster.controller_info import (
+    ControllerInfo,
+    check_throttle,
+    read_controller_info,
+    refuse_kraft,
+)
+from zkgroup.admin.configs import write
+from zkgroup.admin.reassign.progress import (
+    DONE,
+    IN_PROGRESS,
+    POLL_S,
+    UNKNOWN,
+    ReassignmentProgress,
+    ReassignmentStatus,
+    verify_reassignments,
+)
+from zkgroup.admin.reassign.progress import FAILED as NOT_THERE
+from zkgroup.admin.reassign.proposals import PhasedPlan
+from zkgroup.admin.reassign.submission import plan_reassignment, submit
+from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
+from zkgroup.errors import (
+    ConflictError,
+    CorruptZnodeError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.znodes.admin_requests import Move, Reassignment, delete_topics_path
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.paths import zkgroup_path
+from zkgroup.znodes.reassignment_records import PlanState, StoredPlan, plans_path, surplus_plans
+
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+FINISHED: Final = "done"
+CANCELLED: Final = "cancelled"
+FAILED: Final = "failed"
+"""States of a plan; only a running one is carried on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDescription:
+    """One stored plan and how far it is."""
+
+    as_of: AsOf
+    plan: str
+    stored: StoredPlan
+    version: int
+    """Of its znode: every change is conditional on it."""
+    rows: tuple[ReassignmentStatus, ...]
+    """Each partition, against where it shall be at the end of the plan; none for a plan that has ended."""
+
+    @property
+    def total(self) -> int:
+        """Partitions that it changes."""
+        return len(final_moves(self.stored))
+
+    @property
+    def done(self) -> int | None:
+        """Partitions that are where they shall be; None where the plan was cancelled."""
+        if self.stored.state == FINISHED:
+            return self.total
+        return None if self.stored.state == CANCELLED else sum(row.status == DONE for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storing:
+    """A plan that would be kept. Nothing has been."""
+
+    as_of: AsOf
+    stored: StoredPlan
+    notes: tuple[str, ...]
+    gate: SetData | None
+    """What lets it begin, as `_gate` says; None for one that does not begin."""
+
+
+def plan_storing(
+    ensemble: Ensemble, found: PhasedPlan, *, by: str, throttle: int | None = None, begin: bool
+) -> Storing:
+    """What would be kept of a plan, to begin at once or when it is resumed.
+
+    Raises ConfigError where it is more than one znode holds, ConflictError where another plan is running,
+    RefusedError where no broker here would obey the throttle.
+    """
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    phases = tuple(
+        tuple(Move(change.topic_partition, change.after) for change in phase.changes)
+        for phase in found.phases
+    )
+    stored = StoredPlan(
+        phases=phases,
+        state=RUNNING if begin else PAUSED,
+        next_phase=0,
+        time_ms=ensemble.clock.wall_ms(),
+        by=by,
+        throttle=throttle,
+    )
+    stored.encode()
+    notes = [who_goes_on(info)] if begin or not info.is_ours else []
+    gate = _gate(ensemble) if begin else None
+    if throttle is not None:
+        notes.append(check_throttle(info))
+    return Storing(as_of=ensemble.as_of(), stored=stored, notes=tuple(filter(None, notes)), gate=gate)
+
+
+def store(ensemble: Ensemble, plan: str, storing: Storing) -> PlanDescription:
+    """Keeps the plan. Raises ConflictError where a plan of this name exists, or another has begun since."""
+    path, data = StoredPlan.path(StoredPlan.validate_id(plan)), storing.stored.encode()
+    ensemble.zk.create_missing(zkgroup_path(), plans_path())
+    begins = [] if storing.gate is None else [storing.gate]
+    write(ensemble, [*begins, Create(path, data)], path, data)
+    return find_plan(ensemble, plan)
+
+
+def find_plan(ensemble: Ensemble, plan: str) -> PlanDescription:
+    """One plan. Raises NotFoundError, CorruptZnodeError, ConfigError for what is no name of one."""
+    path = StoredPlan.path(StoredPlan.validate_id(plan))
+    ensemble.zk.sync("/")
+    znode = ensemble.zk.find(path)
+    if znode is None:
+        raise NotFoundError(f"{path}: there is no such plan; `zkgroup reassign list` shows those there are")
+    stored = StoredPlan.decode(path, znode.data)
+    return _described(ensemble, plan, stored, znode.stat.version)
+
+
+def list_plans(ensemble: Ensemble) -> tuple[tuple[PlanDescription, ...], tuple[CorruptZnodeError, ...]]:
+    """Every plan, the oldest first, and those that cannot be read."""
+    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
+    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
+    entries = {
+        name: decode_or_error(found, StoredPlan.decode)
+        for name in names
+        if (found := znodes[StoredPlan.path(name)])
+    }
+    plans = [
+        _described(ensemble, name, entry.value, entry.stat.version)
+        for name, entry in entries.items()
+        if entry.value is not None
+    ]
+    plans.sort(key=lambda one: (one.stored.time_ms, one.plan))
+    return tuple(plans), tuple(entry.error for entry in entries.values() if entry.error)
+
+
+def running_plans(ensemble: Ensemble) -> tuple[str, ...]:
+    """The ids of the plans that run, by name."""
+    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
+    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
+    found = {
+        name: decode_or_error(znode, StoredPlan.decode).value
+        for name in names
+        if (znode := znodes[StoredPlan.path(name)])
+    }
+    return tuple(name for name, stored in found.items() if stored and stored.state == RUNNING)
+
+
+def final_moves(stored: StoredPlan) -> tuple[Move, ...]:
+    """Where each partition is at the end: a partition that moves in steps is in several phases."""
+    last = {move.topic_partition: move for phase in stored.phases for move in phase}
+    return tuple(last[tp] for tp in sorted(last))
+
+
+def begin(ensemble: Ensemble, one: PlanDescription) -> PlanDescription:
+    """Lets a plan run that was paused or has failed; that goes back to the phase at which it stopped.
+
+    Raises RefusedError for one that has ended, ConflictError where another runs or it has changed since.
+    """
+    stored = one.stored
+    if stored.state in (FINISHED, CANCELLED):
+        raise RefusedError(f"{StoredPlan.path(one.plan)}: the plan is {stored.state}; make a new one")
+    if stored.state == RUNNING:
+        return one
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    gate = _gate(ensemble, beside=one.plan)
+    again = stored.next_phase - 1 if stored.state == FAILED else stored.next_phase
+    return _write(ensemble, one, stored.at(max(again, 0), RUNNING), gate)
+
+
+def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str = "") -> PlanDescription:
+    """No further phase is submitted; what runs now goes on, and `reassign cancel` sends it back.
+
+    Raises RefusedError for a plan that has ended, ConflictError where it has changed since.
+    """
+    if one.stored.state in (FINISHED, CANCELLED) or (state == PAUSED and one.stored.state == FAILED):
+        raise RefusedError(f"{StoredPlan.path(one.plan)}: the plan is {one.stored.state} already")
+    return _write(ensemble, one, one.stored.at(one.stored.next_phase, state, reason))
+
+
+def existing(ensemble: Ensemble, moves: Sequence[Move]) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas now of those partitions that exist, can be read, and are not about to be deleted."""
+    going = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    names = sorted({move.topic_partition.topic for move in moves} - set(going))
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    topics = {
+        name: decode_or_error(znode, Topic.decode).value
+        for name in names
+        if (znode := znodes[Topic.path(name)])
+    }
+    found = {}
+    for tp in sorted({move.topic_partition for move in moves}):
+        topic = topics.get(tp.topic)
+        if topic is not None and tp.partition in topic.partitions:
+            found[tp] = topic.partitions[tp.partition]
+    return found
+
+
+def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDescription, int]:
+    """Removes the throttles of a plan that has ended, where no controller of ours does; and how many
+    configurations were written.
+    """
+    stored = one.stored
+    if stored.throttle is None or stored.throttles_off or read_controller_info(ensemble).is_ours:
+        return one, 0
+    moves = final_moves(stored)
+    throttled = read_throttles(ensemble, {move.topic_partition.topic for move in moves})
+    brokers = {broker for move in moves for broker in move.replicas}
+    written = clear_throttles(ensemble, throttled.of_moves(brokers))
+    return _write(ensemble, one, dataclasses.replace(stored, throttles_off=True)), written
+
+
+def prune(ensemble: Ensemble) -> int:
+    """Deletes plans that are over but for the last ones, where no controller of ours does; how many."""
+    if read_controller_info(ensemble).is_ours:
+        return 0
+    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
+    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
+    over = {}
+    for name in names:
+        if znode := znodes[StoredPlan.path(name)]:
+            entry = decode_or_error(znode, StoredPlan.decode)
+            if entry.value is not None and entry.value.is_over:
+                over[name] = entry.stat
+    pruned = 0
+    for name in surplus_plans(over):
+        # One that somebody lets run again meanwhile stays; the next command prunes what is left.
+        with contextlib.suppress(OperationRefusedError, OutcomeUnknownError):
+            ensemble.zk.multi(Delete(StoredPlan.path(name), over[name].version))
+            pruned += 1
+    return pruned
+
+
+def who_goes_on(info: ControllerInfo) -> str | None:
+    """What to know about who submits the next phase; None where a controller of zkgroup does."""
+    if info.is_ours:
+        return None
+    if info.controller_znode is None:
+        return "no controller lives: the plan waits until there is one"
+    ruler = info.controller.broker if info.controller else "?"
+    return (
+        f"broker {ruler} is a real Kafka controller, which looks at no plan: each next phase is asked for by "
+        "`zkgroup plan resume ID --execute --wait`, as long as that runs"
+    )
+
+
+def _described(ensemble: Ensemble, plan: str, stored: StoredPlan, version: int) -> PlanDescription:
+    ended = stored.state in (FINISHED, CANCELLED)
+    rows = () if ended else verify_reassignments(ensemble, final_moves(stored))[1]
+    return PlanDescription(as_of=ensemble.as_of(), plan=plan, stored=stored, version=version, rows=rows)
+
+
+def _write(
+    ensemble: Ensemble, one: PlanDescription, changed: StoredPlan, *also: Operation
+) -> PlanDescription:
+    path, data = StoredPlan.path(one.plan), changed.encode()
+    write(ensemble, [*also, SetData(path, data, one.version)], path, data)
+    return find_plan(ensemble, one.plan)
+
+
+def _gate(ensemble: Ensemble, beside: str | None = None) -> SetData:
+    """Refuses a second plan now, and by this operation, which every plan begins with, until it has begun.
+
+    Two plans would take turns at the one request, each on lists that the other changes. The version of the
+    parent is read first: a plan that is not among those read now begins after that.
+    """
+    parent = ensemble.zk.find(plans_path())
+    if others := [name for name in running_plans(ensemble) if name != beside]:
+        raise ConflictError(
+            f"{StoredPlan.path(others[0])}: plan {others[0]} is running; wait for its end, or stop it with "
+            f"`zkgroup plan pause {others[0]} --execute`"
+        )
+    return SetData(plans_path(), b"", parent.stat.version if parent else 0)
+
+
+NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """What comes next for a running plan."""
+
+    action: str
+    """`wait`, `submit`, `finish` or `fail`."""
+    reason: str = ""
+
+
+def next_step(stored: StoredPlan, rows: Sequence[ReassignmentStatus], *, is_free: bool) -> PlanStep:
+    """Decides by how the last submitted phase stands. Pure.
+
+    Args:
+        rows: the partitions of that phase, of those that still exist; none before the first one.
+        is_free: there is no request.
+    """
+    if not is_free or any(row.status in (IN_PROGRESS, UNKNOWN) for row in rows):
+        return PlanStep("wait")
+    missed = [row for row in rows if row.status == NOT_THERE]
+    if missed:
+        named = ", ".join(str(row.topic_partition) for row in missed[:NAMED])
+        more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
+        return PlanStep("fail", f"phase {stored.next_phase}: {named}{more} is not where it shall be")
+    return PlanStep("finish" if stored.next_phase == len(stored.phases) else "submit")
+
+
+def run_plan(
+    ensemble: Ensemble, plan: str, timeout_s: float, on_progress: Callable[[ReassignmentProgress], object]
+) -> PlanDescription:
+    """Reads until the plan runs no more or the time is over; the result is the plan as it then is.
+
+    Where a controller of zkgroup rules it submits the phases, and this only waits. Else the next one is
+    submitted here whenever the request is free. `on_progress` is called after every read.
+
+    Raises what `plan_reassignment` raises for a phase that cannot be asked for now; the plan stays at it.
+    """
+    began = ensemble.clock.now_ms()
+    done_before: int | None = None
+    while True:
+        one = find_plan(ensemble, plan)
+        done = one.done or 0
+        done_before = done if done_before is None else done_before
+        elapsed = ensemble.clock.now_ms() - began
+        on_progress(
+            ReassignmentProgress(done=done, total=one.total, elapsed_ms=elapsed, done_before=done_before)
+        )
+        if one.stored.state != RUNNING:
+            return one
+        if not read_controller_info(ensemble).is_ours and _advance(ensemble, one):
+            one = find_plan(ensemble, plan)
+            if one.stored.state != RUNNING:
+                continue
+        left_s = timeout_s - elapsed / 1000
+        if left_s <= 0:
+            return one
+        ensemble.pause(min(POLL_S, left_s))
+
+
+def _advance(ensemble: Ensemble, one: PlanDescription) -> bool:
+    """Takes the next step where there is one to take; says whether the plan has changed."""
+    stored = one.stored
+    is_free = ensemble.zk.exists(Reassignment.path()) is None
+    before = stored.phases[stored.next_phase - 1] if stored.next_phase else ()
+    there = existing(ensemble, before)
+    _, rows = verify_reassignments(ensemble, [move for move in before if move.topic_partition in there])
+    step = next_step(stored, rows, is_free=is_free)
+    try:
+        if step.action == "submit":
+            _submit(ensemble, one, stored.phases[stored.next_phase])
+        elif step.action == "finish":
+            _set(ensemble, one, stored.at(stored.next_phase, FINISHED))
+        elif step.action == "fail":
+            _set(ensemble, one, stored.at(stored.next_phase, FAILED, step.reason))
+        else:
+            return False
+    except ConflictError:
+        # somebody asked for another reassignment, or moved the plan on: the next look tells
+        return False
+    return True
+
+
+def _submit(ensemble: Ensemble, one: PlanDescription, phase: Sequence[Move]) -> None:
+    """The request and the plan's step in one transaction; a phase that is done already is only passed."""
+    there = existing(ensemble, phase)
+    moves = [move for move in phase if move.topic_partition in there]
+    further = one.stored.at(one.stored.next_phase + 1, RUNNING)
+    plan = plan_reassignment(ensemble, moves, throttle=one.stored.throttle) if moves else None
+    if plan is None or not plan.effective:
+        _set(ensemble, one, further)
+        return
+    submit(ensemble, plan, [SetData(StoredPlan.path(one.plan), further.encode(), one.version)])
+
+
+def _set(ensemble: Ensemble, one: PlanDescription, changed: StoredPlan) -> None:
+    path, data = StoredPlan.path(one.plan), changed.encode()
+    write(ensemble, [SetData(path, data, one.version)], path, data)

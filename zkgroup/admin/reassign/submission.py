@@ -1,0 +1,313 @@
+"""Reassignments asked of the controller: checked, shown, throttled, submitted.
+
+The request is one znode, `/admin/reassign_partitions`. It is only ever created: later releases do not look at
+one that changes (controller.md 4.1). Throttles go with it in one transaction, so a refusal leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkgroup.admin.cluster.brokers import is_controller_only, read_states, unhosted_topics
+from zkgroup.admin.cluster.controller_info import (
+    ControllerInfo,
+    check_dead_targets,
+    check_throttle,
+    notes_on_requests,
+    read_controller_info,
+    refuse_kraft,
+)
+from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
+from zkgroup.admin.guards import no_partitions_error
+from zkgroup.admin.reassign.throttles import plan_throttle
+from zkgroup.errors import ConfigError, ConflictError, RefusedError
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Operation
+from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path, delete_topics_path
+from zkgroup.znodes.brokers import Topic, broker_ids_path
+from zkgroup.znodes.json_fields import DATA_BYTES_MAX
+from zkgroup.znodes.notifications import NotifyFormat
+from zkgroup.znodes.unhosted_topics import PLACEHOLDER
+
+NAMED = 5
+"""Partitions that one message names."""
+
+OVERHEAD_BYTES = 300
+"""Room for a configuration's path and its notification in the transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMove:
+    """What a request would do to one partition."""
+
+    topic_partition: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    in_sync: tuple[int, ...] | None
+    unhosted: bool = False
+    """No broker has it: the brokers named begin with nothing, the one in `before` included."""
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        """Brokers that get a copy."""
+        return () if self.unhosted else tuple(broker for broker in self.after if broker not in self.before)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do: the order counts, the first one is the preferred leader."""
+        return self.unhosted or self.before != self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentPlan:
+    """What would be asked for. Nothing has been."""
+
+    as_of: AsOf
+    rows: tuple[ReplicaMove, ...]
+    """Every partition of the file, in order; those with nothing to do are not asked for."""
+    throttle: int | None
+    """Bytes a second for each broker."""
+    configs: tuple[ConfigPlan, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def effective(self) -> tuple[ReplicaMove, ...]:
+        """The partitions that change."""
+        return tuple(row for row in self.rows if row.changes)
+
+    @property
+    def moves(self) -> int:
+        """Replicas that are copied."""
+        return sum(len(row.added) for row in self.effective)
+
+    @property
+    def request(self) -> Reassignment:
+        """What the controller is given."""
+        return Reassignment(tuple(Move(row.topic_partition, row.after) for row in self.effective))
+
+    @property
+    def rollback(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The lists as they were, of what changes and had brokers before."""
+        return {row.topic_partition: row.before for row in self.effective if not row.unhosted}
+
+
+def plan_reassignment(
+    ensemble: Ensemble,
+    moves: Sequence[Move],
+    *,
+    throttle: int | None = None,
+    force: bool = False,
+    format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
+) -> ReassignmentPlan:
+    """Checks a reassignment against the cluster.
+
+    Args:
+        moves: as `kafka_files.parse_reassignment` gives them: each partition and broker once.
+        throttle: bytes a second for each broker, or None for no limit.
+        force: also to brokers that are not registered now; the controller waits for them.
+
+    Raises:
+        ConflictError: one runs already; the message names what is running.
+        NotFoundError: a topic or partition that does not exist.
+        ConfigError: brokers that are not registered, or that host nothing; more than one request holds.
+        RefusedError: what the versions here would ignore or drop; a migrated cluster; topics that no broker
+            hosts, where a controller of Kafka rules.
+    """
+    ensemble.zk.sync("/")
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    refuse_second(ensemble)
+    names = sorted({move.topic_partition.topic for move in moves})
+    topics = topics_named(ensemble, names)
+    _check_partitions(moves, topics)
+    _refuse_moving(moves, topics)
+    notes = [*notes_on_requests(info), *_check_targets(moves, info, force=force)]
+    marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    notes += [f"topic {name} is being deleted: its moves will be dropped" for name in names if name in marked]
+    states = read_states(ensemble, [move.topic_partition for move in moves])
+    unhosted = unhosted_topics(ensemble, topics)
+    notes += _notes_on_unhosted(topics, unhosted, moves, info)
+    rows = []
+    for move in sorted(moves, key=lambda one: one.topic_partition):
+        tp = move.topic_partition
+        state = states[tp]
+        before = topics[tp.topic].partitions[tp.partition]
+        in_sync = state.isr if state else None
+        row = ReplicaMove(topic_partition=tp, before=before, after=move.replicas, in_sync=in_sync)
+        rows.append(replace(row, unhosted=tp.topic in unhosted))
+    notes += _notes_on_sources(rows, info)
+    configs: tuple[ConfigPlan, ...] = ()
+    if throttle is not None:
+        notes += filter(None, [check_throttle(info)])
+        lists = {row.topic_partition: (row.before, row.after) for row in rows if not row.unhosted}
+        configs = plan_throttle(ensemble, lists, throttle, info, format)
+    plan = ReassignmentPlan(
+        as_of=ensemble.as_of(),
+        rows=tuple(rows),
+        throttle=throttle,
+        configs=configs,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    _check_size(plan)
+    return plan
+
+
+def submit(ensemble: Ensemble, plan: ReassignmentPlan, beside: Sequence[Operation] = ()) -> None:
+    """Creates the request, with the throttles and what belongs `beside` it, in one transaction.
+
+    Raises ConflictError where another one has come up, or a configuration has changed, since the plan.
+    """
+    prepare(ensemble, plan.configs)
+    ensemble.zk.create_missing(admin_path())
+    refuse_second(ensemble)
+    data = plan.request.encode()
+    operations: list[Operation] = [one for config in plan.configs for one in operations_of(config)]
+    operations += [*beside, Create(Reassignment.path(), data)]
+    try:
+        write(ensemble, operations, Reassignment.path(), data)
+    except ConflictError:
+        refuse_second(ensemble)
+        raise
+
+
+def refuse_second(ensemble: Ensemble) -> None:
+    """Raises ConflictError where a reassignment is running; names the partitions."""
+    znode = ensemble.zk.find(Reassignment.path())
+    if znode is None:
+        return
+    request = decode_or_error(znode, Reassignment.decode)
+    if request.value is None:
+        raise ConflictError(
+            f"{request.error}; no other reassignment can be asked for while it is there: `zkgroup reassign "
+            "cancel` removes it"
+        )
+    named = ", ".join(str(move.topic_partition) for move in request.value.moves[:NAMED])
+    more = len(request.value.moves) - NAMED
+    found = f"{named}{f' and {more} more' if more > 0 else ''}" if named else "an empty one"
+    raise ConflictError(
+        f"{Reassignment.path()}: a reassignment runs already: {found}; `zkgroup reassign list` shows it"
+    )
+
+
+def former_replicas(topic: Topic, partition: int, target: Sequence[int]) -> tuple[int, ...] | None:
+    """Where a partition was before its move began, as far as the topic tells; None where it does not.
+
+    From 2.4 on the topic names what a move adds. Before, a list with all of the target in it may be old and
+    new together, and which of the target were there before is lost. The order is lost with the beginning of a
+    move: the list is then the target followed by who leaves (`order_is_known`).
+    """
+    now = topic.partitions[partition]
+    adding = topic.adding.get(partition, ())
+    if adding or topic.removing.get(partition):
+        return tuple(broker for broker in now if broker not in adding)
+    return None if set(target) <= set(now) else now
+
+
+def order_is_known(topic: Topic, partition: int, former: Sequence[int]) -> bool:
+    """Whether `former_replicas` are in the order that they had: the move has not begun, or there is one."""
+    return partition not in topic.moving or len(former) < 2
+
+
+def topics_named(ensemble: Ensemble, names: Sequence[str]) -> dict[str, Topic]:
+    """Topics by name; one that does not exist is left out. Raises CorruptZnodeError."""
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    return {
+        name: Topic.decode(znode.path, znode.data) for name in names if (znode := znodes[Topic.path(name)])
+    }
+
+
+def _check_partitions(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:
+    missing = sorted(
+        tp
+        for tp in (move.topic_partition for move in moves)
+        if tp.topic not in topics or tp.partition not in topics[tp.topic].partitions
+    )
+    if missing:
+        raise no_partitions_error(missing)
+
+
+def _refuse_moving(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:
+    moving = sorted(
+        move.topic_partition
+        for move in moves
+        if move.topic_partition.partition in topics[move.topic_partition.topic].moving
+    )
+    if moving:
+        raise ConflictError(
+            f"{Topic.path(moving[0].topic)}: {list_of(moving)} is being moved already, by the brokers' own "
+            "API; `zkgroup reassign list` shows it"
+        )
+
+
+def _check_targets(moves: Sequence[Move], info: ControllerInfo, *, force: bool) -> Iterator[str]:
+    wanted = {broker for move in moves for broker in move.replicas}
+    empty = {number for number, one in info.brokers.items() if is_controller_only(one)}
+    if wanted & empty:
+        raise ConfigError(f"broker {_numbers(wanted & empty)} is a controller that hosts nothing")
+    dead = wanted - set(info.brokers)
+    if not dead:
+        return
+    if not force:
+        first = min(move.topic_partition for move in moves if dead & set(move.replicas))
+        raise ConfigError(
+            f"{broker_ids_path()}: broker {_numbers(dead)} is not registered, and {first} would move there; "
+            "start it, or ask for the move all the same with --force"
+        )
+    check_dead_targets(info, dead)
+    yield f"broker {_numbers(dead)} is not registered: the move waits for it"
+
+
+def _notes_on_sources(rows: Sequence[ReplicaMove], info: ControllerInfo) -> Iterator[str]:
+    lost = [
+        row.topic_partition
+        for row in rows
+        if row.changes and row.in_sync is not None and not set(row.in_sync) & set(info.brokers)
+    ]
+    if lost:
+        yield f"{list_of(lost)}: no replica in sync is alive to copy from, so the move waits"
+
+
+def _notes_on_unhosted(
+    topics: Mapping[str, Topic], unhosted: Collection[str], moves: Sequence[Move], info: ControllerInfo
+) -> Iterator[str]:
+    """What a reassignment makes of topics that no broker hosts.
+
+    Raises RefusedError where a controller of Kafka rules: it moves no partition that has no state.
+    """
+    named = {move.topic_partition for move in moves}
+    for name in sorted(unhosted):
+        if info.kind == "kafka":
+            raise RefusedError(
+                f"{Topic.path(name)}: no broker hosts {name}, and a controller of Kafka moves nothing that "
+                "has no state; delete it and create it anew with brokers"
+            )
+        yield f"{name} was made without brokers: those named host it from now on, and begin with nothing"
+        every = [TopicPartition(name, number) for number in topics[name].numbers]
+        if left := [tp for tp in every if tp not in named]:
+            yield f"not named, and so waiting for broker {PLACEHOLDER[0]}: {list_of(left)}"
+
+
+def _check_size(plan: ReassignmentPlan) -> None:
+    """Refuses what one transaction cannot carry, before anything is written (K33)."""
+    if not plan.effective:
+        return
+    data = len(plan.request.encode())
+    configs = sum(len(config.after.encode()) + OVERHEAD_BYTES for config in plan.configs)
+    if data + configs > DATA_BYTES_MAX:
+        raise ConfigError(
+            f"reassignment of {len(plan.effective)} partitions with its throttles: expected at most "
+            f"{DATA_BYTES_MAX} bytes, found {data + configs}; split the file"
+        )
+
+
+def list_of(partitions: Sequence[TopicPartition]) -> str:
+    """The first few of them, and how many more."""
+    named = ", ".join(map(str, partitions[:NAMED]))
+    return named if len(partitions) <= NAMED else f"{named} and {len(partitions) - NAMED} more"
+
+
+def _numbers(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))

@@ -1,0 +1,1 @@
+"""Topics: list, describe, create, alter, delete, and waiting for the controller."""

@@ -1,0 +1,237 @@
+"""Topics that are made: what the request comes to, and one transaction for all of it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations
+from zkgroup.admin.cluster.controller_info import notes_on_settings, read_controller_info, refuse_kraft
+from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
+from zkgroup.errors import ConfigError, ConflictError, OperationRefusedError, RefusedError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.placement import RackMode, Start, spread
+from zkgroup.placement.types import brokers_named
+from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
+from zkgroup.znodes.brokers import Topic, broker_ids_path, brokers_path, topics_path
+from zkgroup.znodes.config import TopicConfig, topic_configs_path
+from zkgroup.znodes.config_settings import check_topic_settings
+from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.paths import zkgroup_path
+from zkgroup.znodes.unhosted_topics import (
+    PLACEHOLDER,
+    UnhostedTopic,
+    may_be_unhosted,
+    unhosted_topics_path,
+)
+
+PARTITIONS_MAX = 20_000
+"""A topic znode with so many replica lists still fits one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """What `topic create` would write. Nothing has been."""
+
+    topic: str
+    assignment: Mapping[int, tuple[int, ...]]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unhosted: bool = False
+    """No broker shall host it: it is made without any, and a mark says so."""
+
+    @property
+    def znodes(self) -> tuple[tuple[str, bytes], ...]:
+        """Path and data."""
+        config = TopicConfig.path(self.topic), TopicConfig(self.configs).encode()
+        topic = Topic.path(self.topic), Topic(self.assignment).encode()
+        mark = UnhostedTopic.path(self.topic), UnhostedTopic().encode()
+        return (config, topic, mark) if self.unhosted else (config, topic)
+
+
+def plan_topic(
+    ensemble: Ensemble,
+    topic: str,
+    *,
+    partitions: int | None,
+    replication_factor: int = 1,
+    replica_assignment: Sequence[Sequence[int]] | None = None,
+    configs: Mapping[str, str] | None = None,
+    rack_mode: RackMode = "enforced",
+) -> NewTopic:
+    """Checks names and numbers and decides where replicas go: as Kafka deals them, racks included.
+
+    Kafka begins at a random broker; here the name of the topic decides, so that a preview shows what will
+    be done, and topics of one partition do not all begin on the same broker.
+
+    Raises ConfigError for what can never be, RefusedError where no live broker can hold the topic, and on a
+    cluster that has moved to KRaft.
+    """
+    validate_topic(topic)
+    check_topic_settings(configs or {})
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    entries = registrations(ensemble)
+    brokers = by_role(entries)
+    notes: list[str] = []
+    unhosted = False
+    if brokers.data and info.controller_znode is None:
+        notes.append("no controller lives: the topic has no leaders until there is one")
+    if replica_assignment is not None:
+        assignment = given_lists(replica_assignment, partitions)
+        notes += _strangers(assignment, brokers)
+    else:
+        _check_counts(partitions, replication_factor)
+        assert partitions is not None
+        able = placeable(readable(entries))
+        if able:
+            dealt = spread(
+                able,
+                partitions,
+                replication_factor,
+                start=starting_point(topic, len(able)),
+                rack_mode=rack_mode,
+            )
+            assignment = dict(dealt.replicas)
+            notes += dealt.notes
+        else:
+            assignment = _without_brokers(brokers, partitions, replication_factor, notes)
+            unhosted = True
+    notes += notes_on_settings(info, "topics", configs or {})
+    return NewTopic(
+        topic=topic,
+        assignment=assignment,
+        configs=dict(configs or {}),
+        notes=tuple(notes),
+        unhosted=unhosted,
+    )
+
+
+def create_topic(ensemble: Ensemble, new: NewTopic) -> int | None:
+    """One transaction for topic, configuration and mark (Kafka's tool needs two and can lose a race between).
+
+    Its zxid. Raises ConflictError as `check_new` does, also where the topic has been created meanwhile.
+    """
+    check_new(ensemble, new.topic)
+    parents = [brokers_path(), topics_path(), _parent(topic_configs_path()), topic_configs_path()]
+    operations: list[Operation] = []
+    if may_be_unhosted(Topic(new.assignment)):
+        # There before the topic, so that one which is given to broker 0 is not taken for an old one.
+        parents += [zkgroup_path(), unhosted_topics_path()]
+        former = ensemble.zk.find(UnhostedTopic.path(new.topic)) if new.unhosted else None
+        operations = [Delete(former.path, former.stat.version)] if former is not None else []
+    ensemble.zk.create_missing(*parents)
+    operations += [Create(path, data) for path, data in new.znodes]
+    try:
+        return ensemble.zk.multi(*operations).zxid
+    except OperationRefusedError as error:
+        raise ConflictError(f"{error.path}: topic {new.topic!r} exists already ({error.code})") from error
+
+
+def describe_new(new: NewTopic) -> TopicDescription:
+    """The topic as it would be described, before any controller has seen it."""
+    rows = tuple(
+        TopicPartitionDescription(
+            partition=number,
+            replicas=tuple(replicas),
+            leader=None,
+            leader_epoch=None,
+            isr=None,
+            controller_epoch=None,
+            adding=(),
+            removing=(),
+        )
+        for number, replicas in sorted(new.assignment.items())
+    )
+    return TopicDescription(topic=new.topic, partitions=rows, configs=new.configs, unhosted=new.unhosted)
+
+
+def check_new(ensemble: Ensemble, topic: str) -> None:
+    """Reads whether a topic of this name can be created.
+
+    Raises ConflictError where it exists, is being deleted, has left its configuration behind, or collides
+    with another one in metric names, where `.` and `_` are the same (kafka.common.Topic@2.8).
+    """
+    listed = ensemble.zk.list_many([topics_path(), delete_topics_path()])
+    if topic in (listed[delete_topics_path()] or ()):
+        raise ConflictError(
+            f"{TopicDeletion.path(topic)}: topic {topic!r} is being deleted; wait until it is gone, or, "
+            f"where no controller lives, run `zkgroup topic delete {topic} --execute`"
+        )
+    if topic in (listed[topics_path()] or ()):
+        raise ConflictError(
+            f"{Topic.path(topic)}: topic {topic!r} exists already; `zkgroup topic describe {topic}` shows it"
+        )
+    if ensemble.zk.exists(TopicConfig.path(topic)) is not None:
+        raise ConflictError(
+            f"{TopicConfig.path(topic)}: expected none, found the configuration of a topic that was deleted "
+            f"in part; `zkgroup topic delete {topic} --execute` removes it"
+        )
+    for other in listed[topics_path()] or ():
+        if other.replace(".", "_") == topic.replace(".", "_"):
+            raise ConflictError(
+                f"{Topic.path(other)}: collides with {topic!r}: '.' and '_' are the same in metric names"
+            )
+
+
+def given_lists(lists: Sequence[Sequence[int]], partitions: int | None) -> dict[int, tuple[int, ...]]:
+    """The replica lists that a user gives, one for each partition. Raises ConfigError."""
+    if partitions is not None and partitions != len(lists):
+        raise ConfigError(
+            f"--partitions {partitions}, but the replica assignment names {len(lists)}: give one of them"
+        )
+    if len({len(replicas) for replicas in lists}) != 1:
+        raise ConfigError("every partition needs the same number of replicas")
+    for number, replicas in enumerate(lists):
+        if len(set(replicas)) != len(replicas):
+            raise ConfigError(f"partition {number}: a broker is named twice: {':'.join(map(str, replicas))}")
+    return {number: tuple(replicas) for number, replicas in enumerate(lists)}
+
+
+def _strangers(assignment: Mapping[int, Sequence[int]], brokers: Brokers) -> Iterator[str]:
+    """Brokers in replica lists that hold none now; Kafka's tools take them as well."""
+    asked = {broker for replicas in assignment.values() for broker in replicas} - set(brokers.data)
+    idle = asked & set(brokers.controllers_only)
+    if absent := sorted(asked - idle):
+        then = "it starts" if len(absent) == 1 else "they start"
+        yield f"{brokers_named(absent, 'is', 'are')} not registered now: replicas there come when {then}"
+    if idle:
+        yield f"{brokers_named(sorted(idle), 'is', 'are')} registered to host nothing: no replica comes there"
+
+
+def starting_point(topic: str, brokers: int) -> Start:
+    """Where the replicas of a new topic begin, the same each time it is asked."""
+    digest = zlib.crc32(topic.encode("ascii"))
+    return Start(digest % brokers, digest // brokers % brokers)
+
+
+def _check_counts(partitions: int | None, factor: int) -> None:
+    if partitions is None:
+        raise ConfigError("say how many partitions: --partitions N, or --replica-assignment")
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise ConfigError(f"partitions: expected 1 to {PARTITIONS_MAX}, found {partitions}")
+    if factor < 1:
+        raise ConfigError(f"replication factor: expected at least 1, found {factor}")
+
+
+def _without_brokers(
+    brokers: Brokers, partitions: int, factor: int, notes: list[str]
+) -> dict[int, tuple[int, ...]]:
+    if brokers.controllers_only or brokers.unreadable:
+        found = ", ".join(map(str, brokers.controllers_only)) or brokers.unreadable[0]
+        raise RefusedError(
+            f"{broker_ids_path()}: expected a broker that can hold replicas, found only {found}"
+        )
+    if factor > 1:
+        raise ConfigError(f"replication factor {factor}, but no broker is registered")
+    notes.append(
+        "no broker is registered: every replica list is [0], good for sharing partitions without brokers; "
+        "no broker will host it until one is named"
+    )
+    return dict.fromkeys(range(partitions), PLACEHOLDER)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,361 @@
+"""Deletes a topic: asks the controller where one lives, removes the znodes where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
+from zkgroup.admin.cluster.controller_info import (
+    ControllerInfo,
+    note_on_deletion,
+    read_controller_info,
+    refuse_kraft,
+)
+from zkgroup.admin.guards import Guard, idle_guard, read_back
+from zkgroup.admin.topics.listing import INTERNAL_TOPICS
+from zkgroup.errors import (
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+    RefusedError,
+    ZkGroupError,
+)
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.reader import group_names, read_snapshots
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.verify import evaluate_members
+from zkgroup.model import Znode
+from zkgroup.model.requests import Code, Create, Delete, Operation
+from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
+from zkgroup.znodes.brokers import BrokerRegistration, Topic
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.unhosted_topics import UnhostedTopic
+
+DELETES_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeletionPlan:
+    """What the deletion would do. Nothing has been done."""
+
+    topic: str
+    as_of: AsOf
+    controller: int | None
+    """Broker that would be asked; None: no controller lives, the znodes are removed here."""
+    users: tuple[tuple[str, str], ...]
+    """(group, member) for every member that subscribes to the topic: with any, it is refused."""
+    idle_groups: tuple[str, ...]
+    """Groups without members that keep owners or offsets of it; they must stay without."""
+    znodes: tuple[Znode, ...]
+    """What would be removed without a controller, parents first; also what the undo file keeps."""
+    notes: tuple[str, ...] = ()
+    """What the controller here will ignore or wait for."""
+    unhosted: bool = False
+    """It was made without brokers, and the controller that would be asked knows it as such."""
+    leftover: bool = False
+    """There is no topic any more, only what a deletion in part has left: no controller asks for that."""
+    without: tuple[int, ...] = ()
+    """Brokers that the controller is told not to wait for, those named in an earlier request included."""
+    request: Znode | None = None
+    """A request that waits, and that is made again so that it names them."""
+
+    @property
+    def was_asked(self) -> bool:
+        """The controller has been asked already, and nothing is to be added to that."""
+        path = TopicDeletion.path(self.topic)
+        return (
+            self.controller is not None and not self.without and path in {each.path for each in self.znodes}
+        )
+
+
+def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int] = ()) -> TopicDeletionPlan:
+    """Reads who uses the topic and what there is of it, or what is left of it.
+
+    `without` are brokers that are lost: the controller is told not to wait for them (K20). Refused unless a
+    controller of ours rules, and each is not registered and has a replica of the topic.
+
+    Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest,
+    RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
+    """
+    validate_topic(topic)
+    ensemble.zk.sync("/")
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    controller = info.controller_znode
+    found = ensemble.zk.find(Topic.path(topic))
+    request, named = None, tuple(sorted(set(without)))
+    if named:
+        _check_lost(ensemble, topic, found, info, named)
+        request = ensemble.zk.find(TopicDeletion.path(topic))
+        named = _with_earlier(topic, request, named)
+    if found is None:
+        return _plan_leftover(ensemble, topic, has_controller=controller is not None)
+    _refuse_internal(topic, info)
+    snapshots = [
+        snapshot for snapshot in read_snapshots(ensemble, group_names(ensemble)).values() if snapshot
+    ]
+    users = tuple(
+        (snapshot.group, member.member)
+        for snapshot in snapshots
+        for member in evaluate_members(snapshot)[0]
+        if topic in member.threads
+    )
+    idle = tuple(
+        snapshot.group
+        for snapshot in snapshots
+        if not snapshot.registrations
+        and any(tp.topic == topic for tp in (*snapshot.owners, *snapshot.offsets))
+    )
+    unhosted = _is_unhosted(ensemble, found, info)
+    return TopicDeletionPlan(
+        topic=topic,
+        as_of=ensemble.as_of(),
+        controller=Controller.decode(controller.path, controller.data).broker if controller else None,
+        users=users,
+        idle_groups=idle,
+        znodes=_tree(ensemble, topic),
+        notes=tuple(_notes(ensemble, found, info, named, unhosted=unhosted)) if controller else (),
+        unhosted=unhosted,
+        without=named,
+        request=request,
+    )
+
+
+def _check_lost(
+    ensemble: Ensemble, topic: str, found: Znode | None, info: ControllerInfo, named: Sequence[int]
+) -> None:
+    """Raises RefusedError where a deletion cannot, or need not, go on without these brokers."""
+    if info.kind is None:
+        raise RefusedError(
+            f"{Controller.path()}: expected a controller of ours, found none: nobody is waited for, "
+            "leave --without-broker out"
+        )
+    if not info.is_ours:
+        raise RefusedError(
+            f"{Controller.path()}: expected a controller of ours, found one of Kafka, which waits for every "
+            f"broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
+        )
+    known = decode_or_error(found, Topic.decode).value if found else None
+    if known is None:
+        raise RefusedError(f"{Topic.path(topic)}: expected the replicas of a topic, found none to read")
+    replicas = {broker for brokers in known.partitions.values() for broker in brokers}
+    registered = registrations(ensemble)
+    for broker in named:
+        if broker not in replicas:
+            raise RefusedError(
+                f"{Topic.path(topic)}: expected a replica on broker {broker}, found them on "
+                f"{', '.join(map(str, sorted(replicas)))}"
+            )
+        if broker in registered:
+            raise RefusedError(
+                f"{BrokerRegistration.path(broker)}: expected a broker that is lost, found it registered: "
+                "it is asked like the others"
+            )
+
+
+def _with_earlier(topic: str, request: Znode | None, named: tuple[int, ...]) -> tuple[int, ...]:
+    """The brokers together with those of the request that waits. Raises ConflictError where it names all."""
+    asked = decode_or_error(request, TopicDeletion.decode).value if request else None
+    earlier = asked.without_brokers if asked else ()
+    if request is not None and set(named) <= set(earlier):
+        told = ", ".join(map(str, named))
+        raise ConflictError(
+            f"{request.path}: the controller was told already not to wait for broker {told}; "
+            f"`zkgroup topic describe {topic}` says what it waits for"
+        )
+    return tuple(sorted({*earlier, *named}))
+
+
+def _refuse_internal(topic: str, info: ControllerInfo) -> None:
+    """Kafka's tools refuse it as well: committed offsets and open transactions would be lost."""
+    if topic in INTERNAL_TOPICS and any(not one.is_zkgroup for one in info.brokers.values()):
+        raise RefusedError(f"{Topic.path(topic)}: the brokers keep {topic} for themselves: it is not deleted")
+
+
+def _is_unhosted(ensemble: Ensemble, znode: Znode, info: ControllerInfo) -> bool:
+    """Whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
+    topic = decode_or_error(znode, Topic.decode).value
+    name = znode.path.rpartition("/")[2]
+    return info.is_ours and topic is not None and bool(unhosted_topics(ensemble, {name: topic}))
+
+
+def _notes(
+    ensemble: Ensemble, znode: Znode, info: ControllerInfo, without: Collection[int], *, unhosted: bool
+) -> Iterator[str]:
+    """What the controller makes of a request, said before it is asked (controller.md 5.5)."""
+    yield from (f"{text}: it is passed over" for text in info.unreadable)
+    if told := note_on_deletion(info):
+        yield told
+    topic = decode_or_error(znode, Topic.decode).value
+    if topic is None:
+        yield f"{znode.path} cannot be read: the controller passes it over, and the deletion waits"
+        return
+    name = znode.path.rpartition("/")[2]
+    request = ensemble.zk.find(Reassignment.path())
+    asked = decode_or_error(request, Reassignment.decode).value if request else None
+    if topic.moving or (asked and any(tp.topic == name for tp in asked.targets)):
+        yield f"partitions of {name} are being moved: the deletion begins when that has ended"
+    replicas = {broker for brokers in topic.partitions.values() for broker in brokers if not unhosted}
+    if dead := sorted(replicas - set(info.brokers) - set(without)):
+        named = ", ".join(map(str, dead))
+        lost = "; if it is lost, name it: --without-broker" if info.is_ours else ""
+        yield (
+            f"broker {named} is not registered and has replicas of {name}: clients see the topic no more, "
+            f"but the deletion ends only when it, or an empty broker with its id, is there{lost}"
+        )
+    if without:
+        named = ", ".join(map(str, sorted(without)))
+        yield (
+            f"broker {named} is not waited for: what it has of {name} stays in its folders until it is back "
+            "and a controller of ours has it deleted"
+        )
+        yield (
+            f"be sure that the process of broker {named} has ended: one of Kafka that is only paused, or cut "
+            f"off from ZooKeeper, goes on as a replica of the deleted topic and spoils a new one named {name}"
+        )
+        yield (
+            f"a controller of Kafka would not see to that: where one may rule when broker {named} is back, "
+            f"remove its folders of {name} before, or a new topic of that name may take old records from them"
+        )
+
+
+def _plan_leftover(ensemble: Ensemble, topic: str, *, has_controller: bool) -> TopicDeletionPlan:
+    """Kafka's controller ignores a request for a topic that is gone, so its configuration would stay."""
+    znodes = _tree(ensemble, topic)
+    if not znodes:
+        raise NotFoundError(
+            f"{Topic.path(topic)}: there is no topic {topic!r}; `zkgroup topic list` shows those there are"
+        )
+    if has_controller and any(znode.path == TopicDeletion.path(topic) for znode in znodes):
+        raise ConflictError(
+            f"{TopicDeletion.path(topic)}: the controller is deleting the rest; wait until this is gone"
+        )
+    return TopicDeletionPlan(
+        topic=topic,
+        as_of=ensemble.as_of(),
+        controller=None,
+        users=(),
+        idle_groups=(),
+        znodes=znodes,
+        leftover=True,
+    )
+
+
+def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan) -> None:
+    """Applies the plan.
+
+    Raises RefusedError where a group has members on the topic, ConflictError where something changed
+    since the plan, PartlyDoneError when it did after the first of several transactions.
+    """
+    if plan.users:
+        named = ", ".join(f"{member} of {group}" for group, member in plan.users[:5])
+        more = f" and {len(plan.users) - 5} more" if len(plan.users) > 5 else ""
+        raise RefusedError(
+            f"{Topic.path(plan.topic)}: expected no member on it, found {named}{more}; stop them first"
+        )
+    guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
+    if plan.controller is not None:
+        _ask(ensemble, plan, guards)
+        return
+    _remove_znodes(ensemble, plan, guards)
+
+
+def _ask(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
+    """A request that waits is taken away and made again: controllers watch the list of them, not the data."""
+    path, data = TopicDeletion.path(plan.topic), TopicDeletion(plan.without).encode()
+    ensemble.zk.create_missing(delete_topics_path().rpartition("/")[0], delete_topics_path())
+    before = [Delete(path, plan.request.stat.version)] if plan.request is not None else []
+    _multi(ensemble, guards, [*before, Create(path, data)], made=(path, data))
+
+
+def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
+    """Leaves first; what has the topic's name goes together in the last transaction."""
+    head = _heads(plan.topic)
+    below = [znode for znode in reversed(plan.znodes) if znode.path not in head]
+    last = [znode for znode in reversed(plan.znodes) if znode.path in head]
+    batches = [below[start : start + DELETES_AT_ONCE] for start in range(0, len(below), DELETES_AT_ONCE)]
+    if batches and len(batches[-1]) + len(last) <= DELETES_AT_ONCE:
+        last = batches.pop() + last
+    done = 0
+    for batch in [*batches, last]:
+        if not plan.leftover and ensemble.zk.exists(Controller.path()) is not None:
+            error: Exception = ConflictError(
+                f"{Controller.path()}: a controller has come up; run the command again"
+            )
+            raise _partly(plan, done, error) if done else error
+        deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
+        try:
+            _multi(ensemble, guards, deletes, gone=batch[-1].path)
+        except ZkGroupError as refused:
+            if not done:
+                raise
+            raise _partly(plan, done, refused) from refused
+        done += len(batch)
+        guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
+
+
+def _partly(plan: TopicDeletionPlan, done: int, error: Exception) -> PartlyDoneError:
+    return PartlyDoneError(
+        f"{Topic.path(plan.topic)}: {done} of {len(plan.znodes)} znodes are removed, then: {error}; "
+        f"run `zkgroup topic delete {plan.topic} --execute` again for the rest"
+    )
+
+
+def _multi(
+    ensemble: Ensemble,
+    guards: Sequence[Guard],
+    operations: Sequence[Operation],
+    *,
+    made: tuple[str, bytes] | None = None,
+    gone: str | None = None,
+) -> None:
+    """`made`, path and data, or `gone` tells whether a transaction without an answer was executed."""
+
+    def is_done() -> bool:
+        if made is None:
+            return gone is not None and not ensemble.exists_now(gone)
+        ensemble.zk.sync("/")
+        found = ensemble.zk.find(made[0])
+        return found is not None and (found.data or b"") == made[1]
+
+    guarding = [operation for guard in guards for operation in guard.operations]
+    try:
+        ensemble.zk.multi(*guarding, *operations)
+    except OutcomeUnknownError as error:
+        read_back(error, is_done)
+    except OperationRefusedError as error:
+        if any(guard.refused_by(error) for guard in guards):
+            raise RefusedError(f"{error.path}: a member has joined ({error.code}); stop it first") from error
+        if made is not None and error.path == made[0] and error.code == Code.NODE_EXISTS.value:
+            raise ConflictError(
+                f"{error.path}: the controller has been asked already, wait for it; "
+                f"`zkgroup topic describe {error.path.rpartition('/')[2]}` says what it waits for"
+            ) from error
+        raise ConflictError(
+            f"{error.path}: changed since it was read ({error.code}); run the command again"
+        ) from error
+
+
+def _heads(topic: str) -> tuple[str, ...]:
+    """What has the name of a topic: itself, its configuration, a waiting request, that nobody hosts it."""
+    paths = Topic.path(topic), TopicConfig.path(topic), TopicDeletion.path(topic)
+    return (*paths, UnhostedTopic.path(topic))
+
+
+def _tree(ensemble: Ensemble, topic: str) -> tuple[Znode, ...]:
+    """The topic's znodes, parents first: those of its name, and its partitions."""
+    found = ensemble.zk.read_many(_heads(topic))
+    znodes = [znode for znode in found.values() if znode is not None]
+    level = [Topic.path(topic)]
+    while level:
+        listed = ensemble.zk.list_many(level)
+        paths = [f"{parent}/{name}" for parent in level for name in sorted(listed[parent] or ())]
+        read = ensemble.zk.read_many(paths)
+        znodes += [znode for znode in read.values() if znode is not None]
+        level = paths
+    return tuple(znodes)

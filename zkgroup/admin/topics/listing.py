@@ -1,0 +1,246 @@
+"""List and describe topics, with pending deletions and what each waits for (controller.md 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkgroup.admin.cluster.brokers import held_states, partitions_of, readable, registrations, unhosted_topics
+from zkgroup.admin.cluster.controller_info import read_controller_health
+from zkgroup.errors import (
+    CorruptZnodeError,
+    NotFoundError,
+)
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
+from zkgroup.znodes.brokers import (
+    PartitionState,
+    Topic,
+    topics_path,
+)
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.ids import validate_topic
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartitionDescription:
+    partition: int
+    replicas: tuple[int, ...]
+    leader: int | None
+    """-1: none (Kafka's word); None: no controller has written a state yet, or it cannot be read."""
+    leader_epoch: int | None
+    isr: tuple[int, ...] | None
+    controller_epoch: int | None
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    topic: str
+    partitions: tuple[TopicPartitionDescription, ...]
+    configs: Mapping[str, str] | None
+    """None where the znode cannot be read."""
+    deletion: PendingDeletion | None = None
+    """It is to be deleted; clients may see it no more."""
+    unreadable: tuple[CorruptZnodeError, ...] = ()
+    """What is wrong with its configuration and with states of its partitions."""
+    unhosted: bool = False
+    """No broker hosts it, nor shall one: it was made without brokers, for sharing its partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSummary:
+    """One row of `topic list`."""
+
+    topic: str
+    partitions: int | None
+    """None where the znode cannot be read."""
+    replication_factor: int | None
+    internal: bool
+    marked_for_deletion: bool
+
+
+def list_topics(ensemble: Ensemble) -> tuple[AsOf, tuple[TopicSummary, ...]]:
+    """Every topic with its size; unreadable ones are listed too."""
+    listed = ensemble.zk.list_many([topics_path(), delete_topics_path()])
+    names = sorted(listed[topics_path()] or ())
+    marked = set(listed[delete_topics_path()] or ())
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    rows = []
+    for name in names:
+        znode = znodes[Topic.path(name)]
+        if znode is None:
+            continue
+        topic = decode_or_error(znode, Topic.decode).value
+        sizes = {len(replicas) for replicas in topic.partitions.values()} if topic else set()
+        rows.append(
+            TopicSummary(
+                topic=name,
+                partitions=len(topic.partitions) if topic else None,
+                replication_factor=max(sizes) if sizes else None,
+                internal=name in INTERNAL_TOPICS,
+                marked_for_deletion=name in marked,
+            )
+        )
+    return ensemble.as_of(), tuple(rows)
+
+
+def topic_names(ensemble: Ensemble) -> tuple[str, ...]:
+    """Names of all topics, sorted."""
+    return tuple(sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ()))
+
+
+def topic_exists(ensemble: Ensemble, topic: str) -> bool:
+    """Whether there is a topic of this name."""
+    return ensemble.zk.exists(Topic.path(topic)) is not None
+
+
+def describe_topics(
+    ensemble: Ensemble, topics: Sequence[str] = ()
+) -> tuple[AsOf, tuple[TopicDescription, ...], tuple[CorruptZnodeError, ...]]:
+    """These topics, or all, and why others cannot be described.
+
+    Raises NotFoundError for one that does not exist.
+    """
+    for name in topics:
+        validate_topic(name)
+    names = list(topics) or sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
+    found = ensemble.zk.read_many(
+        [path for name in names for path in (Topic.path(name), TopicConfig.path(name))]
+    )
+    unreadable: list[CorruptZnodeError] = []
+    decoded: dict[str, Topic] = {}
+    for name in names:
+        znode = found[Topic.path(name)]
+        if znode is None and name in topics:
+            raise NotFoundError(
+                f"{Topic.path(name)}: there is no topic {name!r}; `zkgroup topic list` shows those there are"
+            )
+        if znode is None:
+            continue  # deleted since the names were read
+        try:
+            decoded[name] = Topic.decode(znode.path, znode.data)
+        except CorruptZnodeError as error:
+            unreadable.append(error)
+    states = held_states(ensemble, partitions_of(decoded))
+    pending = read_pending_deletions(ensemble, decoded)
+    unhosted = unhosted_topics(ensemble, decoded, states)
+    described = [
+        replace(
+            _described(name, topic, found[TopicConfig.path(name)], states, pending.get(name)),
+            unhosted=name in unhosted,
+        )
+        for name, topic in decoded.items()
+    ]
+    return ensemble.as_of(), tuple(described), tuple(unreadable)
+
+
+def only(
+    described: Sequence[TopicDescription], wanted: Callable[[TopicPartitionDescription], bool]
+) -> tuple[TopicDescription, ...]:
+    """The wanted partitions, and the topics that have any. Of one without brokers nothing is amiss."""
+    hosted = (one for one in described if not one.unhosted)
+    kept = (replace(one, partitions=tuple(row for row in one.partitions if wanted(row))) for one in hosted)
+    return tuple(one for one in kept if one.partitions)
+
+
+def is_under_replicated(partition: TopicPartitionDescription) -> bool:
+    """A known ISR is smaller than the replica list."""
+    return partition.isr is not None and len(partition.isr) < len(partition.replicas)
+
+
+def is_unavailable(partition: TopicPartitionDescription, live: Sequence[int]) -> bool:
+    """No leader, or one that is not registered (as TopicCommand@0.8.2.2 counts)."""
+    return partition.leader is None or partition.leader not in live
+
+
+def _described(
+    name: str,
+    topic: Topic,
+    config: Znode | None,
+    states: Mapping[TopicPartition, DecodedZnode[PartitionState] | None],
+    deletion: PendingDeletion | None,
+) -> TopicDescription:
+    overrides = decode_or_error(config, TopicConfig.decode) if config else None
+    entries = [states[TopicPartition(name, number)] for number in topic.numbers]
+    errors = [entry.error for entry in (overrides, *entries) if entry and entry.error]
+    if overrides is None:
+        configs: Mapping[str, str] | None = {}
+    else:
+        configs = overrides.value.overrides if overrides.value else None
+    rows = [
+        _partition_description(topic, number, entry.value if entry else None)
+        for number, entry in zip(topic.numbers, entries, strict=True)
+    ]
+    return TopicDescription(
+        topic=name, partitions=tuple(rows), configs=configs, deletion=deletion, unreadable=tuple(errors)
+    )
+
+
+def _partition_description(
+    topic: Topic, number: int, state: PartitionState | None
+) -> TopicPartitionDescription:
+    return TopicPartitionDescription(
+        partition=number,
+        replicas=topic.partitions[number],
+        leader=state.leader if state else None,
+        leader_epoch=state.leader_epoch if state else None,
+        isr=state.isr if state else None,
+        controller_epoch=state.controller_epoch if state else None,
+        adding=tuple(topic.adding.get(number, ())),
+        removing=tuple(topic.removing.get(number, ())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeletion:
+    """One topic's."""
+
+    asked_ms: int
+    """Epoch milliseconds of the request, by the servers' clock."""
+    detail: str | None
+    """What it waits for, as a controller of zkgroup says, else as far as the znodes show; None where nothing
+    is
+    known to be in its way."""
+    without_brokers: tuple[int, ...] = ()
+    """Brokers that an operator has said not to wait for (K20)."""
+
+
+def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[str, PendingDeletion]:
+    """Those of the topics that are to be deleted. One request where none is."""
+    listed = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    found = ensemble.zk.read_many([TopicDeletion.path(name) for name in sorted(topics.keys() & set(listed))])
+    markers = {path.rpartition("/")[2]: znode for path, znode in found.items() if znode is not None}
+    if not markers:
+        return {}
+    info = read_controller_health(ensemble)
+    live = readable(registrations(ensemble)).keys()
+    request = ensemble.zk.find(Reassignment.path())
+    asked = decode_or_error(request, Reassignment.decode).value if request else None
+    moving = {each.topic for each in asked.targets} if asked else set()
+    pending = {}
+    for name, marker in markers.items():
+        detail = info.waiting.get(f"deletion of {name}")
+        if info.kind is None:
+            detail = "waits for a controller: none lives"
+        elif info.kind == "kafka":
+            detail = "; ".join(_in_the_way(topics[name], live, is_asked=name in moving)) or None
+        deletion = decode_or_error(marker, TopicDeletion.decode).value
+        without = deletion.without_brokers if deletion else ()
+        pending[name] = PendingDeletion(marker.stat.ctime, detail, without)
+    return pending
+
+
+def _in_the_way(topic: Topic, live: Collection[int], *, is_asked: bool) -> Iterator[str]:
+    """What every controller waits for before it deletes a topic."""
+    replicas = {broker for brokers in topic.partitions.values() for broker in brokers}
+    if dead := sorted(replicas - set(live)):
+        named = ", ".join(map(str, dead))
+        yield f"waits for {'broker' if len(dead) == 1 else 'brokers'} {named} to be back"
+    if is_asked or topic.moving:
+        yield "waits for the reassignment of its partitions"

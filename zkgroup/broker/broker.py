@@ -1,0 +1,283 @@
+"""`Broker`: a zkgroup broker, for a program that runs one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from zkgroup.broker.hosted_controller import client_settings, open_controller
+from zkgroup.broker.lifecycle import (
+    BrokerComponents,
+    BrokerLifecycle,
+    HostedController,
+    HostedControllerConfig,
+    MakeController,
+)
+from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.log.log_dir import DiskLogDir, stored_broker_id
+from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.log.partition_files import Flush
+from zkgroup.broker.machine.context import BrokerConfig
+from zkgroup.broker.machine.isr import IsrChangePropagationConfig
+from zkgroup.broker.network import BrokerHealth, Network
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica_view import ReplicaView
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConfigError, StoreUnavailableError
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, MetricsSink, Store, after, wait_for
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.settings import Address
+
+log = logging.getLogger("zkgroup.broker")
+
+HOST_DEFAULT: Final = "127.0.0.1"
+ANSWER_S: Final = 5.0
+
+T = TypeVar("T")
+
+
+def make_hosted_controller(config: HostedControllerConfig) -> HostedController:
+    """The candidate for `/controller` of a broker's own process."""
+    return open_controller(
+        config.broker,
+        config.host,
+        config.port,
+        config.store,
+        config.clock,
+        settings=config.settings,
+        listener=config.listener,
+        metrics=config.metrics,
+        on_failure=config.fail,
+    )
+
+
+class Broker:
+    """One broker. Every method may be called from any thread; `start` and `close` once each."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        client: Store | None = None,
+        broker: int | None = None,
+        host: str = HOST_DEFAULT,
+        port: int = 0,
+        data: str | Path | None = None,
+        settings: BrokerSettings | None = None,
+        listener: BrokerListener | None = None,
+        connection: ClientSettings | None = None,
+        clock: Clock | None = None,
+        metrics: MetricsSink | None = None,
+        make_controller: MakeController = make_hosted_controller,
+    ) -> None:
+        """
+        Args:
+            address: `HOST:PORT[,HOST:PORT...][/CHROOT]`; the chroot is made where it is missing. client: in
+            its place, a client that belongs to the broker from here on. broker: its id; None: the one that
+            the folder remembers, else one that is given out. host: where to listen; 127.0.0.1 by default:
+            every client that reaches the port may send control requests. port: where to listen; 0 lets the
+            system choose. data: folder of the lines; without one they are kept in memory. listener: is
+            notified of what happens. connection: credentials and TLS for `address`. metrics: gets the
+            broker's and the controller's, on several threads (docs/operations.md). make_controller: makes the
+            candidate for `/controller` beside it.
+
+        Raises ConfigError, also for a folder that is no broker's or another broker's.
+        """
+        if (address is None) == (client is None):
+            raise ConfigError("a broker takes an address or a client, and exactly one of them")
+        self.settings = settings or BrokerSettings()
+        self._folder = None if data is None else Path(data)
+        remembered = None if self._folder is None else stored_broker_id(self._folder)
+        if None not in (broker, remembered) and broker != remembered:
+            raise ConfigError(f"{self._folder} is the folder of broker {remembered}, not of {broker}")
+        self._config = _config(remembered if broker is None else broker, self.settings)
+        self._bind = host, port
+        self._address, self._client = address, client
+        self._own: ZooKeeperClient | None = None
+        self._connection = client_settings(self.settings, connection)
+        self._clock = clock or SystemClock()
+        self._listener = listener or BrokerListener()
+        self._metrics = metrics
+        self._make_controller = make_controller
+        self._failure: BaseException | None = None
+        self._registered = threading.Event()
+        self._lifecycle: BrokerLifecycle | None = None
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to join the cluster. Raises what making a chroot raises; other errors are raised by
+        `check`.
+        """
+        store = self._client
+        if store is None:
+            assert self._address is not None
+            make_chroot(self._address, self._connection)
+            store = self._own = ZooKeeperClient(self._address, self._connection)
+        self._lifecycle = BrokerLifecycle(
+            BrokerComponents(
+                store=store,
+                clock=self._clock,
+                config=self._config,
+                settings=self.settings,
+                listener=self._listener,
+                metrics=self._metrics,
+                bind=self._bind,
+                open_replicas=self._open_replicas,
+                make_controller=self._make_controller,
+                fail=self._fail,
+                registered=self._registered.set,
+            )
+        )
+        self._lifecycle.start()
+
+    def wait_connected(self, timeout_s: float | None = None) -> None:
+        """Until the first connection, where the broker has an address; the client's own patience by default.
+
+        Raises StoreUnavailableError, ConfigError and AuthenticationError as `ZooKeeperClient.wait_connected`.
+        """
+        if self._own is not None:
+            self._own.wait_connected(timeout_s)
+
+    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+        """The error of a wait for the first connection that ran out after so long."""
+        if self._own is not None:
+            return self._own.unconnected(timeout_s)
+        return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
+
+    def wait_registered(self, timeout_s: float | None = None) -> None:
+        """Until the broker stands in `/brokers/ids` for the first time.
+
+        Raises what made it fail, and StoreUnavailableError where the time is over.
+        """
+        until_ms = None if timeout_s is None else after(self._clock, timeout_s)
+        done = wait_for(self._clock, self._registered.is_set, until_ms, self._registered.wait)
+        self.check()
+        if not done:
+            raise StoreUnavailableError(f"the broker was not registered within {timeout_s:g} s")
+
+    def check(self) -> None:
+        """Raises what made the broker fail, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def hurry(self) -> None:
+        """Waits no longer for a controlled shutdown that is under way."""
+        if self._lifecycle is not None:
+            self._lifecycle.hurry()
+
+    def close(self) -> None:
+        """Has the controller take its leaderships away (5.9), and leaves. Always returns; may be called
+        twice.
+
+        That takes as long as the controller does, within the settings `controlled_shutdown_*`; see `hurry`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._lifecycle is not None:
+            self._lifecycle.close(gently=self._failure is None)
+        elif self._client is not None:
+            self._client.close()
+
+    def _open_replicas(self, broker: int, cluster_id: str | None) -> ReplicaManager:
+        if self._folder is None:
+            return ReplicaManager(broker, MemoryLogDir())
+        flush = Flush.BATCH if self.settings.flush == "batch" else Flush.NONE
+        return ReplicaManager(broker, DiskLogDir(self._folder, broker, cluster_id, flush))
+
+    def _fail(self, error: BaseException) -> None:
+        """Notes the failure; only `close` is left to do."""
+        if self._failure is None:
+            self._failure = error
+            log.error("the broker fails: %s", error, extra={"raised": True})
+            self._listener.on_failed(error)
+        self._registered.set()
+
+    # --- what is known ------------------------------------------------------------------------------
+
+    @property
+    def broker(self) -> int | None:
+        """Its id, once it is known."""
+        return self._config.broker if self._lifecycle is None else self._lifecycle.machine.core.broker
+
+    @property
+    def epoch(self) -> int | None:
+        """czxid of its last registration."""
+        return None if self._lifecycle is None else self._lifecycle.machine.registration.epoch
+
+    @property
+    def serving(self) -> tuple[str, int] | None:
+        """Host and port as others reach it, once it listens."""
+        return None if self._lifecycle is None else self._lifecycle.serving
+
+    def health(self, timeout_s: float = ANSWER_S) -> BrokerHealth:
+        """How old its metadata is, and whose. Raises StoreUnavailableError unless it serves."""
+        return self._ask(lambda network: network.health(), timeout_s)
+
+    def replicas(self, timeout_s: float = ANSWER_S) -> dict[TopicPartition, ReplicaView]:
+        """Role, epoch, log end offset and high watermark of each of its replicas. Raises as `health`."""
+        return self._ask(lambda network: network.replicas(), timeout_s)
+
+    def _ask(self, ask: Callable[[Network], Coroutine[Any, Any, T]], timeout_s: float) -> T:
+        life = self._lifecycle
+        if life is None or life.network is None or self._closed:
+            raise StoreUnavailableError("the broker does not serve")
+        try:
+            return life.thread.run(ask(life.network)).result(timeout_s)
+        except (CancelledError, FutureTimeoutError) as error:
+            raise StoreUnavailableError("the broker did not answer in time") from error
+
+
+def make_chroot(address: str, connection: ClientSettings) -> None:
+    """Makes the path at the end of an address, in a session of its own, as a broker of 0.8.2.2 does.
+
+    Raises StoreUnavailableError, AccessDeniedError.
+    """
+    parsed = Address.parse(address)
+    if not parsed.chroot:
+        return
+    names = parsed.chroot.split("/")[1:]
+    levels = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+    timeout_s = (connection.connection_timeout_ms or connection.session_timeout_ms) / 1000
+    with ZooKeeperClient(parsed.servers, connection) as client, Blocking(client, timeout_s) as zk:
+        client.wait_connected()
+        missing = [level for level in levels if zk.exists(level) is None]
+        if missing:
+            zk.create_missing(*missing)
+
+
+def _config(broker: int | None, settings: BrokerSettings) -> BrokerConfig:
+    return BrokerConfig(
+        broker=broker,
+        new_cluster_id=os.urandom(16),
+        registration_version=settings.registration_version,
+        rack=settings.broker_rack,
+        reserved_max_id=settings.reserved_broker_max_id,
+        lag_max_ms=settings.replica_lag_time_max_ms,
+        notices=IsrChangePropagationConfig(
+            settings.isr_notice_every_ms, settings.isr_notice_quiet_ms, settings.isr_notice_waiting_max_ms
+        ),
+        jitter=random.random,
+    )

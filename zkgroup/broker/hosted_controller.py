@@ -1,0 +1,183 @@
+"""What a broker's settings say of its process: the controller in it, its client, the limits of its port."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.server.server import Limits
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.controller.channels import ChannelSettings
+from zkgroup.controller.controller import Controller, ControllerNews, Loaded
+from zkgroup.controller.machine.effects import Resigned
+from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.model.ports import Clock, MetricsSink, Store
+from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
+from zkgroup.wire.control import controller_client_id
+from zkgroup.zookeeper import ClientSettings
+
+
+def open_controller(
+    broker: int,
+    host: str,
+    port: int,
+    store: Store,
+    clock: Clock,
+    *,
+    settings: BrokerSettings,
+    listener: BrokerListener,
+    alone: bool = False,
+    metrics: MetricsSink | None = None,
+    on_failure: Callable[[BaseException], None] = lambda error: None,
+) -> Controller:
+    """A controller that is not started yet.
+
+    Args:
+        broker: its id.
+        host: where it listens, as others reach it; with `port`.
+        store: reports a session once the broker may take part in elections in it.
+        alone: it hosts nothing and is registered only while it rules (`--controller-only`).
+        on_failure: see `Controller`.
+    """
+    config = ElectorConfig(
+        broker=broker,
+        controller_only=ControllerOnly(host, port) if alone else None,
+        takeover_grace_ms=settings.controller_takeover_grace_ms,
+        jitter=random.random,
+    )
+    return Controller(
+        ControllerMachine(config, controller_settings(settings)),
+        store,
+        clock,
+        broker=broker,
+        client_id=controller_client_id(broker, host, port),
+        on_news=lambda news: _notify(listener, news),
+        on_failure=on_failure,
+        metrics=metrics,
+        channels=ChannelSettings(socket_timeout_ms=settings.controller_socket_timeout_ms),
+    )
+
+
+def controller_settings(settings: BrokerSettings) -> ControllerSettings:
+    """What a broker's settings say of it as controller."""
+    return ControllerSettings(
+        unclean_election=settings.unclean_leader_election_enable,
+        delete_topics=settings.delete_topic_enable,
+        auto_rebalance=settings.auto_leader_rebalance_enable,
+        rebalance_interval_ms=settings.leader_imbalance_check_interval_ms,
+        rebalance_percentage=settings.leader_imbalance_per_broker_percentage,
+    )
+
+
+def client_settings(settings: BrokerSettings, connection: ClientSettings | None) -> ClientSettings:
+    """How the process connects: credentials and TLS of `connection`, all else from the broker's settings."""
+    return replace(
+        connection or ClientSettings(),
+        session_timeout_ms=settings.session_timeout_ms,
+        connection_timeout_ms=settings.connection_timeout_ms,
+        max_in_flight=settings.max_in_flight_requests,
+    )
+
+
+def connection_limits(settings: BrokerSettings) -> Limits:
+    """What clients may take of the port."""
+    return Limits(
+        connections_max=settings.max_connections,
+        request_bytes_max=settings.socket_request_max_bytes,
+        buffered_bytes_max=4 * settings.socket_request_max_bytes,
+        idle_ms=settings.connections_max_idle_ms,
+    )
+
+
+def _notify(listener: BrokerListener, news: ControllerNews) -> None:
+    match news:
+        case Loaded(epoch, partitions, load_ms):
+            listener.on_controller(epoch, partitions, load_ms)
+        case Resigned(_, reason):
+            listener.on_resigned(reason)
+
+
+Listener = Callable[[SessionEvent], None]
+
+
+class RegisteredStore:
+    """A `Store` over another. `registered` lets a session through. Closing it closes nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.RLock()
+        self._listeners: dict[object, Listener] = {}
+        self._session: Session | None = None
+        self._open = 0
+        """Incarnation of the session that the broker is registered in."""
+        self._unlisten = store.listen(self._hear)
+
+    def registered(self, incarnation: int) -> None:
+        """The broker stands in `/brokers/ids` in this session."""
+        with self._lock:
+            self._open = incarnation
+            session = self._session
+            if session is not None and session.incarnation == incarnation:
+                self._tell(Connected(session))
+
+    def _hear(self, event: SessionEvent) -> None:
+        with self._lock:
+            self._session = event.session if isinstance(event, Connected) else None
+            match event:
+                case Connected(session) if session.incarnation != self._open:
+                    return
+                case Suspended(incarnation) if incarnation != self._open:
+                    return
+            self._tell(event)
+
+    def _tell(self, event: SessionEvent) -> None:
+        for listener in tuple(self._listeners.values()):
+            listener(event)
+
+    # --- Store --------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        """See `Store`."""
+        self._store.submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+
+    @property
+    def last_zxid(self) -> int:
+        """See `Store`."""
+        return self._store.last_zxid
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """See `Store`."""
+        key = object()
+        with self._lock:
+            self._listeners[key] = listener
+            session = self._session
+            if session is not None and session.incarnation == self._open:
+                listener(Connected(session))
+
+        def remove() -> None:
+            with self._lock:
+                self._listeners.pop(key, None)
+
+        return remove
+
+    def abandon(self, incarnation: int, reason: str) -> None:
+        """See `Store`."""
+        self._store.abandon(incarnation, reason)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Listens no more; the store underneath is its owner's."""
+        self._unlisten()
+        with self._lock:
+            self._listeners.clear()

@@ -1,0 +1,447 @@
+"""The lifecycle of a broker: its parts, the effects of its machine, start, controlled shutdown and close.
+
+    BrokerMachine   on its thread: registration, ISRs, configurations
+    Network         on an event loop: port, replicas, fetches
+    Controller      on its thread: stands for election once the broker is registered, in the same session
+    Store           one ZooKeeper session for all
+
+What one of them has to say to another goes through a queue; none waits for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from zkgroup.broker.hosted_controller import RegisteredStore
+from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.machine.context import BrokerConfig
+from zkgroup.broker.machine.effects import (
+    BrokerEffect,
+    ConfigChanged,
+    ControllerFound,
+    Failed,
+    IsrChanged,
+    PauseFetches,
+    Prepared,
+    ReadFollowers,
+    Registered,
+    ResumeFetches,
+    SetMaximalIsrs,
+)
+from zkgroup.broker.machine.events import BrokerEvent, FindController, Serving
+from zkgroup.broker.machine.machine import BrokerMachine
+from zkgroup.broker.network import Network
+from zkgroup.broker.replicas.executor import ExecutorClosedError
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerTelemetry
+from zkgroup.errors import ConfigError, ReplicaStorageError, WireError
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, MetricsSink, Store
+from zkgroup.model.requests import Lost, SessionEvent, Suspended
+from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.loop import LoopThread, MachineLoop
+from zkgroup.wire.client import BrokerClient
+from zkgroup.wire.control import Broker, ControlledShutdownRequest, ControlledShutdownResponse
+from zkgroup.wire.control import Broker as Address
+from zkgroup.wire.error_codes import ErrorCode, describe
+
+log = logging.getLogger("zkgroup.broker")
+
+FIND_CONTROLLER_S: Final = 2.0
+CLOSE_S: Final = 5.0
+"""For each part that is closed."""
+
+
+class HostedController(Protocol):
+    """The candidate beside the broker (`zkgroup.controller.controller.Controller`)."""
+
+    def start(self) -> None: ...
+
+    def close(self, timeout_s: float = ...) -> bool: ...
+
+    def shut_down(self, broker: int) -> Future[ControlledShutdownResponse]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostedControllerConfig:
+    """What a candidate beside a broker is given."""
+
+    broker: int
+    host: str
+    port: int
+    store: Store
+    """Connected only while the broker is registered; not to be closed."""
+    clock: Clock
+    settings: BrokerSettings
+    listener: BrokerListener
+    metrics: MetricsSink | None
+    fail: Callable[[BaseException], None]
+
+
+MakeController = Callable[[HostedControllerConfig], HostedController]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerComponents:
+    """What a life is made of."""
+
+    store: Store
+    """Closed with the broker."""
+    clock: Clock
+    config: BrokerConfig
+    settings: BrokerSettings
+    listener: BrokerListener
+    bind: tuple[str, int]
+    open_replicas: Callable[[int, str | None], ReplicaManager]
+    """Opens the replicas of a broker, by its id and the cluster's."""
+    make_controller: MakeController
+    metrics: MetricsSink | None
+    fail: Callable[[BaseException], None]
+    """The broker cannot go on. Called on any thread; must only take note."""
+    registered: Callable[[], None]
+
+
+class BrokerLifecycle:
+    """From `start` to `close`, once each. `hurry` may be called from any thread."""
+
+    def __init__(self, parts: BrokerComponents) -> None:
+        self._parts = parts
+        self._store, self._clock = parts.store, parts.clock
+        self._settings, self._listener = parts.settings, parts.listener
+        self.machine = BrokerMachine(parts.config)
+        self.thread = LoopThread("zkgroup-broker-network", parts.clock)
+        self.network: Network | None = None
+        self.serving: tuple[str, int] | None = None
+        """Where others reach it."""
+        self._loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
+            self.machine,
+            parts.store,
+            parts.clock,
+            perform=self._perform,
+            after_step=self._after_step,
+            on_crash=parts.fail,
+            name="zkgroup-broker",
+        )
+        self._telemetry = BrokerTelemetry(parts.metrics)
+        self._registered_store = RegisteredStore(parts.store)
+        self._controller: HostedController | None = None
+        self._unapplied: list[ConfigChanged] = []
+        self._controller_waiters: list[asyncio.Future[Address | None]] = []
+        self._shutdown_lock = threading.Lock()
+        self._controlled_shutdown: Future[bool] | None = None
+        """The controlled shutdown, once it was begun."""
+        self._unlisten: Callable[[], None] | None = None
+
+    # --- beginning and end --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everything else happens by itself."""
+        self.thread.start()
+        self._unlisten = self._store.listen(self._on_session)
+        self._loop.listen()
+        self._loop.start()
+
+    def close(self, *, gently: bool) -> None:
+        """Ends every part, whatever fails; gently: after a controlled shutdown.
+
+        One that has begun by itself is waited for in any case.
+        """
+        if gently:
+            self._begin_controlled_shutdown()
+        if self._controlled_shutdown is not None:
+            self._shut_down(self._controlled_shutdown)
+        if self._unlisten is not None:
+            self._unlisten()
+        if self._controller is not None:
+            self._controller.close(CLOSE_S)
+        self._registered_store.close()
+        self._loop.post(self._loop.stop)
+        self._loop.join(CLOSE_S)
+        network = self.network
+        if network is not None:
+            self._wait(self.thread.run(network.close()), CLOSE_S)
+        self.thread.stop(CLOSE_S)
+        self._store.close(CLOSE_S)
+
+    def hurry(self) -> None:
+        """A controlled shutdown that is under way is given up."""
+        if self._controlled_shutdown is not None:
+            self._controlled_shutdown.cancel()
+
+    def _begin_controlled_shutdown(self) -> None:
+        """Asks for a controlled shutdown, once, where there is to be one."""
+        broker = self.machine.core.broker
+        with self._shutdown_lock:
+            if self._controlled_shutdown is not None or not self._settings.controlled_shutdown_enable:
+                return
+            if broker is not None and self.machine.registration.is_registered:
+                self._controlled_shutdown = self.thread.run(self._request_controlled_shutdown(broker))
+
+    def _shut_down(self, stopping: Future[bool]) -> None:
+        broker = self.machine.core.broker
+        try:
+            self.thread.result(stopping)
+        except CancelledError:
+            log.warning(
+                "broker %d: controlled shutdown given up; its session's end takes what it leads", broker
+            )
+        except Exception:
+            log.exception("broker %d: controlled shutdown failed", broker)
+
+    def _wait(self, future: Future[None], timeout_s: float) -> None:
+        try:
+            self.thread.result(future, timeout_s)
+        except (CancelledError, FutureTimeoutError):
+            log.warning("a part of the broker did not end in time")
+        except Exception:
+            log.exception("a part of the broker could not be ended")
+
+    # --- on the event loop ------------------------------------------------------------------------
+
+    async def _open(self, prepared: Prepared) -> Serving:
+        """Opens the replicas and the port. Raises ConfigError, ConflictError."""
+        parts, settings = self._parts, self._settings
+        host = parts.open_replicas(prepared.broker, prepared.cluster_id)
+        network = Network(
+            prepared.broker,
+            host,
+            settings,
+            self._clock,
+            post=self._loop.post,
+            listener=self._listener,
+            controlled_shutdown=self._on_controlled_shutdown,
+            leader_failed=self._leader_failed,
+            telemetry=self._telemetry,
+        )
+        try:
+            bound_host, bound_port = await network.open(*parts.bind)
+        except BaseException:
+            await network.close()
+            raise
+        self.network = network
+        for effect in self._unapplied:
+            self._apply(effect)
+        return Serving(
+            settings.advertised_host_name or bound_host,
+            settings.advertised_port or bound_port,
+            host.folder_id,
+        )
+
+    def _apply(self, effect: ConfigChanged) -> None:
+        """What comes while the port is being opened waits for that."""
+        if self.network is None:
+            self._unapplied.append(effect)
+            return
+        try:
+            self.network.configured(effect.entity, effect.overrides)
+        except ConfigError as error:
+            log.warning("a configuration is not applied: %s", error)
+
+    async def _on_controlled_shutdown(self, broker: int) -> ControlledShutdownResponse:
+        """A broker that stops asks the controller in this process.
+
+        The port is open before there is a controller here: a broker that knows it from before is refused.
+        """
+        if self._controller is None:
+            return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        return await asyncio.wrap_future(self._controller.shut_down(broker))
+
+    def _leader_failed(self, tp: TopicPartition, why: str) -> None:
+        """As a broker of 0.8.2.2 halts: it leads in ZooKeeper and serves no client, and only the end of its
+        session is seen.
+
+        The others are not spared, for a controller is not asked about one partition (ADR 0018).
+        """
+        self._begin_controlled_shutdown()
+        self._parts.fail(
+            ReplicaStorageError(
+                f"{tp}, which this broker led: {why}; it stops, so that others can lead: make room or mend "
+                "the disk, then start it again"
+            )
+        )
+
+    async def _request_controlled_shutdown(self, broker: int) -> bool:
+        """A broker without a replica that does anything has nothing that the controller could take.
+
+        One whose files have failed may be what the controller believes to lead.
+        """
+        assert self.network is not None
+        replicas = await self.network.replicas()
+        if all(view.role is Role.NONE and view.failure is None for view in replicas.values()):
+            return True
+        self.network.end_fetches()
+        return await run_controlled_shutdown(broker, self._find_controller, self._settings)
+
+    async def _find_controller(self) -> Address | None:
+        """As ZooKeeper says; where it does not, as the last UpdateMetadata said."""
+        found: asyncio.Future[Address | None] = asyncio.get_running_loop().create_future()
+        self._controller_waiters.append(found)
+        self._loop.post(FindController())
+        controller = None
+        try:
+            async with asyncio.timeout(FIND_CONTROLLER_S):
+                controller = await found
+        except TimeoutError:
+            log.debug("ZooKeeper does not tell who is controller")
+        assert self.network is not None
+        return controller or self.network.cache.controller
+
+    def _found(self, controller: Address | None) -> None:
+        finding, self._controller_waiters = self._controller_waiters, []
+        for future in finding:
+            if not future.done():
+                future.set_result(controller)
+
+    # --- the machine's thread -----------------------------------------------------------------------
+
+    def _perform(self, effect: BrokerEffect) -> None:
+        match effect:
+            case Prepared():
+                opened = self.thread.run(self._open(effect))
+                opened.add_done_callback(lambda future: self._loop.post(lambda: self._opened(future)))
+            case Registered():
+                self._registered(effect)
+            case SetMaximalIsrs():
+                self._on_network(lambda network: network.set_maximal_isrs(effect))
+            case ReadFollowers():
+                self._on_network(lambda network: network.read_followers(effect))
+            case PauseFetches():
+                self.thread.call(Network.pause_fetches, self.network)
+            case ResumeFetches(partitions):
+                self.thread.call(Network.resume_fetches, self.network, partitions)
+            case IsrChanged(tp, leader_epoch, isr):
+                self.thread.call(Network.isr_changed, self.network, tp, leader_epoch, isr)
+                self._listener.on_isr(tp, leader_epoch, isr)
+            case ConfigChanged():
+                self._on_config_changed(effect)
+            case ControllerFound(controller):
+                self.thread.call(self._found, controller)
+            case Failed(error):
+                self._parts.fail(error)
+            case LogEvent():
+                self._telemetry.note(effect)
+
+    def _after_step(self) -> None:
+        if self.network is not None and self._telemetry.is_due(self._clock.now_ms()):
+            self._on_network(Network.report_metrics)
+
+    def _opened(self, future: Future[Serving]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self._parts.fail(error)
+            return
+        serving = future.result()
+        self.serving = serving.host, serving.port
+        self._loop.step(serving)
+
+    def _registered(self, effect: Registered) -> None:
+        broker, serving = self.machine.core.broker, self.serving
+        assert broker is not None
+        assert serving is not None
+        self.thread.call(Network.registered, self.network, effect.epoch)
+        self._listener.on_registered(broker, *serving, effect.epoch)
+        if self._controller is None:
+            parts = self._parts
+            config = HostedControllerConfig(
+                broker,
+                *serving,
+                self._registered_store,
+                self._clock,
+                self._settings,
+                self._listener,
+                parts.metrics,
+                parts.fail,
+            )
+            self._controller = self._parts.make_controller(config)
+            self._controller.start()
+        self._registered_store.registered(effect.incarnation)
+        self._parts.registered()
+
+    def _on_network(self, order: Callable[[Network], Awaitable[None]]) -> None:
+        network = self.network
+        assert network is not None, "no partition is led before the port is open"
+
+        async def carried_out() -> None:
+            try:
+                await order(network)
+            except ExecutorClosedError as error:  # the broker is closing
+                log.debug("not carried out: %s", error)
+
+        self.thread.run(carried_out())
+
+    def _on_config_changed(self, effect: ConfigChanged) -> None:
+        self._listener.on_config(effect.entity, effect.overrides)
+        self.thread.call(self._apply, effect)
+
+    # --- the store's threads --------------------------------------------------------------------------
+
+    def _on_session(self, event: SessionEvent) -> None:
+        match event:
+            case Suspended():
+                self.thread.call(self._disconnected)
+            case Lost(fatal=fatal) if fatal is not None:
+                self._parts.fail(fatal)
+
+    def _disconnected(self) -> None:
+        if self.network is not None:
+            cache = self.network.cache
+            self._listener.on_disconnected(cache.age_ms(self._clock.now_ms()), cache.controller_epoch)
+
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+async def run_controlled_shutdown(
+    broker: int,
+    find_controller: Callable[[], Awaitable[Broker | None]],
+    settings: BrokerSettings,
+    pause: Pause = asyncio.sleep,
+) -> bool:
+    """Asks until nothing stands in the way, as often as the settings say. Whether that was so in the end."""
+    attempts = settings.controlled_shutdown_max_retries
+    for attempt in range(1, attempts + 1):
+        why = await _try_controlled_shutdown(broker, await find_controller(), settings)
+        if why is None:
+            return True
+        log.warning("broker %d: controlled shutdown, try %d of %d: %s", broker, attempt, attempts, why)
+        if attempt < attempts:
+            await pause(settings.controlled_shutdown_retry_backoff_ms / 1000)
+    log.warning("broker %d stops all the same; its partitions wait for the end of its session", broker)
+    return False
+
+
+async def _try_controlled_shutdown(
+    broker: int, controller: Broker | None, settings: BrokerSettings
+) -> str | None:
+    """None where it is done, else what stands in the way."""
+    if controller is None:
+        return "there is no controller"
+    link = BrokerClient(
+        controller.host,
+        controller.port,
+        client_id=f"broker-{broker}",
+        timeout_ms=settings.controller_socket_timeout_ms,
+    )
+    try:
+        answer = await link.ask(ControlledShutdownRequest(broker), ControlledShutdownResponse)
+    except (OSError, EOFError, WireError) as error:
+        return f"controller {controller.broker} did not answer: {str(error) or type(error).__name__}"
+    finally:
+        await link.close()
+    if answer.error != ErrorCode.NONE:
+        return f"controller {controller.broker} answered {describe(answer.error)}"
+    if answer.remaining:
+        named = ", ".join(map(str, answer.remaining[:5]))
+        return f"it still leads {len(answer.remaining)} partitions: {named}"
+    return None

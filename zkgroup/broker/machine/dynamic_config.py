@@ -1,0 +1,185 @@
+"""Configurations of topics and brokers, and the notifications that they changed.
+
+A notification is only a trigger: what holds is read from `/config`. One that cannot be read stops no later
+one. Everything is read once in each session, so that no notification is missed; after that only what
+is named. Source: controller.md 1.5, kafka/server/DynamicConfigManager.scala@2.8.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from zkgroup.broker.machine.context import BrokerContext
+from zkgroup.broker.machine.effects import ConfigChanged
+from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.model import Znode
+from zkgroup.model.requests import Delete, ListChildren, Sync
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.machine import Work
+from zkgroup.runtime.procedures import (
+    ConnectionLossError,
+    NoAuthError,
+    Procedure,
+    Query,
+    UnexpectedReplyError,
+    ask,
+    list_done,
+    read_allowed,
+    write,
+)
+from zkgroup.znodes.config import ConfigEntity, EntityConfig, EntityKind, entities_path
+from zkgroup.znodes.notifications import ConfigChange, config_changes_path
+
+KINDS: Final[tuple[EntityKind, ...]] = ("topics", "brokers")
+"""The entities whose configurations a broker applies."""
+DELETED_AT_ONCE: Final = 100
+
+
+class DynamicConfig:
+    """What a broker knows of configurations."""
+
+    def __init__(self, core: BrokerContext) -> None:
+        self._core = core
+        self._must_load = self._must_look = True
+        self._applied: frozenset[int] = frozenset()
+        """Numbers of the notifications that were applied and are still listed. Kafka keeps only the greatest
+        number, and applies no change below one that a person has made by hand."""
+        self._known: dict[int, Znode] = {}
+        """Notifications that still stand."""
+        self._overrides: dict[ConfigEntity, dict[str, str]] = {}
+        self._led: dict[ConfigEntity, None] = {}
+        """Topics of which partitions are led anew, to be read."""
+        self.has_looked = False
+        """Whether the configurations of the start were emitted."""
+
+    def connected(self) -> None:
+        """A connection: the watch is gone."""
+        self._must_look = True
+
+    def session_over(self) -> None:
+        self._must_load = True
+
+    def led(self, topic: str) -> None:
+        """A partition of the topic is led anew: no notification comes for the configuration that a topic is
+        made with,
+        nor that it went with a topic of the name."""
+        self._led[ConfigEntity("topics", topic)] = None
+
+    def next(self) -> Work | None:
+        if self._must_look or self._must_load:
+            return "apply configuration changes", self._apply
+        return ("read configurations of topics", self._read_led) if self._led else None
+
+    def next_later(self) -> Work | None:
+        """What can wait until everything else is done."""
+        return ("delete old configuration changes", self._delete_old) if self._old() else None
+
+    # --- applying ---------------------------------------------------------------------------------
+
+    def _apply(self) -> Procedure[None]:
+        self._must_look = False
+        try:
+            numbers = yield from self._list()
+            entities = list((yield from self._loaded())) if self._must_load else []
+            new = [number for number in numbers if number not in self._applied]
+            entities += yield from self._named(new)
+            yield from self._tell(dict.fromkeys(entities))
+        except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
+            self._must_look = True  # there may be no watch that would say so
+            raise
+        self._applied = frozenset(numbers)
+        self._must_load, self.has_looked = False, True
+
+    def _read_led(self) -> Procedure[None]:
+        led, self._led = self._led, {}
+        try:
+            yield from self._tell(led)
+        except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
+            self._led = {**led, **self._led}
+            raise
+
+    def _list(self) -> Procedure[list[int]]:
+        """Numbers of the notifications there are; armed first, read after."""
+        _, outcome = yield from ask(
+            Query(Sync(config_changes_path())),
+            Query(ListChildren(config_changes_path(), watch=True), Watch(self._changed)),
+        )
+        found = [ConfigChange.sequence_of(name) for name in list_done(outcome).children]
+        numbers = sorted(number for number in found if number is not None)
+        self._known = {number: znode for number, znode in self._known.items() if number in set(numbers)}
+        return numbers
+
+    def _changed(self) -> None:
+        self._must_look = True
+
+    def _loaded(self) -> Procedure[list[ConfigEntity]]:
+        """Every topic and broker that has a configuration, or had one when we last looked."""
+        lists = yield from ask(*(Query(ListChildren(entities_path(kind))) for kind in KINDS))
+        entities = list(self._overrides)
+        for kind, outcome in zip(KINDS, lists, strict=True):
+            for name in list_done(outcome).children:
+                try:
+                    entities.append(ConfigEntity.parse(entities_path(kind), f"{kind}/{name}"))
+                except CorruptZnodeError as error:
+                    self._core.note(
+                        "config.unreadable", path=f"{entities_path(kind)}/{name}", detail=str(error)
+                    )
+        return entities
+
+    def _named(self, numbers: Sequence[int]) -> Procedure[list[ConfigEntity]]:
+        """What the notifications name. One that is gone counts as applied, one that cannot be read too."""
+        if not numbers:
+            return []
+        found = yield from read_allowed([ConfigChange.path(number) for number in numbers])
+        entities = []
+        for number, znode in zip(numbers, found, strict=True):
+            if not isinstance(znode, Znode):
+                continue
+            self._known[number] = znode
+            try:
+                entity = ConfigChange.decode(znode.path, znode.data).entity
+            except (CorruptZnodeError, ConfigError) as error:
+                self._core.note("config_change.unreadable", path=znode.path, detail=str(error))
+                continue
+            if entity.kind in KINDS:
+                entities.append(entity)
+        return entities
+
+    def _tell(self, entities: Iterable[ConfigEntity]) -> Procedure[None]:
+        wanted = list(entities)
+        if not wanted:
+            return
+        found = yield from read_allowed([entity.config_path for entity in wanted])
+        for entity, znode in zip(wanted, found, strict=True):
+            if znode is not None and not isinstance(znode, Znode):
+                self._core.note("config.unreadable", path=entity.config_path, detail=znode.value)
+                continue
+            try:
+                data = None if znode is None else znode.data
+                overrides = dict(EntityConfig.decode(entity.config_path, data).overrides)
+            except CorruptZnodeError as error:
+                self._core.note("config.unreadable", path=entity.config_path, detail=str(error))
+                continue
+            if overrides == self._overrides.get(entity, {}):
+                continue
+            self._overrides[entity] = overrides
+            if not overrides:
+                del self._overrides[entity]
+            self._core.emit(ConfigChanged(entity, overrides))
+
+    # --- clearing away ----------------------------------------------------------------------------
+
+    def _old(self) -> list[int]:
+        """Those that were applied and are past their time, by the servers' clock."""
+        now_ms = self._core.server_time_ms
+        if now_ms is None:
+            return []
+        since_ms = now_ms - self._core.config.change_age_max_ms
+        return [number for number, znode in self._known.items() if znode.stat.ctime < since_ms]
+
+    def _delete_old(self) -> Procedure[None]:
+        """Singly: another broker may be deleting them too."""
+        for number in self._old()[:DELETED_AT_ONCE]:
+            znode = self._known.pop(number)
+            yield from write([Delete(znode.path, znode.stat.version)], ())

@@ -1,0 +1,367 @@
+"""Which replicas are in sync, as the leader of a partition decides it and writes it down. Pure.
+
+The leader alone changes the ISR between two decisions of the controller, by conditional writes to `state`. A
+write of which no answer came may be applied later, so its members count for the high watermark until the
+znode has moved on. Source: kafka/cluster/Partition.scala and kafka/utils/ReplicationUtils.scala @0.8.2.2;
+for the lag kafka/cluster/Replica.scala@1.1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from zkgroup.broker.replicas.replica_view import Follower
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import (
+    Code,
+    Create,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Outcome,
+    Read,
+    ReadDone,
+    Refused,
+    SetData,
+)
+from zkgroup.wire.control import PartitionStateInfo
+from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.notifications import IsrChange
+
+REFUSED_PAUSE_MS: Final = 1_000
+REFUSED_PAUSE_MAX_MS: Final = 30_000
+"""Pauses after refused writes of one partition grow from the one to the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrWrite:
+    """A conditional write of `state`: the decision that made us leader, with another ISR."""
+
+    topic_partition: TopicPartition
+    state: PartitionState
+    version: int
+    """Of the znode as we know it."""
+
+    def request(self) -> Multi:
+        """Raises ConfigError for what may not be written (an id or epoch below 0 from the controller)."""
+        path = PartitionState.path(self.topic_partition)
+        return Multi((SetData(path, self.state.encode(), self.version),))
+
+
+class IsrOutcome(Enum):
+    """What an outcome means for the ISR."""
+
+    STORED = "stored"
+    """The ISR written is in force."""
+    KEPT = "kept"
+    """The ISR is as it was; what is still wanted is proposed again."""
+    READ_BACK = "read back"
+    """The znode has to be read (`Isr.read_request`) before anything else is written."""
+    ADOPTED = "adopted"
+    """The znode holds another ISR of our own term; it is ours now, and may be changed again."""
+    UNREADABLE = "unreadable"
+    """What stands there can be no state, or an ACL hides it; looked at again after half the lag limit."""
+    DEPOSED = "deposed"
+    """Another leader was elected since, or the partition is gone: no more writes before the next
+    LeaderAndIsr.
+    """
+
+
+@dataclass(slots=True)
+class _Progress:
+    """When a follower had all that there was."""
+
+    caught_up_ms: int | None = None
+    fetched_ms: int | None = None
+    leader_end: int = 0
+    """Of the log when it fetched last."""
+
+
+class Isr:
+    """The ISR of one partition for as long as one LeaderAndIsr makes this broker its leader."""
+
+    def __init__(self, broker: int, state: PartitionStateInfo, now_ms: int) -> None:
+        """`state` names `broker`, the own id, as leader. Members of the ISR count as caught up now."""
+        assert state.leader == broker
+        self.topic_partition = state.topic_partition
+        self._broker = broker
+        self._replicas = state.replicas
+        self._stored = PartitionState(broker, state.leader_epoch, state.isr, state.controller_epoch)
+        self._version = state.zk_version
+        self._progress = {one: _Progress() for one in state.replicas if one != broker}
+        for member in state.isr:
+            if member in self._progress:
+                self._progress[member].caught_up_ms = now_ms
+        self._in_flight: IsrWrite | None = None
+        self._unconfirmed: frozenset[int] = frozenset()
+        self._deposed = False
+        self._is_unreadable = False
+        self._refusals = 0
+        """Writes in a row that an ACL has refused, or that cannot be made."""
+        self._proposed_ms = 0
+        self._backoff_until_ms = 0
+
+    def set_replicas(self, replicas: Collection[int]) -> None:
+        """The replicas from now on; what is known of those that stay is kept."""
+        self._replicas = tuple(replicas)
+        self._progress = {
+            one: self._progress.get(one, _Progress()) for one in replicas if one != self._broker
+        }
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """As it is in ZooKeeper, as far as is known."""
+        return self._stored.isr
+
+    @property
+    def version(self) -> int:
+        """Of the `state` znode, as far as is known."""
+        return self._version
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of this term."""
+        return self._stored.leader_epoch
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """The ISR with each ISR that is proposed or of unknown outcome; the high watermark waits for them."""
+        proposed = () if self._in_flight is None else self._in_flight.state.isr
+        return self._unconfirmed.union(self.isr, proposed)
+
+    @property
+    def joining(self) -> frozenset[int]:
+        """Members that the write under way adds."""
+        return frozenset() if self._in_flight is None else frozenset(self._in_flight.state.isr) - {*self.isr}
+
+    @property
+    def acts(self) -> bool:
+        """False once another decision was found in the znode."""
+        return not self._deposed
+
+    # --- what followers do ----------------------------------------------------------------------
+
+    def fetched(self, follower: int, offset: int, log_end_offset: int, now_ms: int) -> None:
+        """A follower asks for what stands from `offset` on; our log ends at `log_end_offset`.
+
+        It has caught up now where nothing is missing, and had caught up at its last fetch where nothing of
+        what stood there then is missing: under a steady stream it is never at the very end.
+        """
+        progress = self._progress.get(follower)
+        if progress is None:
+            return
+        if offset >= log_end_offset:
+            progress.caught_up_ms = now_ms
+        elif progress.fetched_ms is not None and offset >= progress.leader_end:
+            progress.caught_up_ms = max(progress.caught_up_ms or 0, progress.fetched_ms)
+        progress.fetched_ms = now_ms
+        progress.leader_end = log_end_offset
+
+    # --- what is written ------------------------------------------------------------------------
+
+    def propose(self, followers: Mapping[int, Follower], now_ms: int, lag_max_ms: int) -> IsrWrite | None:
+        """The write that brings the ISR up to date; None where it is, or an outcome is awaited.
+
+        Out goes who has lost lines, and who has not caught up for longer than `lag_max_ms`; never this
+        broker. In comes a replica that has caught up within it and may join (`Follower.caught_up`). While
+        an earlier write is in doubt, the ISR is written even unchanged: that settles it.
+
+        Call it every half of the lag limit, and when a fetch shows a follower that may join or has lost
+        lines. The replica manager gets the `maximal_isr` before the write is sent, and again when its outcome
+        is known.
+        """
+        if self._deposed or self._in_flight is not None or self._backs_off(now_ms, lag_max_ms // 2):
+            return None
+        isr = self._wanted(followers, now_ms - lag_max_ms)
+        if isr == self.isr and not self._unconfirmed:
+            return None
+        stored = self._stored
+        state = PartitionState(
+            stored.leader, stored.leader_epoch, isr, stored.controller_epoch, stored.extensions
+        )
+        self._in_flight, self._proposed_ms = IsrWrite(self.topic_partition, state, self._version), now_ms
+        return self._in_flight
+
+    def read_request(self) -> Read:
+        """What `IsrOutcome.READ_BACK` asks for; its outcome goes to `read_back`."""
+        return Read(PartitionState.path(self.topic_partition))
+
+    def written(self, outcome: Outcome) -> IsrOutcome:
+        """What became of the write that `propose` gave."""
+        write, self._in_flight = self._in_flight, None
+        assert write is not None
+        match outcome:
+            case MultiDone(stats=(stat,)) if stat is not None:
+                self._take(write.state, stat.version)
+                return IsrOutcome.STORED
+            case MultiRefused(code=Code.BAD_VERSION):
+                self._in_flight = write
+                return IsrOutcome.READ_BACK
+            case MultiRefused(code=Code.NO_NODE):
+                self._deposed = True
+                return IsrOutcome.DEPOSED
+            case NotSent():
+                return IsrOutcome.KEPT
+            case MultiRefused():
+                return self.refused()
+            case _:
+                self._in_flight = write
+                return IsrOutcome.READ_BACK
+
+    def refused(self) -> IsrOutcome:
+        """The write that `propose` gave cannot be made, or an ACL is against it: the next waits a while.
+
+        Followers fetch all the time, and each fetch would ask again.
+        """
+        self._in_flight = None
+        pause_ms = min(REFUSED_PAUSE_MS << min(self._refusals, 10), REFUSED_PAUSE_MAX_MS)
+        self._backoff_until_ms = self._proposed_ms + pause_ms
+        self._refusals += 1
+        return IsrOutcome.KEPT
+
+    def read_back(self, outcome: Outcome) -> IsrOutcome:
+        """What the znode, read after a write in doubt or refused, or in a new session, says about it.
+
+        The cure of KAFKA-2729: where the term is still ours, what is stored is taken over, also where another
+        process wrote it. 0.8.2.2 goes on with the version that it remembers, and is refused for ever. What
+        cannot be read decides nothing: a person who repairs it may put the same state back, and no controller
+        would send it.
+        """
+        if not isinstance(outcome, ReadDone | Refused):
+            return IsrOutcome.READ_BACK
+        write, self._in_flight = self._in_flight, None
+        proposed = () if write is None else write.state.isr
+        try:
+            stored, version = self._read(outcome)
+        except CorruptZnodeError:
+            self._unconfirmed = self._unconfirmed.union(proposed)
+            self._is_unreadable = True
+            return IsrOutcome.UNREADABLE
+        if stored is None or not self._is_ours(stored):
+            self._unconfirmed = self._unconfirmed.union(proposed)
+            self._deposed = True
+            return IsrOutcome.DEPOSED
+        if version == self._version:
+            # It was not applied, and could still be: the next write that is accepted rules that out.
+            self._unconfirmed = self._unconfirmed.union(proposed)
+            return IsrOutcome.KEPT
+        self._take(stored, version)
+        return IsrOutcome.STORED if write is not None and stored == write.state else IsrOutcome.ADOPTED
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _backs_off(self, now_ms: int, for_ms: int) -> bool:
+        """Followers fetch all the time; what could not be read is not asked for as often."""
+        if self._is_unreadable:
+            self._is_unreadable, self._backoff_until_ms = False, now_ms + for_ms
+        return now_ms < self._backoff_until_ms
+
+    def _wanted(self, followers: Mapping[int, Follower], since_ms: int) -> tuple[int, ...]:
+        members = [one for one in self.isr if one == self._broker or self._stays(one, followers, since_ms)]
+        joining = [
+            one
+            for one in self._replicas
+            if one not in self.isr and (one == self._broker or self._joins(one, followers, since_ms))
+        ]
+        return (*members, *joining)
+
+    def _stays(self, member: int, followers: Mapping[int, Follower], since_ms: int) -> bool:
+        follower = followers.get(member)
+        return self._in_time(member, since_ms) and not (follower is not None and follower.lost)
+
+    def _joins(self, replica: int, followers: Mapping[int, Follower], since_ms: int) -> bool:
+        follower = followers.get(replica)
+        able = follower is not None and follower.caught_up and not follower.lost
+        return able and self._in_time(replica, since_ms)
+
+    def _in_time(self, replica: int, since_ms: int) -> bool:
+        progress = self._progress.get(replica)
+        return (
+            progress is not None and progress.caught_up_ms is not None and progress.caught_up_ms >= since_ms
+        )
+
+    def _take(self, state: PartitionState, version: int) -> None:
+        """The znode has moved on: no write that asked for an earlier version can be applied any more."""
+        self._stored, self._version = state, version
+        self._unconfirmed = frozenset()
+        self._refusals = 0
+
+    def _is_ours(self, stored: PartitionState) -> bool:
+        return (stored.leader, stored.leader_epoch) == (self._broker, self._stored.leader_epoch)
+
+    def _read(self, outcome: ReadDone | Refused) -> tuple[PartitionState | None, int]:
+        path = PartitionState.path(self.topic_partition)
+        if isinstance(outcome, Refused):
+            raise CorruptZnodeError(path, "a state that this broker may read", outcome.code.value)
+        if outcome.znode is None:
+            return None, -1
+        return PartitionState.decode(path, outcome.znode.data), outcome.znode.stat.version
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangePropagationConfig:
+    """Kafka's own constants, in milliseconds."""
+
+    every_ms: int = 2_500
+    """Between two checks."""
+    quiet_ms: int = 5_000
+    """Without a change, before the changes are sent."""
+    waiting_max_ms: int = 60_000
+    """The longest that a change waits while others keep coming. Kafka counts from the last notification, so
+    that the first change after an idle minute is sent alone."""
+
+
+class IsrChangePropagation:
+    """The changes that are not sent yet."""
+
+    def __init__(self, now_ms: int, timing: IsrChangePropagationConfig | None = None) -> None:
+        self._timing = timing or IsrChangePropagationConfig()
+        self._waiting: set[TopicPartition] = set()
+        self._first_ms = self._last_ms = now_ms
+        self._check_ms = now_ms + self._timing.every_ms
+
+    @property
+    def next_check_ms(self) -> int:
+        """When to call `take_due` next."""
+        return self._check_ms
+
+    @property
+    def waiting(self) -> frozenset[TopicPartition]:
+        """Partitions whose change is not sent yet."""
+        return frozenset(self._waiting)
+
+    def changed(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        """An ISR was written; or it was not certain that a notification of it was."""
+        found = set(partitions)
+        if not found:
+            return
+        if not self._waiting:
+            self._first_ms = now_ms
+        self._waiting |= found
+        self._last_ms = now_ms
+
+    def take_due(self, now_ms: int) -> tuple[IsrChange, ...]:
+        """The notifications to create now, mostly none; several where one would be too big.
+
+        What it returns counts as sent: give it back by `changed` where the create failed or its outcome is
+        unknown. To send a change twice does no harm.
+        """
+        timing = self._timing
+        if now_ms < self._check_ms:
+            return ()
+        self._check_ms = now_ms + timing.every_ms
+        quiet = now_ms - self._last_ms >= timing.quiet_ms
+        if not self._waiting or not (quiet or now_ms - self._first_ms >= timing.waiting_max_ms):
+            return ()
+        told, self._waiting = self._waiting, set()
+        return IsrChange.split(told)
+
+
+def isr_change_request(change: IsrChange) -> Multi:
+    """The create of one notification. Raises ConfigError where it is too big."""
+    return Multi((Create(IsrChange.prefix(), change.encode(), sequential=True),))

@@ -1,0 +1,294 @@
+"""Everything of a broker that lives on an event loop: its port, its replicas, its fetches.
+
+The loop runs on a thread of its own (`LoopThread`). What the machine is to know is posted into its queue;
+what it orders is called here by its thread, in order, and answered by another entry of the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zkgroup.broker.fetcher import ReplicaFetcherManager
+from zkgroup.broker.hosted_controller import connection_limits
+from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.machine.effects import ReadFollowers, SetMaximalIsrs
+from zkgroup.broker.machine.events import (
+    BrokerEvent,
+    FetchesPaused,
+    MaximalIsrsSet,
+    ReplicasChanged,
+    StoppedLeading,
+    TopicsFollowed,
+)
+from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.replicas.actions import followed_again, read_followers, role_change, set_maximal_isrs
+from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.min_insync import MinInsync
+from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.server.apis import BrokerApis
+from zkgroup.broker.server.control_requests import (
+    Action,
+    ControlRequestHandler,
+    DeleteReplica,
+    SetReplicas,
+)
+from zkgroup.broker.server.line_requests import follower_fetched
+from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.server import BrokerServer
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerTelemetry
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
+from zkgroup.wire.control import (
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    UpdateMetadataRequest,
+)
+from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+from zkgroup.znodes.config import ConfigEntity
+from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
+
+log = logging.getLogger("zkgroup.broker")
+
+NAMED: Final = 10
+"""Partitions that a warning names."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHealth:
+    """How a broker stands, by what it knows itself."""
+
+    metadata_age_ms: int | None
+    """Since the controller's last UpdateMetadata; None before the first."""
+    controller: int | None
+    """The broker that sent it."""
+    controller_epoch: int | None
+    """The greatest that any request has shown."""
+    following: int
+    """Partitions that are fetched from leaders now."""
+    connections: int
+    """Of clients, brokers and controllers, to the port."""
+
+
+class _Cache(MetadataCache):
+    """A metadata cache that reports each update."""
+
+    def __init__(self, updated: Callable[[], None]) -> None:
+        super().__init__()
+        self._updated = updated
+
+    def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
+        old = super().update(request, now_ms)
+        self._updated()
+        return old
+
+
+class Network:
+    """The port, the replicas and the fetches of one broker. Made and used on one event loop."""
+
+    def __init__(
+        self,
+        broker: int,
+        host: ReplicaManager,
+        settings: BrokerSettings,
+        clock: Clock,
+        *,
+        post: Callable[[BrokerEvent], None],
+        listener: BrokerListener,
+        controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
+        leader_failed: Callable[[TopicPartition, str], None],
+        telemetry: BrokerTelemetry,
+    ) -> None:
+        """`host` belongs to the network from here on. `post` gives the machine an event. `leader_failed` is
+        called, on the loop, when the files of a replica that leads have failed, with why."""
+        self._broker = broker
+        self._clock = clock
+        self._post = post
+        self._listener = listener
+        self._leader_failed = leader_failed
+        self._telemetry = telemetry
+        telemetry.is_broker(broker)
+        self._epoch = -1
+        self._accepts_control_requests = False
+        """Whether the broker is registered, as far as is known."""
+        self._epochs: dict[TopicPartition, int] = {}
+        """Leader epoch of the last role of each replica."""
+        self.cache: MetadataCache = _Cache(lambda: self._fetchers.located(self.cache.brokers))
+        self._control_requests = ControlRequestHandler(broker, self.cache)
+        self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
+        self._follower_quota = ReplicationQuota(broker)
+        self._leader_quota = ReplicationQuota(broker, LEADER_RATE, LEADER_REPLICAS)
+        self._min_insync = MinInsync(broker, settings.min_insync_replicas)
+        self._fetchers = ReplicaFetcherManager(
+            self._executor,
+            settings,
+            client_id=f"broker-{broker}",
+            quota=self._follower_quota,
+            broker_epoch=lambda: self._epoch,
+        )
+        self._service = BrokerApis(
+            broker=broker,
+            control_requests=self._control_requests,
+            metadata=self.cache,
+            clock=clock,
+            host=self._executor,
+            controlled_shutdown=controlled_shutdown,
+            observer=self,
+            leader_quota=self._leader_quota,
+            accepts_control=lambda: self._accepts_control_requests,
+            is_live=lambda broker: broker in self.cache.brokers,
+            min_insync=self._min_insync,
+        )
+        self._server = BrokerServer(telemetry.metered(self._service.respond), connection_limits(settings))
+
+    async def open(self, host: str, port: int) -> tuple[str, int]:
+        """Listens; returns where. Raises ConflictError or ConfigError."""
+        return await self._server.start(host, port)
+
+    async def close(self) -> None:
+        """Stops serving, fetching and keeping, in this order."""
+        await self._server.close()
+        await self._service.close()
+        await self._fetchers.close()
+        await self._executor.close()
+
+    def end_fetches(self) -> None:
+        """The broker is about to leave: it fetches no more, whatever a controller sends.
+
+        Else a leader would take it back into the ISR, from which the controller has just removed it
+        (kafka/server/ReplicaManager.scala@0.8.2.2, `isShuttingDown` in `makeFollowers`).
+        """
+        self._fetchers.end()
+
+    # --- effects of the machine ---------------------------------------------------------------------
+
+    def registered(self, epoch: int) -> None:
+        """This incarnation of the broker is known; what a former one got may be out of date."""
+        if self._epoch >= 0:
+            self.cache.doubt()
+        self._epoch = epoch
+        self._accepts_control_requests = True
+
+    def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
+        """Raises ConfigError for settings that cannot be used."""
+        failed = None
+        for part in (self._leader_quota, self._follower_quota, self._min_insync):
+            try:
+                part.configured(entity, overrides)
+            except ConfigError as error:
+                failed = error  # what the others can use is in force all the same
+        self._fetchers.wake()
+        if failed is not None:
+            raise failed
+
+    def isr_changed(self, tp: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
+        """What stands in ZooKeeper now."""
+        self._min_insync.isr_changed(tp, leader_epoch, isr)
+
+    async def set_maximal_isrs(self, order: SetMaximalIsrs) -> None:
+        """Has the host wait for these members."""
+        behind = await self._executor.call(lambda host: set_maximal_isrs(host, order))
+        if order.batch is not None:
+            self._post(MaximalIsrsSet(order.batch, behind))
+
+    def pause_fetches(self) -> None:
+        """The session is over: refuses control requests until the broker is registered, and fetches nothing.
+
+        What a request that is being handled makes it follow is paused as well.
+        """
+        self._accepts_control_requests = False
+        held = self._fetchers.pause()
+        self._service.drop_control_requests(lambda: self._post(FetchesPaused(held | self._fetchers.pause())))
+
+    def resume_fetches(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetches these again."""
+        self._fetchers.resume(partitions)
+
+    async def report_metrics(self) -> None:
+        """Has the replicas counted for the metrics."""
+        replicas = await self.replicas()
+        isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
+        self._telemetry.counted(self._server.connections, replicas, isrs)
+
+    async def read_followers(self, order: ReadFollowers) -> None:
+        """Asks the host how far the followers are."""
+        self._post(await self._executor.call(lambda host: read_followers(host, order)))
+
+    # --- Observer -----------------------------------------------------------------------------------
+
+    def on_action(self, action: Action, error: int) -> None:
+        """The host has done what the controller said, or could not."""
+        if isinstance(action, SetReplicas):
+            self._post(ReplicasChanged(action.state))
+            return
+        change = role_change(action, error)
+        tp = change.topic_partition
+        change.tell(self._min_insync)
+        self._post(change.event)
+        if change.leader is None:
+            self._fetchers.leave(tp)
+        else:
+            self._fetchers.follow(tp, change.leader)
+        epoch = self._epochs.get(tp) if change.leader_epoch is None else change.leader_epoch
+        self._tell(tp, change.role, epoch)
+        if isinstance(action, DeleteReplica):
+            self._epochs.pop(tp, None)
+
+    def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
+        """A LeaderAndIsr of a known leader epoch resumes paused fetches, too."""
+        followed = followed_again(self._control_requests.replicas, request)
+        self._fetchers.resume(followed)
+        self._post(TopicsFollowed(frozenset(tp.topic for tp in followed)))
+
+    def _failed(self, tp: TopicPartition, why: str) -> None:
+        self._post(StoppedLeading(tp))
+        self._tell(tp, Role.NONE, self._epochs.get(tp))
+        self._leader_failed(tp, why)
+
+    def _tell(self, tp: TopicPartition, role: Role, leader_epoch: int | None) -> None:
+        if leader_epoch is not None:
+            self._epochs[tp] = leader_epoch
+        self._listener.on_role(tp, role, leader_epoch)
+
+    def on_fetch(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+        """A follower has asked for lines and is answered."""
+        if (event := follower_fetched(request, response)) is not None:
+            self._post(event)
+
+    def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
+        """Nothing is deleted: the controller may have left out what it could not read (recipes 15)."""
+        named = ", ".join(map(str, partitions[:NAMED]))
+        more = f" and {len(partitions) - NAMED} more" if len(partitions) > NAMED else ""
+        log.warning(
+            "broker %d keeps lines of %s%s, which the controller has not placed here: deleted or moved while "
+            "it was away, or their states cannot be read (zkgroup status); nothing is removed",
+            self._broker,
+            named,
+            more,
+        )
+
+    # --- what is known ------------------------------------------------------------------------------
+
+    async def health(self) -> BrokerHealth:
+        """How things stand now."""
+        return BrokerHealth(
+            self.cache.age_ms(self._clock.now_ms()),
+            self.cache.controller_id,
+            self._control_requests.controller_epoch,
+            len(self._fetchers.following),
+            self._server.connections,
+        )
+
+    async def replicas(self) -> dict[TopicPartition, ReplicaView]:
+        """Every partition that has a role or lines here."""
+
+        def views(host: ReplicaManager) -> dict[TopicPartition, ReplicaView]:
+            found = {tp: host.view(tp) for tp in host.partitions()}
+            return {tp: view for tp, view in found.items() if view is not None}
+
+        return await self._executor.call(views)

@@ -1,0 +1,155 @@
+"""The one thread on which a `ReplicaManager` is called, for code that runs on an asyncio loop.
+
+A host blocks for its disk and takes one caller at a time. What its owner needs to wait for is told to the
+loop: `changed` gives the partitions whose role, log end offset or high watermark moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TypeVar
+
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.model import TopicPartition
+from zkgroup.runtime.clock_loop import party_beside
+
+T = TypeVar("T")
+Job = Callable[[], None]
+
+
+class ExecutorClosedError(RuntimeError):
+    """The host is asked after `ReplicaExecutor.close`."""
+
+
+class ReplicaExecutor:
+    """Asks a host one thing after the other. Made and used on one event loop.
+
+    `close` closes the host too, which belongs to this thread from the start.
+    """
+
+    def __init__(
+        self,
+        host: ReplicaManager,
+        name: str = "zkgroup-replicas",
+        leader_failed: Callable[[TopicPartition, str], None] | None = None,
+    ) -> None:
+        """`leader_failed` is called on the loop when the files of a replica that leads have failed, with why;
+        before the caller gets its answer."""
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._moved: set[TopicPartition] = set()
+        self._waiting: dict[TopicPartition, set[asyncio.Event]] = {}
+        self._ended = asyncio.Event()
+        self._closing = False
+        host.listen(self._moved.add)
+        if leader_failed is not None:
+            host.listen_to_failures(lambda tp, why: self._tell(leader_failed, tp, why))
+        self._given = self._taken = 0
+        self._party = party_beside(self._loop, name, lambda: self._given != self._taken)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def call(self, ask: Callable[[ReplicaManager], T]) -> T:
+        """What `ask` gives, called with the host on its thread, and done even where the caller is cancelled.
+
+        Raises what `ask` raises, and HostClosedError once `close` has begun.
+        """
+        if self._closing:
+            raise ExecutorClosedError("the replica host is closed")
+        answer: asyncio.Future[T] = self._loop.create_future()
+
+        def job() -> None:
+            try:
+                value = ask(self._host)
+            except BaseException as error:  # noqa: BLE001  # belongs to who asked
+                self._tell(_set_exception, answer, error)
+            else:
+                self._tell(_set_result, answer, value)
+
+        self._given += 1
+        self._jobs.put(job)
+        return await answer
+
+    @contextmanager
+    def changed(self, tp: TopicPartition) -> Iterator[asyncio.Event]:
+        """An event that is set with every change of a partition from here on; the caller clears it."""
+        event = asyncio.Event()
+        self._waiting.setdefault(tp, set()).add(event)
+        try:
+            yield event
+        finally:
+            events = self._waiting[tp]
+            events.discard(event)
+            if not events:
+                del self._waiting[tp]
+
+    async def close(self, timeout_s: float = 5.0) -> bool:
+        """Closes the host after what it was asked before. Returns whether that was done in time. May be
+        called twice.
+
+        Otherwise the thread is left to its disk; it ends with it, or with the process.
+        """
+        if not self._closing:
+            self._closing = True
+            self._given += 1
+            self._jobs.put(None)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._ended.wait()
+        except TimeoutError:
+            return False
+        self._thread.join()
+        return True
+
+    # --- on the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (job := self._next()) is not None:
+                job()
+                if self._moved:
+                    moved = frozenset(self._moved)
+                    self._moved.clear()
+                    self._tell(self._wake, moved)
+        finally:
+            try:
+                self._host.close()
+            finally:
+                self._tell(self._ended.set)
+                if self._party is not None:
+                    self._party.leave()
+
+    def _next(self) -> Job | None:
+        with self._party.resting() if self._party is not None else nullcontext():
+            job = self._jobs.get()
+        self._taken += 1
+        return job
+
+    def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Calls back on the loop; without effect where the loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            self._jobs.put(None)
+
+    # --- on the loop ----------------------------------------------------------------------------
+
+    def _wake(self, moved: frozenset[TopicPartition]) -> None:
+        for tp in moved & self._waiting.keys():
+            for event in self._waiting[tp]:
+                event.set()
+
+
+def _set_result(answer: asyncio.Future[T], value: T) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _set_exception(answer: asyncio.Future[T], error: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(error)

@@ -1,0 +1,368 @@
+"""One replica of a partition: its role, and its answers to AppendLines and FetchLines. Pure but for its log.
+
+What makes a replica fit to lead is the high watermark that it keeps beside its lines. A log that ends below
+it has lost lines that were acknowledged. A log that was made for a follower in a later leader epoch keeps
+none, so it has never had them. Neither leads before it has been level with a leader: else a folder that was
+emptied comes back, wins the election and erases the topic.
+
+Whatever its log raises (`ReplicaStorageError`) goes through; the replica is of no use then. A leader that
+finds that it has lost lines raises the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from zkgroup.broker.log.line_log import LineLog
+from zkgroup.broker.replicas.leader_state import LeaderState
+from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, ReplicaView, Role
+from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
+from zkgroup.model import TopicPartition
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.line_batches import are_lines, batch_of, is_whole
+from zkgroup.wire.replica_host import (
+    CONSUMER,
+    NO_EPOCH,
+    OBSERVER,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    EpochEnd,
+    FetchLinesRequest,
+    FetchLinesResponse,
+    LineBatch,
+)
+
+
+class FollowerState(NamedTuple):
+    """The progress of a follower in one leader epoch."""
+
+    leader_epoch: int
+    level_at: int | None
+    """Where the leader's log ended when the two first agreed in this leader epoch; None before."""
+
+
+class Replica:
+    """A replica of one partition on one broker."""
+
+    def __init__(self, broker: int, topic_partition: TopicPartition, log: LineLog) -> None:
+        self._broker = broker
+        self._topic_partition = topic_partition
+        self._log = log
+        self._role = Role.NONE
+        self._leader_epoch = NO_EPOCH
+        self._leader_state: LeaderState | None = None
+        self._level_at: int | None = None
+        """See `Following`."""
+        self._failure: str | None = None
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return min(self._log.kept_high_watermark or 0, self._log.end_offset)
+
+    @property
+    def mark(self) -> tuple[Role, int, int, int]:
+        """Changes with role, leader epoch, log end offset and high watermark."""
+        return self._role, self._leader_epoch, self.end_offset, self.high_watermark
+
+    def has_caught_up(self, broker: int) -> bool:
+        """Whether this replica leads, and a follower may join the ISR."""
+        return self._leader_state is not None and self._leader_state.has_caught_up(
+            broker, self.high_watermark
+        )
+
+    @property
+    def maximal_isr_size(self) -> int | None:
+        """How many replicas the high watermark waits for, this one included; None where it does not lead."""
+        return None if self._leader_state is None else self._leader_state.maximal_isr_size
+
+    @property
+    def leads(self) -> bool:
+        return self._leader_state is not None
+
+    @property
+    def failure(self) -> str | None:
+        """What keeps it from its role, or from its leader's lines."""
+        return self._failure
+
+    def view(self) -> ReplicaView:
+        leader_state = self._leader_state
+        return ReplicaView(
+            role=self._role,
+            leader_epoch=NO_EPOCH if self._role is Role.NONE else self._leader_epoch,
+            log_end_offset=self.end_offset,
+            high_watermark=self.high_watermark,
+            term_start=-1 if leader_state is None else leader_state.start_offset,
+            followers={} if leader_state is None else leader_state.followers(self.high_watermark),
+            failure=self._failure,
+        )
+
+    def _lacks(self, leader_epoch: int) -> str | None:
+        """Why this replica must not lead; None where it may."""
+        if self._log.epochs.last > leader_epoch:
+            return self._from_later()
+        kept = self._log.kept_high_watermark
+        if kept is None:
+            return (
+                "it has no lines of its own yet: it was made in a later term, and never level with a leader"
+            )
+        if kept > self.end_offset:
+            return f"lines are lost: it ends at {self.end_offset}, and {kept} was its high watermark"
+        return None
+
+    # --- roles ------------------------------------------------------------------------------------
+
+    def lead(self, leader_epoch: int, replicas: Collection[int], isr: Collection[int]) -> ErrorCode:
+        """Becomes leader, or stays it with other replicas; see `ReplicaManager.become_leader`."""
+        if self._leader_state is None or self._leader_state.leader_epoch != leader_epoch:
+            self._enter(leader_epoch, Role.LEADER)
+            if (lack := self._lacks(leader_epoch)) is not None:
+                return self._give_up(f"cannot lead in epoch {leader_epoch}: {lack}")
+            self._log.begin_epoch(leader_epoch)
+            self._leader_state = LeaderState(self._broker, leader_epoch, self.end_offset)
+            self._role = Role.LEADER
+        self._leader_state.set_replicas(replicas)
+        self._leader_state.set_maximal_isr(isr)
+        self._advance(self._leader_state)
+        return ErrorCode.NONE
+
+    def follow(self, leader_epoch: int, level_at: int | None = None) -> ErrorCode:
+        """Becomes follower, or stays it; `level_at`: see `FollowerState`, where it followed in this epoch."""
+        if self._role is not Role.FOLLOWER or self._leader_epoch != leader_epoch:
+            self._enter(leader_epoch, Role.FOLLOWER)
+            if self._log.epochs.last > leader_epoch:
+                return self._give_up(f"cannot follow in epoch {leader_epoch}: {self._from_later()}")
+            self._role = Role.FOLLOWER
+            self._level_at = level_at
+        return ErrorCode.NONE
+
+    @property
+    def following(self) -> FollowerState | None:
+        """What has to be known to follow on after its log was opened anew; None for one that does not."""
+        return FollowerState(self._leader_epoch, self._level_at) if self._role is Role.FOLLOWER else None
+
+    def stop(self) -> None:
+        """Has no role any more."""
+        self._role = Role.NONE
+        self._leader_state = self._level_at = self._failure = None
+
+    def close(self) -> None:
+        """Lets go of the log; the replica is of no use then."""
+        self.stop()
+        self._log.close()
+
+    def _enter(self, leader_epoch: int, role: Role) -> None:
+        same = leader_epoch == self._leader_epoch and self._role not in (Role.NONE, role)
+        if leader_epoch < self._leader_epoch or same:
+            now = f"{self._role.value} in epoch {self._leader_epoch}"
+            raise IllegalTransitionError(
+                f"{self._topic_partition}: {role.value} in epoch {leader_epoch}, after {now}"
+            )
+        self.stop()
+        self._leader_epoch = leader_epoch
+
+    def _give_up(self, failure: str) -> ErrorCode:
+        """Records why there is no role in the leader epoch that was entered."""
+        self._failure = failure
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _from_later(self) -> str:
+        return f"its lines are from epoch {self._log.epochs.last}"
+
+    # --- a leader ---------------------------------------------------------------------------------
+
+    def set_replicas(self, leader_epoch: int, replicas: Collection[int]) -> None:
+        """Stays leader, with these replicas from now on."""
+        if self._leader_state is not None and self._leader_state.leader_epoch == leader_epoch:
+            self._leader_state.set_replicas(replicas)
+
+    def set_maximal_isr(self, leader_epoch: int, isr: Collection[int]) -> None:
+        """Sets the maximal ISR, for which the high watermark waits."""
+        if self._leader_state is not None and self._leader_state.leader_epoch == leader_epoch:
+            self._leader_state.set_maximal_isr(isr)
+            self._advance(self._leader_state)
+
+    def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
+        """Appends lines and answers at once."""
+        error = self._refusal(request.leader_epoch)
+        if error is ErrorCode.NONE and not are_lines(request.lines):
+            error = ErrorCode.INVALID_RECORD
+        if error is not ErrorCode.NONE or self._leader_state is None:
+            return no_append(error)
+        base_offset = self.end_offset
+        self._log.append(batch_of(request.lines, base_offset, self._leader_state.leader_epoch))
+        self._advance(self._leader_state)
+        return AppendLinesResponse(ErrorCode.NONE, base_offset, self.high_watermark)
+
+    def keeps(self, leader_epoch: int, end_offset: int) -> bool:
+        """Whether this replica leads with that epoch's lines up to there; see `ReplicaManager.keeps`."""
+        if self._leader_state is None or end_offset > self.end_offset:
+            return False
+        return self._log.epochs.of_line_before(end_offset) == leader_epoch
+
+    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
+        """Answers a follower, a consumer or an observer at once, and counts how far a follower has come."""
+        if request.replica_id == OBSERVER:
+            return self._fetched()
+        consumes = request.replica_id == CONSUMER
+        if not (consumes and request.leader_epoch == NO_EPOCH):
+            error = self._refusal(request.leader_epoch)
+        else:
+            error = ErrorCode.NONE if self._leader_state else ErrorCode.NOT_LEADER_FOR_PARTITION
+        if error is ErrorCode.NONE and request.offset < 0:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if error is not ErrorCode.NONE or self._leader_state is None:
+            return no_fetch(error)
+        return (
+            self._to_consumer(request) if consumes else self._to_follower(request, self._leader_state, held)
+        )
+
+    def _refusal(self, leader_epoch: int) -> ErrorCode:
+        if self._leader_state is None:
+            return ErrorCode.NOT_LEADER_FOR_PARTITION
+        if leader_epoch < self._leader_state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if leader_epoch > self._leader_state.leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE
+
+    def _to_consumer(self, request: FetchLinesRequest) -> FetchLinesResponse:
+        if request.last_fetched_epoch != NO_EPOCH and (diverging := self._diverging(request)) is not None:
+            return self._fetched(diverging=diverging)
+        if request.offset > self.end_offset:
+            return no_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self._fetched(self._read(request, self.high_watermark))
+
+    def _to_follower(
+        self, request: FetchLinesRequest, leader_state: LeaderState, held: bool
+    ) -> FetchLinesResponse:
+        if not leader_state.replicates(request.replica_id):
+            return no_fetch(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if request.last_fetched_epoch == leader_state.leader_epoch and request.offset > self.end_offset:
+            if not leader_state.in_maximal_isr(request.replica_id):
+                # It has nothing that this leader ever waited for; what it has may be of a former topic.
+                return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
+            self._log.keep_high_watermark(request.offset)  # so that it does not lead again as it is
+            raise ReplicaStorageError(
+                f"lines are lost: broker {request.replica_id} has {request.offset} of them from this leader "
+                f"in epoch {leader_state.leader_epoch}, and {self.end_offset} are left"
+            )
+        if (diverging := self._diverging(request)) is not None:
+            return self._fetched(diverging=diverging)
+        leader_state.update_follower(request.replica_id, request.offset, self.end_offset, held=held)
+        self._advance(leader_state)
+        if leader_state.has_lost_lines(request.replica_id, self.high_watermark):
+            return self._fetched()  # until it is out of the ISR: with some of the lines it could be elected
+        return self._fetched(self._read(request, self.end_offset))
+
+    def _read(self, request: FetchLinesRequest, end: int) -> tuple[LineBatch, ...]:
+        return self._log.read(request.offset, end, min(request.max_bytes, FETCH_BYTES_MAX))
+
+    def _diverging(self, request: FetchLinesRequest) -> EpochEnd | None:
+        return self._log.epochs.diverging(self.end_offset, request.last_fetched_epoch, request.offset)
+
+    def _fetched(
+        self, batches: tuple[LineBatch, ...] = (), diverging: EpochEnd | None = None
+    ) -> FetchLinesResponse:
+        return FetchLinesResponse(
+            ErrorCode.NONE, self.high_watermark, self.end_offset, diverging=diverging, batches=batches
+        )
+
+    def _advance(self, leader_state: LeaderState) -> None:
+        present = self.high_watermark
+        if (offset := leader_state.high_watermark(self.end_offset, present)) > present:
+            self._log.keep_high_watermark(offset)
+
+    # --- a follower -------------------------------------------------------------------------------
+
+    def next_fetch(self, broker_epoch: int, max_bytes: int, max_wait_ms: int) -> FetchLinesRequest | None:
+        """What to ask the leader next."""
+        if self._role is not Role.FOLLOWER:
+            return None
+        return FetchLinesRequest(
+            replica_id=self._broker,
+            broker_epoch=broker_epoch,
+            topic=self._topic_partition.topic,
+            partition=self._topic_partition.partition,
+            leader_epoch=self._leader_epoch,
+            last_fetched_epoch=self._log.epochs.of_line_before(self.end_offset),
+            offset=self.end_offset,
+            max_bytes=max_bytes,
+            max_wait_ms=max_wait_ms,
+        )
+
+    def take(self, request: FetchLinesRequest, response: FetchLinesResponse) -> bool:
+        """Takes the leader's answer in; see `ReplicaManager.take`."""
+        position = request.leader_epoch, request.offset
+        if self._role is not Role.FOLLOWER or position != (self._leader_epoch, self.end_offset):
+            return True
+        if response.error != ErrorCode.NONE:
+            return False
+        self._failure = None
+        if response.diverging is not None:
+            return self._cut_back(response.diverging)
+        sound = self._take_batches(response.batches)
+        self._learn(response.high_watermark, response.log_end_offset)
+        return sound and (bool(response.batches) or self.end_offset >= response.log_end_offset)
+
+    def _cut_back(self, diverging: EpochEnd) -> bool:
+        offset = self._log.epochs.cut_point(self.end_offset, diverging)
+        if self._level_at is not None or offset >= self.end_offset:
+            self._failure = (
+                f"the leader of epoch {self._leader_epoch} has lost lines: it agreed with this log before, "
+                f"which ends at {self.end_offset}, and now it would have it cut to {offset}"
+            )
+            return False
+        self._log.cut(offset)
+        return True
+
+    def _take_batches(self, batches: tuple[LineBatch, ...]) -> bool:
+        for batch in batches:
+            last = self._log.epochs.of_line_before(self.end_offset)
+            in_order = last <= batch.leader_epoch <= self._leader_epoch
+            if batch.base_offset != self.end_offset or not in_order or not is_whole(batch):
+                self._failure = (
+                    f"the leader's batch of {batch.count} lines at {batch.base_offset}, epoch "
+                    f"{batch.leader_epoch}, is damaged or does not follow line {self.end_offset}"
+                )
+                return False
+            if batch.leader_epoch < self._log.epochs.last:
+                self._log.cut(
+                    self.end_offset
+                )  # the mark of a leader epoch in which this replica led, without a line
+            self._log.append(batch)
+        return True
+
+    def _learn(self, high_watermark: int, log_end_offset: int) -> None:
+        """Keeps the leader's high watermark, as far as this log goes.
+
+        A replica that lacks lines keeps what it has until it has been level with the leader: until then what
+        the leader sends can be less than what this replica acknowledged before.
+        """
+        if self._level_at is None:
+            self._level_at = log_end_offset
+        kept = self._log.kept_high_watermark
+        if kept is not None and kept <= self.end_offset:
+            offset = max(kept, min(high_watermark, self.end_offset))
+        elif self.end_offset >= max(self._level_at, high_watermark):
+            offset = high_watermark
+        else:
+            return
+        if offset != kept:
+            self._log.keep_high_watermark(offset)
+
+
+def no_append(error: ErrorCode) -> AppendLinesResponse:
+    """Says why lines were not appended."""
+    return AppendLinesResponse(error, -1, -1)
+
+
+def no_fetch(error: ErrorCode) -> FetchLinesResponse:
+    """Says why nothing can be fetched."""
+    return FetchLinesResponse(error, -1, -1)

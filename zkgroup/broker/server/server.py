@@ -1,0 +1,281 @@
+"""A broker's port: accepts connections, bounds what they hold, and closes cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from zkgroup.errors import ConfigError, ConflictError, UnencodableError, WireError
+from zkgroup.runtime.acceptor import Acceptor
+from zkgroup.wire.messages import (
+    REQUEST_BYTES_MAX,
+    SIZE,
+    FrameSplitter,
+    Request,
+    Response,
+    ResponseHeader,
+    encode,
+    encode_response,
+    framed,
+)
+from zkgroup.wire.metadata import MetadataResponse, body_in_pieces
+from zkgroup.wire.requests import decode_request
+
+
+class BrokerServer:
+    """Serves Kafka's protocol on one TCP port. Made and used on one event loop.
+
+    A client that sends what cannot be read, is too slow, or asks for what is not served is cut off; the
+    others notice nothing. `respond` answers one request (`BrokerApis.respond`).
+    """
+
+    def __init__(self, respond: Respond, limits: Limits | None = None) -> None:
+        self._respond = respond
+        self._limits = limits or Limits()
+        self._acceptor = Acceptor(
+            self._serve, clients_max=self._limits.connections_max, piece_bytes=CHUNK_BYTES
+        )
+        self._connections: dict[Connection, asyncio.Task[None] | None] = {}
+        self.held = 0
+        """Bytes of all clients: requests that are not answered yet, answers that are not taken yet."""
+
+    async def start(self, host: str, port: int = 0) -> tuple[str, int]:
+        """Listens; port 0 lets the system choose. Returns where it listens.
+
+        Raises ConflictError where another process listens there, ConfigError where none can.
+        """
+        try:
+            return await self._acceptor.start(host, port)
+        except OSError as error:
+            kind = ConflictError if error.errno == errno.EADDRINUSE else ConfigError
+            raise kind(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return self._acceptor.clients
+
+    async def close(self) -> None:
+        """Stops listening and cuts every client off. Returns when nothing is left. May be called twice."""
+        await self._acceptor.close()
+
+    # --- connections ----------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client: socket.socket = writer.get_extra_info("socket")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = Connection(reader, writer, self._limits, self._respond, self._on_held)
+        self._connections[connection] = asyncio.current_task()
+        try:
+            await connection.serve()
+        finally:
+            del self._connections[connection]
+
+    def _on_held(self, more: int) -> None:
+        """Cuts off the client that holds most until all together hold little enough."""
+        self.held += more
+        while self.held > self._limits.buffered_bytes_max:
+            most, task = max(self._connections.items(), key=lambda item: item[0].held)
+            most.cut_off(f"it holds {most.held} of {self.held} bytes")
+            if task is not None:
+                task.cancel()
+
+
+_log = logging.getLogger("zkgroup.broker")
+
+CHUNK_BYTES = 64 * 1024
+"""Read at once."""
+AHEAD_BYTES_MAX = 1024 * 1024
+"""Read of what a client sends ahead of its turn; that it has left is not seen behind more than that."""
+
+Respond = Callable[[Request], Awaitable[Response | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may take of a broker. The names are Kafka's where Kafka has the setting."""
+
+    connections_max: int = 1_000
+    """Beyond them a new connection is closed at once."""
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    """`socket.request.max.bytes`."""
+    buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
+    """Of requests and of answers that wait to be taken, of all connections together; who holds most is cut
+    off for what is beyond."""
+    idle_ms: int = 600_000
+    """`connections.max.idle.ms`: without a request."""
+    request_ms: int = 60_000
+    """From the first byte of a request to its last."""
+    answer_ms: int = 60_000
+    """For a client to take an answer."""
+
+
+class Connection:
+    """Serves one client until it goes, does what it may not, or is cut off."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        limits: Limits,
+        respond: Respond,
+        on_held: Callable[[int], None],
+    ) -> None:
+        """`on_held` is called with each change of `held`, in bytes."""
+        self._reader = reader
+        self._writer = writer
+        self._limits = limits
+        self._respond = respond
+        self._on_held = on_held
+        self._splitter = FrameSplitter(limits.request_bytes_max)
+        self._ahead: asyncio.Task[bytes] | None = None
+        self._begun_at: float | None = None
+        self.peer = _name(writer)
+        self.held = 0
+        """Bytes of requests that came and are not answered yet, and of an answer that is not taken yet."""
+        writer.transport.set_write_buffer_limits(high=0)
+
+    async def serve(self) -> None:
+        """Returns when the connection is over; it is closed then. Cancelled, it cuts the client off."""
+        try:
+            await self._serve()
+        except WireError as error:
+            _log.warning("connection of %s closed: %s", self.peer, error)
+        except TimeoutError as error:
+            # An idle connection that times out is no reason for a warning.
+            level = logging.WARNING if self.held else logging.DEBUG
+            _log.log(level, "connection of %s closed: %s", self.peer, error)
+        except OSError as error:
+            _log.debug("connection of %s lost: %s", self.peer, error)
+        except UnencodableError as error:
+            _log.error("connection of %s closed, its answer does not fit: %s", self.peer, error)
+        except Exception:  # noqa: BLE001
+            _log.exception("connection of %s closed by a mistake of ours", self.peer)
+        finally:
+            if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
+                self._ahead.exception()  # looked at, or asyncio would report it
+            self.let_go()
+            # Not `close`: that would wait for the client to take what is left of an answer.
+            self._writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+
+    def cut_off(self, why: str) -> None:
+        """The client is too much; what it was waiting for is dropped."""
+        _log.warning("connection of %s cut off: %s", self.peer, why)
+        self._writer.transport.abort()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Nothing is held any more."""
+        self._hold(-self.held)
+
+    def _hold(self, more: int) -> None:
+        self.held += more
+        self._on_held(more)
+
+    async def _serve(self) -> None:
+        while (frame := await self._next_frame()) is not None:
+            if (answer := await self._while_there(self._answer(frame))) is None:
+                return
+            await self._send(answer)
+            self._hold(-SIZE.size - len(frame))
+
+    # --- in -------------------------------------------------------------------------------------
+
+    async def _next_frame(self) -> bytes | None:
+        """None at the end of the stream. Raises CorruptFrameError, TimeoutError, OSError."""
+        while (frame := self._splitter.next_frame()) is None:
+            chunk = await self._read()
+            if not chunk:
+                self._splitter.finish()
+                return None
+            self._take(chunk)
+        self._begun_at = None
+        return frame
+
+    def _take(self, chunk: bytes) -> None:
+        self._splitter.feed(chunk)
+        self._hold(len(chunk))
+
+    async def _read(self) -> bytes:
+        """Some bytes, in the time that is left for them."""
+        loop = asyncio.get_running_loop()
+        if self.held == 0:
+            self._begun_at = None
+            until, what = loop.time() + self._limits.idle_ms / 1000, "no request came"
+        else:
+            self._begun_at = self._begun_at or loop.time()
+            until, what = self._begun_at + self._limits.request_ms / 1000, "a request did not end"
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._reading()
+        except TimeoutError as error:
+            raise TimeoutError(f"{what} in time") from error
+
+    async def _reading(self) -> bytes:
+        """What was read ahead, or is to come."""
+        if self._ahead is None:
+            return await self._reader.read(CHUNK_BYTES)
+        ahead, self._ahead = self._ahead, None
+        try:
+            return await ahead
+        except asyncio.CancelledError:
+            ahead.cancel()
+            raise
+
+    # --- out ------------------------------------------------------------------------------------
+
+    async def _answer(self, frame: bytes) -> bytes | None:
+        header, request = decode_request(frame)
+        response = await self._respond(request)
+        if response is None:
+            return None
+        if not isinstance(response, MetadataResponse):
+            return encode_response(response, header.correlation_id, version=header.version)
+        parts = [encode(ResponseHeader(header.correlation_id), 0)]
+        for part in body_in_pieces(response):
+            parts.append(part)
+            await asyncio.sleep(0)
+        return framed(*parts)
+
+    async def _while_there(self, answering: Awaitable[bytes | None]) -> bytes | None:
+        """The answer, or None where the client disconnects before it is there."""
+        answer = asyncio.ensure_future(answering)
+        most = self.held + AHEAD_BYTES_MAX
+        try:
+            while not answer.done() and self.held < most:
+                if self._ahead is None:
+                    self._ahead = asyncio.create_task(self._reader.read(CHUNK_BYTES))
+                await asyncio.wait([answer, self._ahead], return_when=asyncio.FIRST_COMPLETED)
+                if self._ahead.done():
+                    ahead, self._ahead = self._ahead, None
+                    chunk = ahead.result()
+                    if not chunk:
+                        return answer.result() if answer.done() else None
+                    self._take(chunk)
+            return await answer
+        finally:
+            if not answer.done():
+                answer.cancel()
+                await asyncio.wait([answer])
+
+    async def _send(self, answer: bytes) -> None:
+        self._writer.write(answer)
+        self._hold(len(answer))
+        try:
+            async with asyncio.timeout(self._limits.answer_ms / 1000):
+                await self._writer.drain()
+        except TimeoutError as error:
+            raise TimeoutError("an answer was not taken in time") from error
+        self._hold(-len(answer))
+
+
+def _name(writer: asyncio.StreamWriter) -> str:
+    peer = writer.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a client"

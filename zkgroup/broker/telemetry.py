@@ -1,0 +1,110 @@
+"""The log and the metrics of a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.server.server import Respond
+from zkgroup.metrics import GuardedMetrics
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import MetricsSink
+from zkgroup.runtime.events import LogEvent
+from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.replica_host import AppendLinesRequest, AppendLinesResponse, FetchLinesResponse
+
+log = logging.getLogger("zkgroup.broker")
+state_log = logging.getLogger("zkgroup.state_change")
+
+COUNT_EVERY_MS: Final = 5_000
+"""How often the replicas are counted for the metrics."""
+_STATE_CHANGES: Final = {"isr.shrank": "isr_shrinks_total", "isr.expanded": "isr_expands_total"}
+"""Kinds of notes for the log of changes, with the counters of their metrics."""
+_WARNINGS: Final = frozenset(
+    {"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed", "topic.not_followed"}
+)
+
+
+class BrokerTelemetry:
+    """Log and metrics of one broker: events of its machine's thread, requests and replicas of its loop."""
+
+    def __init__(self, metrics: MetricsSink | None) -> None:
+        """metrics: None: nothing is counted."""
+        self._metrics = None if metrics is None else GuardedMetrics(metrics)
+        self._labels: dict[str, str] = {}
+        self._due_ms = 0
+        self._shown: set[TopicPartition] = set()
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the replicas are to be counted again (`counted`)."""
+        is_due = self._metrics is not None and now_ms >= self._due_ms
+        if is_due:
+            self._due_ms = now_ms + COUNT_EVERY_MS
+        return is_due
+
+    def is_broker(self, broker: int) -> None:
+        """Its id is known; before that there is nothing to count."""
+        self._labels = {"broker": str(broker)}
+
+    def note(self, note: LogEvent) -> None:
+        """Logs an event: changes of ISRs to `zkgroup.state_change`, warnings, the rest at level DEBUG."""
+        told = " ".join(f"{name}={value}" for name, value in note.fields.items())
+        if (counter := _STATE_CHANGES.get(note.kind)) is not None:
+            state_log.info("%s %s", note.kind, told)
+            self._count(counter)
+            return
+        is_bad = note.kind in _WARNINGS or note.kind.endswith(".unreadable")
+        log.log(logging.WARNING if is_bad else logging.DEBUG, "%s %s", note.kind, told)
+
+    def metered(self, respond: Respond) -> Respond:
+        """`respond`, with what it answers counted, where anybody wants metrics."""
+        metrics = self._metrics
+        if metrics is None:
+            return respond
+
+        async def counted(request: Request) -> Response | None:
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            response = await respond(request)
+            labels = {**self._labels, "request": type(request).__name__.removesuffix("Request")}
+            metrics.count("zkgroup_broker_requests_total", labels)
+            metrics.observe("zkgroup_broker_request_seconds", labels, loop.time() - begun)
+            if isinstance(request, AppendLinesRequest) and isinstance(response, AppendLinesResponse):
+                if response.base_offset >= 0:
+                    self._count("bytes_in_total", sum(map(len, request.lines)))
+            elif isinstance(response, FetchLinesResponse) and response.batches:
+                self._count("bytes_out_total", sum(len(batch.lines) for batch in response.batches))
+            return response
+
+        return counted
+
+    def counted(
+        self,
+        connections: int,
+        replicas: Mapping[TopicPartition, ReplicaView],
+        isrs: Mapping[TopicPartition, int],
+    ) -> None:
+        """How things stand. `isrs` are the sizes of the ISRs of partitions that are led here."""
+        led = [tp for tp, view in replicas.items() if view.role is Role.LEADER]
+        under_replicated = [tp for tp in led if isrs.get(tp, 1) < len(replicas[tp].followers) + 1]
+        self._gauge("connection_count", connections)
+        self._gauge("partition_count", len(replicas))
+        self._gauge("leader_count", len(led))
+        self._gauge("under_replicated_partitions", len(under_replicated))
+        for tp, view in replicas.items():
+            self._gauge("log_end_offset", view.log_end_offset, tp)
+        for tp in self._shown - replicas.keys():
+            self._gauge("log_end_offset", float("nan"), tp)
+        self._shown = set(replicas)
+
+    def _count(self, name: str, amount: float = 1.0) -> None:
+        if self._metrics is not None:
+            self._metrics.count(f"zkgroup_broker_{name}", self._labels, amount)
+
+    def _gauge(self, name: str, value: float, tp: TopicPartition | None = None) -> None:
+        if self._metrics is not None:
+            of = {} if tp is None else {"topic": tp.topic, "partition": str(tp.partition)}
+            self._metrics.gauge(f"zkgroup_broker_{name}", {**self._labels, **of}, value)

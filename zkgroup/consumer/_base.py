@@ -1,0 +1,183 @@
+"""What the blocking and the asyncio classes have in common: options, the engine, leases and plain methods.
+
+`MemberBase` is the base of all four public classes, `ConsumerBase` of the two consumers.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from zkgroup.consumer.callbacks import CallbackRunner
+from zkgroup.consumer.consumer_engine import ConsumerEngine
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
+from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.options import MemberOptions, Topics, checked_partition, subscription_of
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import RecordSource, checked_source
+from zkgroup.errors import MemberClosedError, SourceUnavailableError
+from zkgroup.model import StaticSubscription, TopicPartition
+
+
+class MemberBase(ABC):
+    """Plain methods and properties; each may be used from any thread."""
+
+    _listener_kind: ClassVar[type[RebalanceListener | AsyncRebalanceListener]]
+    _how_to_start: ClassVar[str]
+
+    def __init__(self, options: MemberOptions) -> None:
+        options.check_listener(self._listener_kind)
+        self._options = options
+        self._settings = options.settings
+        self._subscription = options.subscription
+        self._engine_made: MemberEngine | None = None
+        self._closed = threading.Event()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Asks to end, and does nothing else: may be called in a signal handler, and from any thread.
+
+        Iterations and polls end after the records in hand, waits with `MemberClosedError`, `start` without
+        waiting for a connection. What is owned stays owned until `close()`, or the end of the `with` block:
+        that leaves, and waits for it.
+        """
+        self._stopped = True
+        engine = self._engine_made
+        if engine is not None and not engine.forked:
+            engine.call_soon(self._wake)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called: for loops of your own."""
+        return self._stopped
+
+    def _wake(self) -> None:
+        """There may be something new for calls that wait; on the engine's thread, or from any other."""
+        return  # waits of a member are asked again after every task of its loop
+
+    def _check_stopped(self, engine: MemberEngine) -> None:
+        """Raises MemberClosedError where a wait ended because of `stop`."""
+        if self._stopped and engine.state is not MemberState.STABLE:
+            raise MemberClosedError(f"{engine.member} was asked to stop")
+
+    def _launch(self, engine: MemberEngine) -> None:
+        engine.start()
+
+    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+        engine.begin_close(timeout_s)
+
+    @property
+    def _engine(self) -> MemberEngine:
+        """The engine, where calls on it can succeed."""
+        if self._engine_made is None:
+            raise MemberClosedError(f"the member has not been started: {self._how_to_start}")
+        self._engine_made.check_usable()
+        return self._engine_made
+
+    @property
+    def member_id(self) -> str:
+        """The consumer id string `<group>_<...>`: the name of the registration znode."""
+        return self._engine.member
+
+    @property
+    def state(self) -> MemberState:
+        """`MemberState.NEW` before the start; never raises."""
+        return self._engine_made.state if self._engine_made is not None else MemberState.NEW
+
+    def subscribe(self, topics: Topics) -> None:
+        """Changes the subscription: `topics` is that of the constructor. Returns at once.
+
+        The registration is replaced and the group rebalances: partitions that are wanted no more are revoked,
+        the others are kept. `wait_until_assigned` waits for the new ones. Raises `ConfigError`.
+        """
+        subscription = subscription_of(topics)
+        self._engine.subscribe(subscription)
+        self._subscription = subscription
+
+    def subscription(self) -> frozenset[str]:
+        """Topics that this member subscribes to; of an expression those matched at the last rebalance."""
+        if isinstance(self._subscription, StaticSubscription):
+            return frozenset(self._subscription.topics)
+        return self._engine_made.topics if self._engine_made is not None else frozenset()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Partitions that this member owns now; `leases` has them with their tokens."""
+        return frozenset(self._engine.lease_table.current.grants)
+
+    def leases(self) -> tuple[Lease, ...]:
+        """What this member owns now, ordered by topic and partition."""
+        lease_table = self._engine.lease_table
+        return tuple(Lease(grant, lease_table) for _, grant in sorted(lease_table.current.grants.items()))
+
+    def lease(self, topic_partition: TopicPartition) -> Lease | None:
+        """The lease of one partition, None where this member does not own it."""
+        lease_table = self._engine.lease_table
+        grant = lease_table.current.grants.get(checked_partition(topic_partition))
+        return Lease(grant, lease_table) if grant is not None else None
+
+
+class ConsumerBase(MemberBase):
+    """Plain methods and properties; each may be used from any thread."""
+
+    def __init__(self, options: MemberOptions, source: RecordSource) -> None:
+        super().__init__(options)
+        self._source = checked_source(source)
+        self._consuming: ConsumerEngine | None = None
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """There may be something new for calls that wait for records; from any thread."""
+
+    def _put_together(self, runner: CallbackRunner) -> MemberEngine:
+        self._consuming = ConsumerEngine(self._options, self._source, runner, self._wake)
+        return self._consuming.engine
+
+    def _launch(self, engine: MemberEngine) -> None:
+        assert self._consuming is not None
+        self._consuming.start()
+
+    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+        if self._consuming is not None:
+            self._consuming.begin_close(timeout_s)
+
+    @property
+    def _member(self) -> ConsumerEngine:
+        """The member, where calls on it can succeed."""
+        engine = self._engine
+        assert self._consuming is not None, engine
+        return self._consuming
+
+    def _no_reply(self, timeout_s: float) -> SourceUnavailableError:
+        return SourceUnavailableError(f"{type(self._source).__name__} gave no reply within {timeout_s:g} s")
+
+    def ack(self, record: Record) -> None:
+        """Says that a record is processed. Ignored and counted when its partition has been lost meanwhile."""
+        self._member.ack(record)
+
+    @property
+    def acks_ignored(self) -> int:
+        """Acknowledgements that came after their partition was lost."""
+        return self._consuming.delivery.acks_ignored if self._consuming is not None else 0
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """Offset of the next record to be delivered; None until the reset policy has given one.
+
+        Raises `NotOwnerError`.
+        """
+        return self._member.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
+        self._member.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Delivers these again."""
+        self._member.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What `pause` stopped."""
+        return self._member.delivery.paused

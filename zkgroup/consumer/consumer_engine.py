@@ -1,0 +1,315 @@
+"""`ConsumerEngine`: a member's engine with a delivery, a fetcher, and the timers of commits and polls.
+
+`PollMonitor` says whether the application still polls (`max_poll_interval_ms`). The application's threads
+begin and end polls, the member's thread checks. There is no moment between a check and what follows from it:
+each side writes first and then reads what the other one wrote, so that of a poll and a check at the same time
+at least one knows of the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from zkgroup.consumer.callbacks import CallbackRunner
+from zkgroup.consumer.delivery import Delivery
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.fetcher import Fetcher
+from zkgroup.consumer.group_reads import ZooKeeperCluster
+from zkgroup.consumer.machine.events import Polled, PollOverdue
+from zkgroup.consumer.options import (
+    MemberOptions,
+    check_record,
+    checked_offsets,
+    checked_partition,
+    checked_partitions,
+    open_engine,
+)
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.consumer.subscription_state import DeliveryPort
+from zkgroup.errors import CommitResult, MemberClosedError, SourceUnavailableError, ZkGroupError
+from zkgroup.model import TopicPartition
+
+
+class PollMonitor:
+    """The polls under way, and the time since the last one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._last_ms = 0
+        self.is_overdue = False
+        """The member has left the group because the application does not poll."""
+
+    def start(self, now_ms: int) -> None:
+        """The member joins: the first poll is due an interval later."""
+        self._last_ms = now_ms
+
+    def begin(self) -> bool:
+        """The application asks for records; True where it has to be told that it is back."""
+        with self._lock:
+            self._under_way += 1
+        return self.is_overdue
+
+    def end(self, now_ms: int) -> None:
+        """It has its records, or gave up waiting."""
+        with self._lock:
+            self._last_ms = now_ms  # first: a look between the two must not find a poll that ended long ago
+            self._under_way -= 1
+
+    def since_ms(self, now_ms: int) -> int:
+        """Time of the last poll; now, while one is under way."""
+        return now_ms if self._under_way else self._last_ms
+
+    def look(self, now_ms: int, interval_ms: int) -> bool:
+        """True, once, where no poll came for so long."""
+        if self.is_overdue or now_ms - self.since_ms(now_ms) < interval_ms:
+            return False
+        self.is_overdue = True
+        if self._under_way:  # it came back between that look and this one, and was not told
+            self.is_overdue = False
+        return self.is_overdue
+
+    def back(self) -> bool:
+        """True, once, where the application polls again."""
+        was_overdue, self.is_overdue = self.is_overdue, False
+        return was_overdue
+
+
+log = logging.getLogger("zkgroup.consumer")
+
+RESETS = {"smallest": "earliest", "largest": "latest"}
+"""Kafka 0.8's words for the reset policies."""
+
+
+BoundsFound = Mapping[TopicPartition, Bounds | SourceUnavailableError]
+"""Of each partition the bounds, or why they are not known now; absent: no reply in time."""
+
+
+class ConsumerEngine:
+    """A member that delivers records. Not started until `start()`; thread-safe as its parts are."""
+
+    def __init__(
+        self,
+        options: MemberOptions,
+        source: RecordSource,
+        runner: CallbackRunner,
+        wake_application: Callable[[], None],
+        engine_of: Callable[[MemberOptions, CallbackRunner, DeliveryPort], MemberEngine] = open_engine,
+    ) -> None:
+        settings = options.settings
+        if settings.require_brokers is None:
+            settings = replace(settings, require_brokers=source.requires_brokers)
+            options = replace(options, settings=settings)
+        source.configure(settings, options.group)
+        reset = settings.auto_offset_reset or source.default_reset
+        self.settings = settings
+        self.delivery = Delivery(
+            auto_ack=settings.ack_mode == "auto",
+            auto_commit=settings.auto_commit_enable,
+            unacked_max=settings.max_unacked,
+            chunks_max=settings.queued_max_message_chunks,
+            records_noted=options.history is not None,
+            wake_fetcher=self._wake_fetcher,
+            wake_application=wake_application,
+        )
+        try:
+            self.engine: MemberEngine = engine_of(options, runner, self.delivery)
+        except ZkGroupError:
+            source.close()  # it will not be opened: another consumer may have it
+            raise
+        self.delivery.attach(self.engine)
+        self._cluster = ZooKeeperCluster(self.engine.store, self.engine.clock)
+        self.fetcher = Fetcher(
+            source,
+            self.delivery.fetch_buffer,
+            self._cluster,
+            reset=RESETS.get(reset, reset),
+            clock=self.engine.clock,
+            on_error=self.engine.fail,
+            name=f"zkgroup-{self.engine.member}",
+        )
+        self._polls = PollMonitor()
+        self._wake_application = wake_application
+        self.engine.at_end(self.fetcher.end)
+        self.engine.at_end(self._cluster.close)
+        self.engine.at_end(wake_application)  # calls that wait for records find out now
+
+    def start(self) -> None:
+        """Joins the group and starts the fetcher."""
+        self._polls.start(self.engine.clock.now_ms())
+        self.engine.start()
+        self.engine.call_soon(self._start_timers)
+        self.fetcher.start()
+
+    def open(self) -> None:
+        """Joins without a thread: the caller runs `run_pending` of the engine's loop and of the fetcher."""
+        self._polls.start(self.engine.clock.now_ms())
+        self.engine.open()
+        self.engine.call_soon(self._start_timers)
+        self.fetcher.open()
+
+    def _wake_fetcher(self) -> None:
+        self.fetcher.wake()
+
+    # --- timers: the member's thread --------------------------------------------------------------
+
+    def _start_timers(self) -> None:
+        if self.settings.auto_commit_enable:
+            self._schedule_auto_commit()
+        if self.settings.max_poll_interval_ms is not None:
+            self._watch_polls(self.settings.max_poll_interval_ms)
+
+    def _schedule_auto_commit(self) -> None:
+        at_ms = self.engine.clock.now_ms() + self.settings.auto_commit_interval_ms
+        self.engine.call_at("auto-commit", at_ms, self._auto_commit)
+
+    def _auto_commit(self) -> None:
+        """Commits what is processed. A refusal is logged; the next one comes an interval later."""
+        self._schedule_auto_commit()
+        processed = self.delivery.to_commit()
+        if processed.positions:
+            future: Future[CommitResult] = Future()
+            future.add_done_callback(_log_refusals)
+            self.engine.begin_commit(processed, future)
+
+    def _watch_polls(self, interval_ms: int) -> None:
+        now_ms = self.engine.clock.now_ms()
+        if self._polls.look(now_ms, interval_ms):
+            self.delivery.stop_draining()
+            self.engine.step(PollOverdue())
+        since_ms = now_ms if self._polls.is_overdue else self._polls.since_ms(now_ms)
+        due_ms = since_ms + interval_ms
+        self.engine.call_at("poll-interval", due_ms, lambda: self._watch_polls(interval_ms))
+
+    def _polled(self) -> None:
+        if self._polls.back():
+            self.delivery.resume_draining()
+            self.engine.step(Polled())
+
+    # --- the application --------------------------------------------------------------------------
+
+    def begin_poll(self) -> None:
+        """The application asks for records: acknowledges the former ones in automatic mode."""
+        if self._polls.begin():
+            self.engine.call_soon(self._polled)
+        self.delivery.begin_poll()
+
+    def end_poll(self) -> None:
+        """The application has its records, or gave up waiting."""
+        self._polls.end(self.engine.clock.now_ms())
+
+    def begin_close(self, timeout_s: float) -> None:
+        """Begins to leave: commits what is acknowledged, does not wait for what the application holds."""
+
+        def leave() -> None:
+            self.delivery.stop_draining()
+            self._wake_application()
+
+        self.engine.call_soon(leave)
+        self.engine.begin_close(timeout_s)
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None) -> Future[CommitResult]:
+        """Orders a commit of the processed positions, or of the offsets given; raises `ConfigError`."""
+        if offsets is not None:
+            return self.engine.commit(self.delivery.as_given(checked_offsets(offsets)))
+        processed = self.delivery.to_commit()
+        if not processed.positions:
+            nothing: Future[CommitResult] = Future()
+            nothing.set_result(CommitResult({}))
+            return nothing
+        return self.engine.commit(processed)
+
+    def bounds(self, partitions: Sequence[TopicPartition], timeout_s: float) -> Future[BoundsFound]:
+        """Asks the source for the bounds of partitions, owned or not."""
+        return self.fetcher.ask(lambda source: source.bounds_of(partitions, timeout_s))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Future[dict[TopicPartition, int | None]]:
+        """Asks the source for the first offset at or after a time of each partition."""
+        return self.fetcher.ask(lambda source: _offsets_for_times(source, times, timeout_s))
+
+    def owned(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """These, or all that are owned where none is named; raises `NotOwnerError`, `ConfigError`."""
+        wanted = checked_partitions(partitions) or self.delivery.owned()
+        for topic_partition in wanted:
+            self.delivery.position(topic_partition)
+        return wanted
+
+    def lag(
+        self, partitions: Iterable[TopicPartition], found: BoundsFound
+    ) -> dict[TopicPartition, int | None]:
+        """Log end minus position of each; None where one of the two is not known."""
+        lag: dict[TopicPartition, int | None] = {}
+        for topic_partition in partitions:
+            bounds, position = found.get(topic_partition), self.delivery.position(topic_partition)
+            lag[topic_partition] = None
+            if isinstance(bounds, Bounds) and position is not None:
+                lag[topic_partition] = max(0, bounds.end - position)
+        return lag
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        return self.delivery.position(checked_partition(topic_partition))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self.delivery.pause(checked_partitions(partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self.delivery.resume(checked_partitions(partitions))
+
+    def ack(self, record: Record) -> bool:
+        check_record(record)
+        acked = self.delivery.ack(record)
+        if not acked:
+            self.engine.telemetry.ack_ignored()
+        return acked
+
+
+def _log_refusals(done: Future[CommitResult]) -> None:
+    try:
+        result = done.result()
+    except ZkGroupError as error:
+        if not isinstance(error, MemberClosedError):
+            log.warning("auto-commit: %s", error)
+        return
+    for topic_partition, refusal in sorted(result.refused.items()):
+        log.warning("auto-commit of %s refused: %s", topic_partition, refusal)
+
+
+def known_bounds(found: BoundsFound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    """Raises `SourceUnavailableError` naming a partition whose bounds are not known."""
+    known: dict[TopicPartition, Bounds] = {}
+    for topic_partition in partitions:
+        bounds = found.get(topic_partition)
+        if not isinstance(bounds, Bounds):
+            reason = bounds or "no reply in time"
+            raise SourceUnavailableError(f"the offsets of {topic_partition} are not known: {reason}")
+        known[topic_partition] = bounds
+    return known
+
+
+def _offsets_for_times(
+    source: RecordSource, times: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, int | None]:
+    """One question to the source for each time; its answer for "none", the log end, becomes None."""
+    by_time: dict[int, list[TopicPartition]] = {}
+    for topic_partition, time_ms in times.items():
+        by_time.setdefault(time_ms, []).append(topic_partition)
+    found: dict[TopicPartition, int] = {}
+    for time_ms, partitions in by_time.items():
+        found.update(source.offsets_at(partitions, time_ms))
+    bounds = known_bounds(source.bounds_of(list(times), timeout_s), times)
+    return {tp: found[tp] if found[tp] < bounds[tp].end else None for tp in times}
+
+
+def grouped(records: Iterable[Record]) -> dict[TopicPartition, list[Record]]:
+    """Records by partition, each in order."""
+    found: dict[TopicPartition, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.topic_partition, []).append(record)
+    return found

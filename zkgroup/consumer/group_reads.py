@@ -1,0 +1,149 @@
+"""What a member reads beside its machine: committed offsets, the whole group, the brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from zkgroup.errors import NotFoundError, StableTimeoutError, StoreUnavailableError
+from zkgroup.groups import reads
+from zkgroup.groups.descriptions import GroupDescription, Verification
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.ports import Clock, Store, after, wait_for
+from zkgroup.model.requests import Code, Outcome, ReadMany, ReadManyDone
+from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path
+from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.ids import number_of
+from zkgroup.zookeeper.blocking import Blocking
+
+READ_AGAIN_S = 0.1
+READ_AGAIN_MAX_S = 1.0
+READ_TIMEOUT_S = 10.0
+
+
+def offsets_request(group: str, partitions: Sequence[TopicPartition]) -> ReadMany:
+    """Asks for the offset znodes of these partitions."""
+    return ReadMany(tuple(Offset.path(group, topic_partition) for topic_partition in partitions))
+
+
+def offsets_of(partitions: Sequence[TopicPartition], outcome: Outcome) -> dict[TopicPartition, int | None]:
+    """Committed offsets out of the answer; None where there is none (no znode, or a negative value).
+
+    Raises `StoreUnavailableError` without an answer, `CorruptZnodeError` naming a znode that is no number.
+    """
+    if not isinstance(outcome, ReadManyDone):
+        raise StoreUnavailableError(f"the committed offsets could not be read: {outcome}")
+    found: dict[TopicPartition, int | None] = {}
+    for topic_partition, znode in zip(partitions, outcome.znodes, strict=True):
+        found[topic_partition] = _offset(topic_partition, znode)
+    return found
+
+
+def _offset(topic_partition: TopicPartition, znode: Znode | Code | None) -> int | None:
+    if znode is None:
+        return None
+    if isinstance(znode, Code):
+        raise StoreUnavailableError(f"{topic_partition}: the offset may not be read ({znode.value})")
+    value = Offset.decode(znode.path, znode.data).value
+    return value if value >= 0 else None
+
+
+@contextmanager
+def group_reads(store: Store, clock: Clock, group: str, ended: threading.Event) -> Iterator[GroupReads]:
+    """`ended` is set when the member has ended: then nothing is waited for any more."""
+
+    def pause(seconds: float) -> None:
+        wait_for(clock, ended.is_set, after(clock, seconds), ended.wait)
+
+    with Blocking(store, timeout_s=READ_TIMEOUT_S, clock=clock) as blocking:
+        yield GroupReads(Ensemble(blocking, clock, pause), group, ended)
+
+
+class GroupReads:
+    """Reads of the whole group through a member's own connection. Blocking; thread-safe."""
+
+    def __init__(self, ensemble: Ensemble, group: str, ended: threading.Event) -> None:
+        self._ensemble = ensemble
+        self._group = group
+        self._ended = ended
+
+    def describe(self) -> GroupDescription:
+        """The group as `zkgroup group describe` shows it."""
+        return reads.describe(self._ensemble, self._group)
+
+    def look(self) -> Verification | None:
+        """What is wrong with the group now; None while there is no such group yet."""
+        try:
+            return reads.verify(self._ensemble, self._group)
+        except NotFoundError:
+            return None
+
+    def wait_converged(
+        self, deadline_ms: int, told: Callable[[], str], is_stopped: Callable[[], bool]
+    ) -> bool:
+        """True once nothing is wrong with the group, or the member has ended; False where it is to stop.
+
+        `deadline_ms` is on the member's clock. Raises `StableTimeoutError` naming what is wrong, with what
+        this member itself waits for.
+        """
+        for pause_s in pauses():
+            found = self.look()
+            if (found is not None and found.converged) or self._ended.is_set():
+                return True
+            if is_stopped():
+                return False
+            left_ms = deadline_ms - self._ensemble.clock.now_ms()
+            if left_ms <= 0:
+                raise not_stable(self._group, found, told())
+            self._ensemble.pause(min(pause_s, left_ms / 1000))
+        raise AssertionError("pauses have no end")
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between two looks at the group, growing."""
+    pause_s = READ_AGAIN_S
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * 1.5, READ_AGAIN_MAX_S)
+
+
+def not_stable(group: str, found: Verification | None, told: str) -> StableTimeoutError:
+    """The error of a wait that ran out, naming the partitions that are not as the plan says."""
+    problems = found.problems if found is not None else ()
+    named = {
+        TopicPartition(problem.topic, problem.partition): f"{problem.kind.value}: {problem.detail}"
+        for problem in problems
+        if problem.topic is not None and problem.partition is not None
+    }
+    others = [f"{problem.kind.value}: {problem.detail}" for problem in problems if problem.partition is None]
+    problems_told = [f"{tp}: {text}" for tp, text in sorted(named.items())] + others
+    detail = "; ".join(problems_told) if problems_told else "nobody is registered"
+    return StableTimeoutError(f"group {group} has not converged: {detail}. This member: {told}", named)
+
+
+class ZooKeeperCluster:
+    """`Cluster` of the record sources, out of ZooKeeper. Blocking; used on the fetcher's thread."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._blocking = Blocking(store, timeout_s=READ_TIMEOUT_S, clock=clock)
+
+    def close(self) -> None:
+        """Stops listening to the store."""
+        self._blocking.close()
+
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        names = self._blocking.list_many([broker_ids_path()])[broker_ids_path()] or ()
+        numbers = [number for name in names if (number := number_of(name)) is not None]
+        paths = {number: BrokerRegistration.path(number) for number in numbers}
+        found = self._blocking.read_many(list(paths.values()))
+        return {
+            broker: BrokerRegistration.decode(path, znode.data)
+            for broker, path in sorted(paths.items())
+            if (znode := found[path]) is not None
+        }
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        znode = self._blocking.find(Topic.path(topic))
+        return tuple(sorted(Topic.decode(znode.path, znode.data).partitions)) if znode else ()

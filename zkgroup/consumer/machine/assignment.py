@@ -1,0 +1,300 @@
+"""Computes the assignment of the group from a snapshot, and publishes what was computed (recipes.md 4, 11).
+
+`range` and `roundrobin` are functions of the snapshot. `sticky` needs a common past, which the znode
+`plan` holds: a member that finds it older than its snapshot computes from the plan's own owners and
+writes it under its version; the loser reads again; a plan newer than the snapshot means another snapshot.
+Every sticky claim then checks the plan's version.
+
+Where this member cannot compute what the others do (a peer's wildcard that Python cannot evaluate), it
+stays unassigned rather than disagree.
+
+`ViewPublisher` writes `views/<c>`, by which `group verify` sees what each member computed.
+Ephemeral, written lazily: only once the member is stable, only when it changed, at most every
+`publish_interval_ms`. Nothing depends on it; a refusal is answered by looking again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
+from zkgroup.assignment.comparison import inputs_digest, result_digest
+from zkgroup.assignment.strategies import needs_previous
+from zkgroup.consumer.machine.group_snapshot import MembershipSnapshot, SnapshotReader
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths
+from zkgroup.consumer.machine.transactions import guard
+from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Check, Create, CreateMissing, Delete, MultiDone, Operation, Read, SetData
+from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, read_many, write
+from zkgroup.znodes.consumers import views_path
+from zkgroup.znodes.group_records import Plan, View
+from zkgroup.znodes.ids import split_thread_id, thread_id
+
+ASSIGNMENT_ROUNDS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAssignment:
+    """The whole group's assignment as this member computed it."""
+
+    generation: int
+    strategy: str
+    inputs: str
+    owners: Mapping[TopicPartition, str]
+
+    def result(self) -> str:
+        return result_digest(self.owners)
+
+
+class AssignmentComputer:
+    """Turns new snapshots into targets."""
+
+    def __init__(self, context: MemberContext, paths: Paths, snapshot: SnapshotReader) -> None:
+        self._context = context
+        self._paths = paths
+        self._snapshot = snapshot
+        self.planned: GroupAssignment | None = None
+        self.topics: frozenset[str] = frozenset()
+        """What the own subscription meant in it."""
+        self.plan_check: Check | None = None
+        """For sticky: the plan that claims must still find."""
+        self.is_waiting_for_brokers = False
+        self.waits_for_releases = False
+        """Others must release first what this member gains."""
+        self.is_outdated = False
+        """A claim was refused at the plan: it is read again before the next one."""
+        self._has_read_topics_again = False
+        self._told_missing: frozenset[str] = frozenset()
+
+    def forget(self) -> None:
+        """The registration is gone: nothing is planned."""
+        self.planned, self.plan_check = None, None
+        self.is_waiting_for_brokers = self.waits_for_releases = self.is_outdated = False
+
+    def make(self) -> Procedure[None]:
+        """Computes the assignment of the newest snapshot and takes it over, unless that is outdated."""
+        context, snapshot = self._context, self._snapshot.newest
+        assert snapshot is not None
+        if not snapshot.has_brokers:
+            if not self.is_waiting_for_brokers:
+                context.note("waiting_for_brokers")
+            self.is_waiting_for_brokers, context.reason = True, "waiting_for_brokers"
+            self._snapshot.is_new = self.is_outdated = False  # a broker makes a new snapshot, and that a plan
+            return
+        self.is_waiting_for_brokers = False
+        planned = yield from self._planned(snapshot)
+        if planned is not None:
+            self._snapshot.is_new = self.is_outdated = self._has_read_topics_again = False
+            self._take_over(snapshot, planned)
+
+    def _planned(self, snapshot: MembershipSnapshot) -> Procedure[GroupAssignment | None]:
+        strategy = self._strategy(snapshot)
+        self.plan_check = None
+        if snapshot.not_evaluable:
+            self._context.note("unsupported_subscription", members=list(snapshot.not_evaluable))
+            return self._result(snapshot, strategy, {})
+        if needs_previous(strategy):
+            try:
+                return (yield from self._from_previous(snapshot, strategy))
+            except ConfigError as error:  # the plan does not fit one znode: every member finds the same
+                self._context.note("sticky_refused", detail=str(error))
+                strategy = DEFAULT_STRATEGY
+        try:
+            assignment = assign(strategy, snapshot.members, snapshot.partitions)
+        except AssignmentError as error:
+            self._context.note("assignment_refused", detail=str(error))
+            kept = {
+                tp: thread_id(self._context.config.member_id, held.thread)
+                for tp, held in self._context.owned.held.items()
+            }
+            return self._result(snapshot, strategy, kept)
+        for text in assignment.notes:
+            self._context.note("assignment", detail=text)
+        return self._result(snapshot, strategy, assignment.owners)
+
+    def _result(
+        self, snapshot: MembershipSnapshot, strategy: str, owners: Mapping[TopicPartition, str]
+    ) -> GroupAssignment:
+        # What was made of the previous assignment is part of what later claims rest on.
+        past = owners if needs_previous(strategy) else None
+        inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions, past)
+        return GroupAssignment(snapshot.generation, strategy, inputs, owners)
+
+    def _strategy(self, snapshot: MembershipSnapshot) -> str:
+        """The setting, or the default where it needs a previous assignment and the group has not agreed on
+        it.
+        """
+        settings = self._context.config.settings
+        own = settings.partition_assignment_strategy
+        published = {name: registration.strategy for name, registration in snapshot.registrations.items()}
+        differing = [
+            name
+            for name, registration in snapshot.registrations.items()
+            if (registration.strategy or DEFAULT_STRATEGY) != own
+            or registration.exclude_internal not in (None, settings.exclude_internal_topics)
+        ]
+        if differing and (needs_previous(own) or any(published[name] for name in differing)):
+            self._context.note("assignors_differ", ours=own, members=differing)
+        if differing and needs_previous(own):
+            return DEFAULT_STRATEGY
+        return agreed_strategy(published.values(), own) or DEFAULT_STRATEGY
+
+    # --- strategies that start from the previous assignment ---------------------------------------
+
+    def _from_previous(
+        self, snapshot: MembershipSnapshot, strategy: str
+    ) -> Procedure[GroupAssignment | None]:
+        paths = self._paths
+        inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions)
+        for _ in range(ASSIGNMENT_ROUNDS_MAX):
+            ((znode,),) = yield from read_many([paths.plan])
+            plan: Plan | None = None
+            if znode is not None:
+                try:
+                    plan = Plan.decode(znode.path, znode.data)
+                except CorruptZnodeError as error:
+                    self._snapshot.report_poison(znode, error)
+            if plan is not None and znode is not None and plan.generation == snapshot.generation:
+                if plan.inputs == inputs:
+                    self.plan_check = Check(paths.plan, znode.stat.version)
+                    return self._result(snapshot, strategy, plan.owners)
+                if not self._has_read_topics_again:
+                    # Equal members, other topics: mine may be older. Read after the plan they are not.
+                    self._has_read_topics_again = True
+                    self._look_again(snapshot)
+                    return None
+            if plan is not None and plan.generation > snapshot.generation:
+                self._look_again(snapshot)
+                return None
+            previous = plan.owners if plan is not None else None
+            owners = assign(strategy, snapshot.members, snapshot.partitions, previous).owners
+            data = Plan(snapshot.generation, inputs, owners).encode()
+            change: Operation = (
+                Create(paths.plan, data) if znode is None else SetData(paths.plan, data, znode.stat.version)
+            )
+            yield from write([guard(paths), change], (paths.own,))
+        return None
+
+    def _look_again(self, snapshot: MembershipSnapshot) -> None:
+        for topic in snapshot.partitions:
+            self._snapshot.forget_topic(topic)
+        self._snapshot.settling.mark_changed_now()
+
+    # --- the target -------------------------------------------------------------------------------
+
+    def _take_over(self, snapshot: MembershipSnapshot, planned: GroupAssignment) -> None:
+        context, owned = self._context, self._context.owned
+        before, self.planned = self.planned, planned
+        context.note(
+            "rebalance.begin",
+            generation=planned.generation,
+            inputs=planned.inputs,
+            strategy=planned.strategy,
+            members={m.member: dict(m.threads) for m in snapshot.members},
+            partitions={topic: list(numbers) for topic, numbers in snapshot.partitions.items()},
+        )
+        owned.handed_back.clear()
+        own = context.config.member_id
+        threads = next((m.threads for m in snapshot.members if m.member == own), {})
+        self.topics = frozenset(threads)
+        self._tell_missing(topic for topic in threads if snapshot.topic_versions.get(topic) is None)
+        numbers = {thread_id(own, n): n for n in range(max(threads.values(), default=0))}
+        owned.retarget({tp: numbers[who] for tp, who in planned.owners.items() if who in numbers})
+        self.waits_for_releases = self._others_must_release(snapshot, before)
+
+    def _tell_missing(self, topics: Iterable[str]) -> None:
+        """Once for each topic that this member asks for and that does not exist."""
+        missing = frozenset(topics)
+        for topic in sorted(missing - self._told_missing):
+            self._context.note("missing_topic", topic=topic)
+        self._told_missing = missing
+
+    def _others_must_release(self, snapshot: MembershipSnapshot, before: GroupAssignment | None) -> bool:
+        """A member that is still registered owned (by the plan before) what this member gains."""
+        owned, own = self._context.owned, self._context.config.member_id
+        if not owned.wanted:
+            return False
+        if before is None:
+            return len(snapshot.members) > 1
+        for tp in owned.wanted:
+            who = before.owners.get(tp)
+            member = split_thread_id(who)[0] if who is not None else own
+            if member != own and member in snapshot.registrations:
+                return True
+        return False
+
+
+PUBLISH_TIMER = "publish"
+
+
+class ViewPublisher:
+    """The published view of this member."""
+
+    def __init__(self, context: MemberContext, paths: Paths, planning: AssignmentComputer) -> None:
+        self._context = context
+        self._paths = paths
+        self._planning = planning
+        self.is_due = False
+        self._published: tuple[int, str] | None = None
+        self._version: int | None = None
+        """Data version of our znode; None where we have none."""
+        self._next_ms = 0
+
+    def stop(self) -> None:
+        """The registration is gone, and with its session the view."""
+        self.is_due, self._published, self._version = False, None, None
+        self._context.cancel_timer(PUBLISH_TIMER)
+
+    def stable(self) -> None:
+        """The member has carried its plan out: publish it, not before the interval has passed."""
+        planned = self._planning.planned
+        if planned is None or self._published == (planned.generation, planned.inputs):
+            return
+        at_ms = max(
+            self._next_ms, self._context.now.ms + self._context.jittered(self._interval_ms() / 2, 0.5)
+        )
+        self._context.set_timer_sooner(PUBLISH_TIMER, at_ms)
+
+    def timer_fired(self) -> None:
+        self.is_due = True
+
+    def publish(self) -> Procedure[None]:
+        """One guarded write; on a refusal the znode is read and the next stable moment tries again."""
+        planned = self._planning.planned
+        if planned is None:
+            self.is_due = False
+            return
+        self._next_ms = self._context.now.ms + self._interval_ms()
+        data = View(planned.generation, planned.inputs, planned.result()).encode()
+        change: Operation = (
+            Create(self._paths.view, data, ephemeral=True)
+            if self._version is None
+            else SetData(self._paths.view, data, self._version)
+        )
+        answer = yield from write([guard(self._paths), change], (self._paths.own,))
+        self.is_due = False
+        if isinstance(answer, MultiDone):
+            self._version = 0 if self._version is None else self._version + 1
+            self._published = (planned.generation, planned.inputs)
+        else:
+            yield from self._look()
+
+    def remove(self) -> Procedure[None]:
+        """Before a member that shares its client leaves."""
+        version, self._version = self._version, None
+        if version is not None:
+            yield from write([guard(self._paths), Delete(self._paths.view, version)], (self._paths.own,))
+
+    def _look(self) -> Procedure[None]:
+        (outcome,) = yield from ask(Query(Read(self._paths.view)))
+        znode, session = read_done(outcome), self._context.session
+        if znode is None:
+            yield from ask(Query(CreateMissing((views_path(self._context.config.group),))))
+        mine = znode is not None and session is not None and znode.stat.ephemeral_owner == session.session_id
+        self._version = znode.stat.version if mine and znode is not None else None
+        self._context.set_timer_sooner(PUBLISH_TIMER, self._next_ms)
+
+    def _interval_ms(self) -> int:
+        return self._context.config.settings.publish_interval_ms

@@ -1,0 +1,457 @@
+"""Reads the group: who is registered, what each subscribes to, which partitions there are (recipes.md 3).
+
+One pass lists `ids` with a watch and then makes one unwatched bulk read: the registrations that are not
+cached, the own registration, the owner znodes that this member holds (their verification costs no packet
+of its own) and `ids` itself, which closes the pass: where it has moved, once more. Topics are cached
+while their data watch is armed. So a join costs a member that is not affected two packets.
+
+Cached registrations are good while `czxid(ids)` stands and `cversion(ids)` has risen by exactly the
+names that came and went: a member that left and came back under its name counts two and shows.
+
+`SnapshotTiming` says when: soon, but a burst of changes is read once.
+A change waits `settle_ms` for company. Where the look then finds more than one change at once, a burst
+is under way, and it is waited for until `settle_ms` pass without another one, at most until
+`settle_max_ms` after the first. The members of a group that has only just begun wait, once each, until
+the oldest registration is `initial_rebalance_delay_ms` old, so that those started with it are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zkgroup.assignment.wildcards import evaluate
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths
+from zkgroup.errors import CorruptZnodeError, UnsupportedRegexError
+from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription, Znode
+from zkgroup.model.requests import Code, ListChildren, ListChildrenDone, Read
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.procedures import (
+    GuardRefusedError,
+    Procedure,
+    Query,
+    ask,
+    list_done,
+    read_allowed,
+    read_done,
+    readable,
+)
+from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
+from zkgroup.znodes.consumers import Registration
+
+SNAPSHOT_TIMER = "snapshot"
+
+
+class SnapshotTiming:
+    """The timing of snapshots."""
+
+    def __init__(self, context: MemberContext) -> None:
+        self._context = context
+        self.marks = 0
+        """How often something was found to have changed; a pass remembers the number it began with."""
+        self.is_dirty = False
+        self._since_ms = 0
+        self._due_ms = 0
+        self._is_burst = False
+        self._joined_ms: int | None = None
+        self._listed_cversion: int | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return self.is_dirty and self._context.now.ms >= self._due_ms
+
+    def mark_changed(self) -> None:
+        """Something may have changed."""
+        settings, now_ms = self._context.config.settings, self._context.now.ms
+        self.marks += 1
+        if not self.is_dirty:
+            self.is_dirty, self._since_ms = True, now_ms
+            self._wait_until(now_ms + settings.settle_ms)
+
+    def mark_changed_now(self) -> None:
+        """Something has changed, and waiting would tell nothing."""
+        self.marks += 1
+        if not self.is_dirty:
+            self.is_dirty, self._since_ms = True, self._context.now.ms
+        self._due_ms = self._context.now.ms
+        self._context.cancel_timer(SNAPSHOT_TIMER)
+
+    def pause(self) -> None:
+        """The group moved during every pass: a pause, so that other work and other members come to theirs."""
+        self._wait_until(self._context.now.ms + self._context.config.settings.settle_max_ms)
+
+    def joined(self) -> None:
+        """A new registration of this member: look at once."""
+        self._joined_ms = self._context.now.ms
+        self.mark_changed_now()
+
+    def must_delay_initial_rebalance(self, group_age_ms: int) -> bool:
+        """Once after joining: whether the whole group has only just begun; sets the time of the next look."""
+        joined_ms, self._joined_ms = self._joined_ms, None
+        if joined_ms is None:
+            return False
+        until_ms = joined_ms + self._context.config.settings.initial_rebalance_delay_ms - group_age_ms
+        if until_ms <= self._context.now.ms:
+            return False
+        self._wait_until(until_ms)
+        return True
+
+    def must_wait(self, listing: ListChildrenDone, known_cversion: int | None) -> bool:
+        """Whether the group is still moving; sets the time of the next look if so."""
+        settings, now_ms = self._context.config.settings, self._context.now.ms
+        assert listing.stat is not None
+        if self._joined_ms is not None:
+            return False
+        before = self._listed_cversion if self._listed_cversion is not None else known_cversion
+        rise = listing.stat.cversion - before if before is not None else 0
+        self._is_burst = rise > 1 or (self._is_burst and rise > 0)
+        until_ms = min(now_ms + settings.settle_ms, self._since_ms + settings.settle_max_ms)
+        self._listed_cversion = listing.stat.cversion
+        if self._is_burst and until_ms > now_ms:
+            self._wait_until(until_ms)
+            return True
+        return False
+
+    def done(self, marks: int) -> None:
+        """A snapshot was taken that contains every change up to this mark."""
+        self._is_burst, self._listed_cversion = False, None
+        self.is_dirty = False
+        if marks != self.marks:
+            self.mark_changed()
+
+    def _wait_until(self, at_ms: int) -> None:
+        self._due_ms = at_ms
+        self._context.set_timer(SNAPSHOT_TIMER, at_ms)
+
+
+PASSES_MAX = 10
+"""Passes in a row before the member pauses; a group that moves faster is settled by time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedTopic:
+    """A topic znode as read; good while `watch` has not fired. `version` is None where there is none."""
+
+    watch: Watch
+    version: int | None
+    mzxid: int
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipSnapshot:
+    """One consistent view of the group."""
+
+    generation: int
+    """pzxid of `ids` (docs/adr/0006)."""
+    registrations: Mapping[str, Registration]
+    """Readable ones only: who cannot be read owns nothing."""
+    members: tuple[EvaluatedMember, ...]
+    partitions: Mapping[str, tuple[int, ...]]
+    """Of every topic that a member subscribes to; empty for one that does not exist."""
+    topic_versions: Mapping[str, int | None]
+    not_evaluable: tuple[str, ...] = ()
+    """Members whose wildcard Python cannot evaluate as Java would."""
+    has_brokers: bool = True
+
+    @property
+    def has_foreign_members(self) -> bool:
+        """A member without zkgroup's key is registered: probably a JVM member."""
+        return any(not registration.is_zkgroup for registration in self.registrations.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A registration as read, with what does not change about it."""
+
+    registration: Registration
+    subscription: Subscription
+    evaluated: EvaluatedMember | None
+    """None for a wildcard: its topics depend on those there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The subscriptions of all members as topics."""
+
+    members: tuple[EvaluatedMember, ...]
+    topics: frozenset[str]
+    not_evaluable: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Cache:
+    ids: tuple[int, int] | None = None
+    """czxid and cversion of `ids` that `registrations` belongs to."""
+    registrations: dict[str, Peer | None] = field(default_factory=dict)
+    """None for one that cannot be read."""
+    created_ms: dict[str, int] = field(default_factory=dict)
+    """ctime of each registration."""
+    listing: ListChildrenDone | None = None
+    ids_watch: Watch | None = None
+    topics: dict[str, CachedTopic] = field(default_factory=dict)
+    topic_names: tuple[str, ...] = ()
+    topic_names_watch: Watch | None = None
+    brokers_watch: Watch | None = None
+    has_brokers: bool = False
+
+
+class SnapshotReader:
+    """Takes snapshots of the group when something may have changed."""
+
+    def __init__(self, context: MemberContext, paths: Paths) -> None:
+        self._context = context
+        self._paths = paths
+        self._cache = _Cache()
+        self._reported: set[tuple[str, int]] = set()
+        self.settling = SnapshotTiming(context)
+        self.newest: MembershipSnapshot | None = None
+        self.is_new = False
+        """`newest` differs from the one before and has not been planned from."""
+        self.topic_facts: Mapping[str, int] = {}
+        """Paths of the topics in the snapshot, each with its mzxid (0 for one that is missing)."""
+
+    # --- when -------------------------------------------------------------------------------------
+
+    def forget_watches(self) -> None:
+        """After a disconnect every watch is gone, so nothing that relied on one is known any more."""
+        cache = self._cache
+        cache.ids_watch = cache.topic_names_watch = cache.brokers_watch = cache.listing = None
+        cache.topics.clear()
+
+    def forget_topic(self, topic: str) -> None:
+        """A claim was refused at this topic: what is cached is old, whatever the watch says."""
+        self._cache.topics.pop(topic, None)
+
+    def forget(self) -> None:
+        """The registration is gone: the next snapshot is planned from, even if it looks the same."""
+        self.newest, self.is_new = None, False
+
+    def _watch(self) -> Watch:
+        return Watch(self.settling.mark_changed)
+
+    # --- one pass ---------------------------------------------------------------------------------
+
+    def take(self) -> Procedure[Mapping[str, Znode | None] | None]:
+        """A snapshot, or None where the group is still moving. Returns the own owner znodes as seen."""
+        for _ in range(PASSES_MAX):
+            marks = self.settling.marks
+            listing = yield from self._list()
+            if self.settling.must_wait(listing, self._known_cversion()):
+                self._cache.listing = listing
+                return None
+            self._cache.listing = None
+            owned = yield from self._read(listing)
+            if owned is not None and self.settling.must_delay_initial_rebalance(self._group_age_ms()):
+                self._cache.listing = listing
+                return None
+            if owned is not None:
+                evaluation = yield from self._read_topics()
+                if self._settle_picture(listing, evaluation):
+                    self.settling.done(marks)
+                    return owned
+        self.settling.pause()
+        return None
+
+    def _group_age_ms(self) -> int:
+        """How much older than this member's registration the oldest one is, by the server's clock."""
+        created_ms = self._cache.created_ms
+        return created_ms[self._context.config.member_id] - min(created_ms.values())
+
+    def _known_cversion(self) -> int | None:
+        return self._cache.ids[1] if self._cache.ids else None
+
+    def _list(self) -> Procedure[ListChildrenDone]:
+        cache = self._cache
+        needs_brokers = self._context.config.settings.require_brokers is True and not _armed(
+            cache.brokers_watch
+        )
+        if cache.listing is not None and _armed(cache.ids_watch) and not needs_brokers:
+            return cache.listing
+        queries, ids_watch = [], cache.ids_watch
+        if _armed(ids_watch):
+            queries.append(Query(ListChildren(self._paths.ids)))
+        else:
+            ids_watch = self._watch()
+            queries.append(Query(ListChildren(self._paths.ids, watch=True), ids_watch))
+        brokers_watch = self._watch()
+        if needs_brokers:
+            queries.append(Query(ListChildren(broker_ids_path(), watch=True), brokers_watch))
+        outcomes = yield from ask(*queries)
+        listing = list_done(outcomes[0])
+        if listing.stat is None:
+            raise GuardRefusedError(self._paths.ids)
+        cache.ids_watch = ids_watch
+        if needs_brokers:
+            cache.brokers_watch, cache.has_brokers = brokers_watch, bool(list_done(outcomes[1]).children)
+        return listing
+
+    def _read(self, listing: ListChildrenDone) -> Procedure[Mapping[str, Znode | None] | None]:
+        """The bulk read. None where `ids` has moved since the listing."""
+        context, paths = self._context, self._paths
+        assert listing.stat is not None
+        cached = self._cached(listing)
+        own = context.config.member_id
+        unread = sorted(name for name in listing.children if name not in cached and name != own)
+        held = tuple(context.owned.held)
+        wanted = [*map(paths.registration, unread), paths.own, *paths.owners(held), paths.ids]
+        found = yield from read_allowed(wanted)
+        # A peer's registration that an ACL hides is that peer's trouble; the rest is needed.
+        needed = [readable(path, found[i]) for i, path in enumerate(wanted) if i >= len(unread)]
+        own_znode, *owners, closing = needed
+        if closing is None:
+            raise GuardRefusedError(paths.ids)
+        if (closing.stat.pzxid, closing.stat.cversion) != (listing.stat.pzxid, listing.stat.cversion):
+            return None
+        self._check_own(own_znode)
+        self._remember(listing, cached, {**dict(zip(unread, found, strict=False)), own: own_znode})
+        return dict(zip(paths.owners(held), owners, strict=True))
+
+    def _remember(
+        self,
+        listing: ListChildrenDone,
+        cached: Mapping[str, Peer | None],
+        fresh: Mapping[str, Znode | Code | None],
+    ) -> None:
+        """The registrations of this listing, those just read and those that need no reading."""
+        cache, stat = self._cache, listing.stat
+        assert stat is not None
+        registrations = {n: cached[n] for n in listing.children if n in cached and n not in fresh}
+        created_ms = {name: cache.created_ms[name] for name in registrations}
+        for name, znode in fresh.items():
+            created_ms[name] = znode.stat.ctime if isinstance(znode, Znode) else stat.ctime
+            registrations[name] = self._decoded(name, znode) if isinstance(znode, Znode) else None
+            if isinstance(znode, Code):
+                self._report((self._paths.registration(name), 0), f"it may not be read: {znode.value}")
+        cache.registrations, cache.created_ms = registrations, created_ms
+        cache.ids = (stat.czxid, stat.cversion)
+
+    def _cached(self, listing: ListChildrenDone) -> Mapping[str, Peer | None]:
+        """The registrations that need no reading (recipes.md 3)."""
+        cache, stat = self._cache, listing.stat
+        if cache.ids is None or stat is None or cache.ids[0] != stat.czxid:
+            return {}
+        moved = len(set(cache.registrations) ^ set(listing.children))
+        return cache.registrations if stat.cversion - cache.ids[1] == moved else {}
+
+    def _check_own(self, znode: Znode | None) -> None:
+        """My session is the owner of my own registration, never what the client says (recipes.md 2)."""
+        session = self._context.session
+        assert session is not None
+        if znode is None or znode.stat.ephemeral_owner != session.session_id:
+            raise GuardRefusedError(self._paths.own)
+
+    def _decoded(self, name: str, znode: Znode) -> Peer | None:
+        try:
+            registration = Registration.decode(znode.path, znode.data)
+        except CorruptZnodeError as error:
+            self.report_poison(znode, error)
+            return None
+        subscription = registration.wanted()
+        evaluated = None
+        if isinstance(subscription, StaticSubscription):
+            evaluated = EvaluatedMember(name, subscription.topics)
+        return Peer(registration, subscription, evaluated)
+
+    def report_poison(self, znode: Znode, error: CorruptZnodeError) -> None:
+        """Told once for each life of a znode."""
+        self._report((znode.path, znode.stat.mzxid), str(error))
+
+    def _report(self, seen: tuple[str, int], detail: str) -> None:
+        if seen not in self._reported:
+            self._reported.add(seen)
+            self._context.note("poison", path=seen[0], detail=detail)
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    def _read_topics(self) -> Procedure[Evaluation]:
+        cache = self._cache
+        has_wildcard = any(
+            peer is not None and peer.evaluated is None for peer in cache.registrations.values()
+        )
+        if has_wildcard and not _armed(cache.topic_names_watch):
+            watch = self._watch()
+            (outcome,) = yield from ask(Query(ListChildren(topics_path(), watch=True), watch))
+            cache.topic_names, cache.topic_names_watch = tuple(sorted(list_done(outcome).children)), watch
+        evaluation = self._evaluated()
+        unread = [name for name in sorted(evaluation.topics) if not self._is_cached(name)]
+        if unread:
+            watches = [self._watch() for _ in unread]
+            outcomes = yield from ask(
+                *(Query(Read(Topic.path(t), watch=True), w) for t, w in zip(unread, watches, strict=True))
+            )
+            for name, watch, outcome in zip(unread, watches, outcomes, strict=True):
+                cache.topics[name] = self._topic(read_done(outcome), watch)
+        return evaluation
+
+    def _is_cached(self, topic: str) -> bool:
+        cached = self._cache.topics.get(topic)
+        return cached is not None and not cached.watch.fired
+
+    def _topic(self, znode: Znode | None, watch: Watch) -> CachedTopic:
+        if znode is None:
+            return CachedTopic(watch, None, 0, ())
+        try:
+            partitions = Topic.decode(znode.path, znode.data).numbers
+        except CorruptZnodeError as error:
+            self.report_poison(znode, error)
+            partitions = ()
+        return CachedTopic(watch, znode.stat.version, znode.stat.mzxid, partitions)
+
+    def _evaluated(self) -> Evaluation:
+        """The members with their topics, all topics, and who cannot be evaluated."""
+        cache, excluded = self._cache, self._context.config.settings.exclude_internal_topics
+        members: list[EvaluatedMember] = []
+        names: set[str] = set()
+        puzzling: list[str] = []
+        for name, peer in sorted(cache.registrations.items()):
+            if peer is None:
+                continue
+            member = peer.evaluated
+            if member is None:
+                try:
+                    threads = evaluate(peer.subscription, cache.topic_names, excluded)
+                except UnsupportedRegexError:
+                    puzzling.append(name)
+                    continue
+                member = EvaluatedMember(name, threads)
+            members.append(member)
+            names.update(member.threads)
+        return Evaluation(tuple(members), frozenset(names), tuple(puzzling))
+
+    # --- the result -------------------------------------------------------------------------------
+
+    def _settle_picture(self, listing: ListChildrenDone, evaluation: Evaluation) -> bool:
+        """False where a topic is not known any more: a connection was lost while the answers came in."""
+        cache = self._cache
+        assert listing.stat is not None
+        names = evaluation.topics
+        if not names <= cache.topics.keys():
+            return False
+        topics = {name: cache.topics[name] for name in sorted(names)}
+        facts = {Topic.path(name): topic.mzxid for name, topic in topics.items()}
+        has_brokers = cache.has_brokers or self._context.config.settings.require_brokers is not True
+        before = self.newest
+        same = (
+            before is not None
+            and before.generation == listing.stat.pzxid
+            and before.has_brokers == has_brokers
+            and facts == self.topic_facts
+        )
+        if same:
+            return True
+        self.topic_facts, self.is_new = facts, True
+        self.newest = MembershipSnapshot(
+            generation=listing.stat.pzxid,
+            registrations={n: p.registration for n, p in cache.registrations.items() if p is not None},
+            members=evaluation.members,
+            partitions={name: topic.partitions for name, topic in topics.items()},
+            topic_versions={name: topic.version for name, topic in topics.items()},
+            not_evaluable=evaluation.not_evaluable,
+            has_brokers=has_brokers,
+        )
+        return True
+
+
+def _armed(watch: Watch | None) -> bool:
+    return watch is not None and not watch.fired

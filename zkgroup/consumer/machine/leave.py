@@ -1,0 +1,273 @@
+"""How things end: the session, the registration, the lease, the membership (recipes.md 7, 9, 10).
+
+Leaving with a client of its own: the callbacks, one final commit, and then the session's end removes all
+znodes of the member together. With a shared client, and for a member that comes back later: everything
+is released, then the registration is deleted. Every leave has a deadline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkgroup.consumer.machine.events import Abandon, EndLease, EndOverdue, Finish, MemberState
+from zkgroup.consumer.machine.release import REVOKE_TIMER
+from zkgroup.consumer.machine.scheduler import Components, Scheduler
+from zkgroup.errors import AccessDeniedError, RebalanceFailedError
+from zkgroup.runtime.procedures import Procedure
+
+CLOSE_TIMER = "close"
+PAST_DEADLINE_MS = 1000
+FAILED_LEAVE_MS = 5000
+"""Time for a clean leave of a member that failed by itself."""
+
+
+@dataclass(slots=True)
+class LeaveInProgress:
+    """A leave under way."""
+
+    reason: str
+    closes_session: bool
+    """The session's end does the releasing."""
+    deadline_ms: int | None
+    error: BaseException | None = None
+    is_final: bool = True
+    """False for a member that only waits for the next poll."""
+    is_past_deadline: bool = False
+    """The deadline is past; what stands in a session that lives on is still to be removed."""
+    has_committed: bool = False
+    """The final commit was handed over."""
+
+
+class GroupLeave:
+    """Everything that makes a member let go."""
+
+    def __init__(self, components: Components, scheduler: Scheduler) -> None:
+        self._components = components
+        self._scheduler = scheduler
+        self._leaving: LeaveInProgress | None = None
+        scheduler.on_unregistered = self.registration_over
+        scheduler.on_denied = self._denied
+
+    # --- the own clock ----------------------------------------------------------------------------
+
+    def watch_the_clock(self) -> None:
+        """The first thing in every step: a process that was stopped must not act on what it believed."""
+        components, context = self._components, self._components.context
+        if components.lease.has_run_out():
+            components.lease.end()
+            components.commits.end_lease()
+            context.caught_up = False
+        if components.lease.is_expired() and context.session is not None:
+            incarnation = context.session.incarnation
+            self.session_over("own_expiry_clock")
+            context.emit(Abandon(incarnation, "no acknowledged write for the session timeout"))
+
+    # --- the session and the registration ---------------------------------------------------------
+
+    def session_over(self, reason: str) -> None:
+        """Nothing of the old session is done any more."""
+        self._scheduler.stop()
+        self._components.context.forget_session()
+        self.registration_over(reason)
+
+    def registration_over(self, reason: str) -> None:
+        """`on_lost` for everything held; nothing is committed, nothing deleted (recipes.md 10)."""
+        components, context = self._components, self._components.context
+        was_joined = components.membership.is_registered
+        left_over = {*context.owned.held, *context.owned.orphaned, *components.claims.unknown_outcomes}
+        context.lose(list(context.owned.held), reason)
+        components.releases.forget_calls()
+        context.owned.clear()
+        if context.session is not None:
+            context.owned.orphaned |= left_over  # the session lives, and with it the owner znodes
+        for part in (components.claims, components.releases, components.planning, components.snapshot):
+            part.forget()
+        for stopped in (components.lease, components.verification, components.views):
+            stopped.stop()
+        components.commits.give_up(reason)
+        components.membership.lost()
+        if self._leaving is None:
+            if was_joined:
+                context.change_state(MemberState.LOST, reason)
+        elif not self._scheduler.must_clean_up:
+            self._has_left()
+
+    # --- leaving ----------------------------------------------------------------------------------
+
+    def close(self, closes_session: bool, deadline_ms: int) -> None:
+        """By the application."""
+        self._begin(LeaveInProgress("closed", closes_session, deadline_ms))
+
+    def fail(self, error: BaseException) -> None:
+        """By an error; the member leaves as cleanly as it can."""
+        context = self._components.context
+        self._begin(
+            LeaveInProgress("failed", context.config.owns_client, context.now.ms + FAILED_LEAVE_MS, error)
+        )
+
+    def _denied(self, path: str) -> None:
+        """An ACL is against it: the member fails; where it is leaving, it says so at the end.
+
+        Once the session's end is all that is left to do nothing is tried again.
+        """
+        error, leaving = AccessDeniedError(f"{path}: the ACL refuses this member"), self._leaving
+        if leaving is None or not leaving.is_final:
+            self.fail(error)
+            return
+        leaving.error = leaving.error or error
+        if leaving.has_committed:
+            self.finish()
+
+    def leave_group(self) -> None:
+        """The application does not poll: out of the group until it does."""
+        if self._leaving is None and not self._scheduler.has_left_group:
+            self._scheduler.has_left_group = True
+            self._begin(LeaveInProgress("poll_timeout", False, None, is_final=False))
+
+    def rejoin(self) -> None:
+        """It polls again: join, once the leave under way is through."""
+        self._scheduler.has_left_group = False
+
+    def _begin(self, leaving: LeaveInProgress) -> None:
+        components, context = self._components, self._components.context
+        before = self._leaving
+        if before is not None and before.is_final:
+            if leaving.deadline_ms is not None and before.error is not None:
+                before.closes_session = leaving.closes_session
+            return
+        self._leaving, self._scheduler.is_leaving = leaving, True
+        self._scheduler.session_ends = leaving.closes_session
+        context.owned.retarget({})
+        deadline_ms = context.now.ms + context.config.settings.revoke_timeout_ms
+        if leaving.deadline_ms is not None:
+            deadline_ms = min(deadline_ms, leaving.deadline_ms)
+            context.set_timer(CLOSE_TIMER, leaving.deadline_ms)
+        if leaving.is_final:
+            context.change_state(MemberState.CLOSING, leaving.reason)
+        else:
+            context.change_state(MemberState.JOINING, leaving.reason)
+        components.releases.revoke(context.owned.to_revoke(), leaving.reason, deadline_ms)
+
+    def go_on(self) -> bool:
+        """At the end of every step: what ended meanwhile, a limit that was reached, the next stage of a
+        leave. True where the scheduler may have something new to do."""
+        components = self._components
+        if components.membership.in_use is not None and self._leaving is None:
+            self.fail(components.membership.in_use)
+        self._look_at_limit()
+        if components.lease.is_refused:
+            components.lease.is_refused = False
+            self._scheduler.stop()
+            self.registration_over("not_registered")
+            return True
+        leaving = self._leaving
+        if leaving is None or components.context.finished or components.context.owned.revoking:
+            return False
+        if self._is_out_of_reach(leaving):
+            self._has_left()
+            return True
+        if leaving.closes_session:
+            return self._commit_and_close(leaving)
+        if self._scheduler.is_idle and components.context.connected and not self._is_busy():
+            self._scheduler.start("leave", self._delete_registration())
+        return False
+
+    def _look_at_limit(self) -> None:
+        limit = self._components.context.config.settings.rebalance_max_retries
+        if limit is None or self._components.claims.failures < limit or self._leaving is not None:
+            return
+        blockers = dict(self._components.context.owned.blocked)
+        held = ", ".join(f"{tp} by {who}" for tp, who in sorted(blockers.items()))
+        self.fail(RebalanceFailedError(f"{limit} claims in a row failed; held: {held}", blockers))
+
+    def _is_out_of_reach(self, leaving: LeaveInProgress) -> bool:
+        """Nothing can be done for what was held: never registered, or cut off beyond the lease."""
+        components = self._components
+        if not self._may_be_registered():
+            return True
+        # A shared session lives on with its client: what stands in it is removed when it is back.
+        is_cut_off = not components.context.connected and (
+            components.lease.has_ended or not components.membership.is_registered
+        )
+        return leaving.closes_session and is_cut_off
+
+    def _may_be_registered(self) -> bool:
+        return self._components.membership.is_registered or self._scheduler.must_clean_up
+
+    def _is_busy(self) -> bool:
+        components = self._components
+        return (
+            not components.membership.is_registered
+            or not components.context.caught_up
+            or components.commits.is_ready
+            or components.releases.is_ready
+            or bool(components.context.owned.held)
+            or self._scheduler.is_backing_off
+        )
+
+    def _commit_and_close(self, leaving: LeaveInProgress) -> bool:
+        components, owned = self._components, self._components.context.owned
+        if not leaving.has_committed:
+            if not self._scheduler.is_idle:
+                return False  # what is under way comes to its end first
+            leaving.has_committed = True
+            final = {tp: position for tp, position in owned.releasing.items() if position is not None}
+            news = {
+                tp: position
+                for tp, position in final.items()
+                if (held := owned.held[tp]).leads_to(position) != held.value
+            }
+            owned.releasing.clear()  # the session's end releases
+            components.commits.write_positions(news)
+            return True
+        if not components.commits.is_ready:
+            self.finish()
+        return False
+
+    def _delete_registration(self) -> Procedure[None]:
+        yield from self._components.views.remove()
+        yield from self._components.membership.remove()
+
+    def _has_left(self) -> None:
+        leaving = self._leaving
+        assert leaving is not None
+        if leaving.is_final:
+            self.finish()
+        else:
+            self._leaving, self._scheduler.is_leaving = None, False
+            self._components.context.reason = leaving.reason
+
+    def deadline(self) -> None:
+        """Time is up. In a session that lives on the member goes on, silently, for one session timeout."""
+        components, leaving = self._components, self._leaving
+        session = components.context.session
+        is_over = leaving is None or leaving.closes_session or leaving.is_past_deadline
+        if is_over or session is None or leaving is None or not self._may_be_registered():
+            self.finish()
+        else:
+            leaving.is_past_deadline = True
+            for call_id in list(components.context.owned.revoking):
+                components.releases.overdue(f"{REVOKE_TIMER}{call_id}")
+            components.context.set_timer(
+                CLOSE_TIMER, components.context.now.ms + session.timeout_ms + PAST_DEADLINE_MS
+            )
+
+    def finish(self) -> None:
+        """The end, whatever is still unanswered."""
+        components, context, leaving = self._components, self._components.context, self._leaving
+        if context.finished or leaving is None:
+            return
+        for call_id, revocation in context.owned.revoking.items():
+            context.emit(EndOverdue(call_id, tuple(sorted(revocation.partitions))))
+        open_still = [held for held in context.owned.held.values() if held.ended is None]
+        for held in open_still:
+            tp = held.topic_partition
+            context.note("own.end", topic=tp.topic, partition=tp.partition, token=held.token, reason="closed")
+        if context.owned.held:
+            context.emit(EndLease(tuple(sorted(context.owned.held))))
+        context.owned.clear()
+        self._scheduler.stop()
+        components.commits.give_up("closed")
+        context.finished = True
+        context.change_state(MemberState.FAILED if leaving.error else MemberState.CLOSED, leaving.reason)
+        context.emit(Finish(leaving.closes_session, leaving.error))

@@ -1,0 +1,324 @@
+"""The machine of one member: every decision of the consumer group, and no IO.
+
+Theory of operation
+-------------------
+`step(event, now)` takes one event and returns effects. Inside there are two kinds of work:
+
+* *State* (`machine_context`, `ownership`, and the flags of the components) changes at once with each event: a
+  watch fired, a timer is due, the application asked for a commit, a callback returned.
+* *Procedures* are the recipes, written as generators that yield requests. At most one runs at a time,
+  from one request to the next answer. When it ends, `scheduler` reads the state and starts what is most
+  urgent:
+
+    not registered      -> register (and nothing else) not caught up       -> a check-only write: only after
+    it do reads show what became of earlier writes unknown outcomes    -> read back what had no answer:
+    commits, releases, claims away for a while    -> read back what is held; then the lease goes on then, by
+    turns      -> operators' resets, commits, releases, snapshots and assignments, claims, verification
+
+Three things may end everything held at any moment (`leave`): the session is lost, a write is refused at
+the own registration, or T passes without an acknowledged write. Then nothing is released and nothing is
+committed for the old claims (`on_lost`), and the member registers anew.
+
+The rules of each recipe are in the component that carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from zkgroup.assignment.wildcards import compile_java, normalise
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.assignment import PUBLISH_TIMER, GroupAssignment
+from zkgroup.consumer.machine.claim import CLAIM_TIMER, RECHECK_TIMER
+from zkgroup.consumer.machine.events import Effect, MemberState
+from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
+from zkgroup.consumer.machine.lease import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER
+from zkgroup.consumer.machine.leave import CLOSE_TIMER, GroupLeave
+from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext
+from zkgroup.consumer.machine.registration import WAIT_TIMER
+from zkgroup.consumer.machine.release import REVOKE_TIMER
+from zkgroup.consumer.machine.scheduler import Components, Scheduler
+from zkgroup.consumer.machine.verification import AGAIN_TIMERS, GAP_TIMER, VERIFY_TIMER
+from zkgroup.model import LeaseGrant, StaticSubscription, Subscription, TopicPartition
+from zkgroup.model.ports import Instant
+from zkgroup.model.requests import Session
+from zkgroup.runtime.events import (
+    Answered,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    TimerFired,
+    WatchFired,
+)
+from zkgroup.runtime.machine import BACKOFF_TIMER
+from zkgroup.znodes.consumers import Registration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    """A snapshot of one member at one moment."""
+
+    member_id: str
+    state: MemberState
+    reason: str
+    session_id: int | None
+    generation: int | None
+    """pzxid of `ids` of the newest snapshot."""
+    strategy: str | None
+    is_assigned: bool
+    """The newest plan that this member knows is carried out as far as it concerns it."""
+    members: tuple[str, ...]
+    """Who takes part in the plan."""
+    target: Mapping[TopicPartition, int]
+    """What this member should own, with the thread."""
+    held: Mapping[TopicPartition, LeaseGrant]
+    fences: Mapping[TopicPartition, int]
+    """Data version of the offset znode that the next commit of each held partition expects."""
+    blocked: Mapping[TopicPartition, str]
+    """What it waits for, with the thread id that holds it."""
+    owners: Mapping[TopicPartition, str]
+    """The whole group's plan: partition to thread id."""
+
+
+def describe(
+    context: MemberContext,
+    snapshot: MembershipSnapshot | None,
+    planned: GroupAssignment | None,
+    is_assigned: bool,
+) -> MemberDescription:
+    """The description of this moment; its mappings are copies where they could change."""
+    return MemberDescription(
+        member_id=context.config.member_id,
+        state=context.state,
+        reason=context.reason,
+        session_id=context.session.session_id if context.session is not None else None,
+        generation=snapshot.generation if snapshot is not None else None,
+        strategy=planned.strategy if planned is not None else None,
+        is_assigned=is_assigned,
+        members=tuple(m.member for m in snapshot.members) if snapshot is not None else (),
+        target=dict(context.owned.target),
+        held={tp: held.grant() for tp, held in context.owned.held.items()},
+        fences={tp: held.fence for tp, held in context.owned.held.items()},
+        blocked=dict(context.owned.blocked),
+        owners=planned.owners if planned is not None else {},
+    )
+
+
+class MemberMachine:
+    """One member of a group. Not thread-safe: one thread steps it."""
+
+    def __init__(self, config: MemberConfig) -> None:
+        """Raises UnsupportedRegexError for a wildcard that cannot be evaluated as Java would (item 67)."""
+        check_subscription(config.subscription)
+        self._components = components = Components(config)
+        self._scheduler = Scheduler(components)
+        self._group_leave = GroupLeave(components, self._scheduler)
+        self._carried_out_plan: GroupAssignment | None = None
+        """The newest one whose end was recorded."""
+        self._claims_verified = 0
+        """How many claims had been accepted when what is held was last verified after a rebalance."""
+        self._awaits_subscription = False
+        """The subscription was changed, and no assignment known here was made with it."""
+        self._timers = self._timer_table()
+
+    # --- what the shell uses ----------------------------------------------------------------------
+
+    def step(self, event: ev.Event, now: Instant) -> tuple[Effect, ...]:
+        """Takes one event, in the order they happened, and says what to do, in the order given."""
+        self._components.context.begin(now)
+        self._group_leave.watch_the_clock()
+        if isinstance(event, ev.CommitRequested):
+            self._components.commits.request(event)
+        elif not self._components.context.finished:
+            self._take(event)
+        self._scheduler.run()
+        while self._group_leave.go_on():
+            self._scheduler.run()
+        self._refresh_state()
+        return self._components.context.take_effects()
+
+    def held(self) -> dict[TopicPartition, LeaseGrant]:
+        """What this member owns now, also while it is being revoked."""
+        return {tp: held.grant() for tp, held in self._components.context.owned.held.items()}
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What the own subscription meant in the newest assignment."""
+        return self._components.planning.topics
+
+    def describe(self) -> MemberDescription:
+        """A snapshot of the member for people."""
+        components = self._components
+        return describe(
+            components.context, components.snapshot.newest, components.planning.planned, self._is_assigned()
+        )
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _take(self, event: ev.Event) -> None:  # noqa: C901 - one arm an event
+        context = self._components.context
+        match event:
+            case Answered(request_id, outcome):
+                context.answered(request_id, outcome)
+            case WatchFired(request_id, _):
+                context.watch_fired(request_id)
+            case TimerFired(name):
+                self._timer_fired(name)
+            case SessionConnected(session):
+                self._session_connected(session)
+            case SessionSuspended(incarnation):
+                if context.is_present(incarnation):
+                    context.connected = False
+            case SessionLost(incarnation, reason):
+                if context.is_present(incarnation):
+                    self._group_leave.session_over(reason or "session_lost")
+            case ev.Opened():
+                context.change_state(MemberState.JOINING, "opened")
+            case ev.Revoked():
+                self._components.releases.revoked(event)
+            case ev.HandBackRequested(partitions):
+                self._hand_back(partitions)
+            case ev.SubscriptionChanged(subscription):
+                self._subscribe(subscription)
+            case ev.PollOverdue():
+                self._group_leave.leave_group()
+            case ev.Polled():
+                self._group_leave.rejoin()
+            case ev.ApplicationFailed(error):
+                self._group_leave.fail(error)
+            case ev.CloseRequested(closes_session, deadline_ms):
+                self._group_leave.close(closes_session, deadline_ms)
+            case ev.CommitRequested():
+                raise AssertionError("taken by the caller")
+            case _:
+                assert_never(event)
+
+    def _timer_table(self) -> dict[str, Callable[[], None]]:
+        components = self._components
+
+        def nothing() -> None:
+            """The scheduler reads the clock itself."""
+
+        table: dict[str, Callable[[], None]] = {
+            WAIT_TIMER: components.membership.wake,
+            BACKOFF_TIMER: self._scheduler.end_backoff,
+            CLOSE_TIMER: self._group_leave.deadline,
+            PUBLISH_TIMER: components.views.timer_fired,
+            RECHECK_TIMER: components.claims.recheck,
+            SNAPSHOT_TIMER: nothing,
+            CLAIM_TIMER: nothing,
+        }
+        for name in (HEARTBEAT_TIMER, LEASE_TIMER, EXPIRY_TIMER):
+            table[name] = lambda name=name: components.lease.timer_fired(name)  # type: ignore[misc]
+        for name in (VERIFY_TIMER, GAP_TIMER, *AGAIN_TIMERS):
+            table[name] = lambda name=name: components.verification.timer_fired(name)  # type: ignore[misc]
+        return table
+
+    def _timer_fired(self, name: str) -> None:
+        if not self._components.context.timer_fired(name):
+            return
+        if name.startswith(REVOKE_TIMER):
+            self._components.releases.overdue(name)
+        else:
+            self._timers[name]()
+
+    def _session_connected(self, session: Session) -> None:
+        """The same session again, or a new one. Every watch armed before is gone."""
+        components, context = self._components, self._components.context
+        before = context.session
+        if before is not None and session.incarnation < before.incarnation:
+            return
+        if before is not None and session.incarnation > before.incarnation:
+            self._group_leave.session_over("session_lost")
+        context.connected_to(session)
+        components.snapshot.forget_watches()
+        components.resets.forget_watches()
+        components.membership.wake()
+        self._scheduler.end_backoff()
+        if components.membership.is_registered:
+            self._scheduler.was_away = True
+            context.owned.unblock(list(context.owned.blocked))
+            components.snapshot.settling.mark_changed_now()
+
+    def _hand_back(self, partitions: frozenset[TopicPartition]) -> None:
+        context = self._components.context
+        context.owned.hand_back(partitions)
+        deadline_ms = context.now.ms + context.config.settings.revoke_timeout_ms
+        self._components.releases.revoke(context.owned.to_revoke(), "handed_back", deadline_ms)
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        """Raises UnsupportedRegexError, and changes nothing then."""
+        check_subscription(subscription)
+        self._components.membership.subscription = subscription
+        if self._components.membership.data is not None:
+            self._components.membership.must_replace = True
+            self._awaits_subscription = True
+
+    # --- the state that people see ----------------------------------------------------------------
+
+    def _is_assigned(self) -> bool:
+        """This member carried the newest plan out that it knows."""
+        components = self._components
+        if self._awaits_subscription and self._has_own_subscription():
+            self._awaits_subscription = False
+        return (
+            components.membership.is_registered
+            and not self._awaits_subscription
+            and components.planning.planned is not None
+            and components.context.owned.is_settled
+            and not components.snapshot.is_new
+            and not self._scheduler.is_leaving
+        )
+
+    def _has_own_subscription(self) -> bool:
+        """The newest snapshot has this member's registration as it is now."""
+        membership, snapshot = self._components.membership, self._components.snapshot.newest
+        own = (
+            snapshot.registrations.get(self._components.context.config.member_id)
+            if snapshot is not None
+            else None
+        )
+        wanted = Registration.of(membership.subscription, 0)
+        is_same = own is not None and (own.pattern, own.subscription) == (wanted.pattern, wanted.subscription)
+        return is_same and not membership.must_replace
+
+    def _refresh_state(self) -> None:
+        components, context = self._components, self._components.context
+        if not components.membership.is_registered or self._scheduler.is_leaving or context.finished:
+            return
+        if components.lease.has_ended:
+            context.change_state(MemberState.SUSPENDED, "lease_ended")
+        elif self._is_assigned():
+            context.change_state(MemberState.STABLE, "assigned")
+            self._carried_out()
+        elif components.planning.planned is None or context.state is MemberState.JOINING:
+            if context.state is not MemberState.JOINING:
+                context.change_state(MemberState.JOINING, "joining")
+        elif components.planning.is_waiting_for_brokers:
+            context.reason = "waiting_for_brokers"
+        else:
+            context.change_state(MemberState.REBALANCING, "partitions_move")
+
+    def _carried_out(self) -> None:
+        """Once for each plan: the record, the verification, and the publication (lazily)."""
+        components, owned = self._components, self._components.context.owned
+        planned = components.planning.planned
+        assert planned is not None
+        if planned is not self._carried_out_plan:
+            self._carried_out_plan = planned
+            mine = [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(owned.held)]
+            components.context.note(
+                "rebalance.end", generation=planned.generation, result=planned.result(), mine=mine
+            )
+            components.verification.after_rebalance(claimed=owned.claims_count != self._claims_verified)
+            self._claims_verified = owned.claims_count
+            components.views.stable()
+            self._scheduler.run()
+
+
+def check_subscription(subscription: Subscription) -> None:
+    """Raises UnsupportedRegexError (or ConfigError) for a wildcard that Python cannot evaluate faithfully."""
+    if not isinstance(subscription, StaticSubscription):
+        compile_java(normalise(subscription.expression))

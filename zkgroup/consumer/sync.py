@@ -1,0 +1,580 @@
+"""`GroupMember` and `Consumer`: the blocking classes.
+
+`GroupMember` owns partitions of a group as leases, without any records. `Consumer` also delivers the records
+of its partitions and commits what was processed. `SyncBase` is what both have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self, TypeVar, overload
+
+from zkgroup.consumer._base import ConsumerBase, MemberBase
+from zkgroup.consumer.callbacks import CallbackWorker
+from zkgroup.consumer.consumer_engine import grouped, known_bounds
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
+from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.machine import MemberDescription
+from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.options import (
+    MemberOptions,
+    Topics,
+    check_count,
+    check_offset,
+    checked_offsets,
+    checked_partitions,
+    checked_timeout,
+    checked_times,
+    open_engine,
+    subscription_of,
+)
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import RecordSource
+from zkgroup.errors import (
+    CommitResult,
+    MemberClosedError,
+    OutcomeUnknownError,
+    StableTimeoutError,
+    StoreUnavailableError,
+    ZkGroupError,
+)
+from zkgroup.groups.descriptions import GroupDescription
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store, after, seconds_until, wait_for
+from zkgroup.settings import GroupSettings
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+
+T = TypeVar("T")
+
+HAND_BACK_TIMEOUT_S = 30.0
+CLOSE_TIMEOUT_S = 5.0
+CLOSE_GRACE_MS = 1000
+SOURCE_TIMEOUT_S = 30.0
+SOURCE_GRACE_S = 1.0
+DESCRIBE_TIMEOUT_S = 1.0
+
+
+class SyncBase(MemberBase):
+    """Life, waiting, leases and reads of a member; each call may come from any thread.
+
+    A process forked from the one that started the member must make its own: here every call but
+    `close()` and `stop()` raises `ForkedClientError`.
+    """
+
+    _listener_kind = RebalanceListener
+    _how_to_start = "use `with`, or start() it"
+
+    def __init__(self, options: MemberOptions) -> None:
+        super().__init__(options)
+        self._start_lock = threading.Lock()
+
+    @abstractmethod
+    def _build(self) -> MemberEngine:
+        """Puts the engine together; nothing of it runs yet."""
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Joins the group; idempotent. Returns when ZooKeeper is connected, before anything is assigned.
+
+        Raises `StoreUnavailableError` after `connection_timeout_ms` without a connection, and
+        `ConfigError` where another member of this process uses the same client under the same id.
+        """
+        with self._start_lock:
+            if self._closed.is_set():
+                raise MemberClosedError("a closed member does not start again; make a new one")
+            if self._engine_made is not None:
+                return self
+            # known before its first thread runs: a callback may use the member before this call returns
+            engine = self._engine_made = self._build()
+            self._launch(engine)
+        if self._closed.is_set():  # by a signal handler, in the middle of the lines above
+            self._begin_close(engine, 1.0)
+        self._wait_connected(engine)
+        return self
+
+    def _wait_connected(self, engine: MemberEngine) -> None:
+        timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
+        try:
+            result_of(engine, engine.when(lambda: engine.incarnation > 0 or self._stopped), timeout_ms / 1000)
+        except ZkGroupError:
+            if engine.incarnation == 0:
+                self.close(timeout_s=1.0)
+                raise  # else it is for the next call
+        except KeyboardInterrupt:
+            self._begin_close(engine, 1.0)
+            raise
+        except FutureTimeoutError:
+            self.close(timeout_s=1.0)
+            raise not_connected(engine, timeout_ms) from None
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Leaves: revokes, commits what the listener commits, releases, ends the session.
+
+        Idempotent, from any thread; returns within `timeout_s` and a moment whatever ZooKeeper and the
+        callbacks do. Inside a callback it schedules the end and returns. Raises what made the member
+        fail, each time.
+        """
+        timeout_s = checked_timeout(timeout_s)
+        self._closed.set()
+        engine = self._engine_made
+        if engine is None or engine.forked:
+            return
+        self._begin_close(engine, timeout_s)
+        if engine.runner.is_inside() or engine.loop.is_inside():
+            return
+        clock, finished = engine.clock, engine.finished
+        deadline_ms = after(clock, timeout_s)
+        wait_for(clock, finished.is_set, deadline_ms + CLOSE_GRACE_MS, finished.wait)
+        engine.loop.join(max(0.5, seconds_until(clock, deadline_ms)))
+        self._join(deadline_ms)
+        engine.runner.stop(max(0.1, min(0.5, seconds_until(clock, deadline_ms))))
+        engine.raise_failure()
+
+    def _join(self, deadline_ms: int) -> None:
+        """Waits for what else was started; `deadline_ms` is on the member's clock."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
+                self.close()
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
+        """Returns when this member owns all that the plan gives it (perhaps nothing); no extra reads.
+
+        Raises `StableTimeoutError` naming what it waits for, `MemberClosedError` after `stop`.
+        """
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
+        try:
+            assigned = engine.when(lambda: engine.state is MemberState.STABLE or self._stopped)
+            result_of(engine, assigned, timeout_s)
+        except FutureTimeoutError:
+            engine.check_usable()
+            raise not_assigned(engine, _description(engine)) from None
+        self._check_stopped(engine)
+
+    def wait_until_stable(self, timeout_s: float = 30.0) -> None:
+        """Returns when the whole group has converged: every partition is owned as the plan says.
+
+        Reads the group now and then. Raises `StableTimeoutError`, whose `blockers` name the partitions.
+        """
+        engine = self._engine
+        deadline_ms = after(engine.clock, checked_timeout(timeout_s))
+        self.wait_until_assigned(timeout_s)
+        with self._reads() as reads:
+            converged = reads.wait_converged(
+                deadline_ms, lambda: state_text(engine, _description(engine)), lambda: self._stopped
+            )
+        engine.check_usable()
+        if not converged:
+            raise MemberClosedError(f"{engine.member} was asked to stop")
+        # the reads may have shown a claim of this very member whose answer had yet to come
+        self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
+
+    # --- what is owned ----------------------------------------------------------------------------
+
+    def hand_back(self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S) -> None:
+        """Gives partitions up (revoked, committed, released) until a later plan names this member again.
+
+        Raises `StableTimeoutError` when they are not released in time; they will be.
+        """
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
+        try:
+            result_of(engine, engine.hand_back(checked_partitions(partitions)), timeout_s)
+        except FutureTimeoutError:
+            raise not_assigned(engine, _description(engine)) from None
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    @overload
+    def committed(self, partitions: TopicPartition) -> int | None: ...
+
+    @overload
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]: ...
+
+    def committed(
+        self, partitions: TopicPartition | Iterable[TopicPartition]
+    ) -> int | dict[TopicPartition, int | None] | None:
+        """Committed offset of one partition, or of several by partition, owned or not, as ZooKeeper holds it.
+
+        None where there is none.
+        """
+        if isinstance(partitions, TopicPartition):
+            return self.committed([partitions])[partitions]
+        engine = self._engine
+        wanted = checked_partitions(partitions)
+        try:
+            outcome = result_of(
+                engine, engine.ask(offsets_request(engine.group, wanted)), reply_timeout_s(self._settings)
+            )
+        except FutureTimeoutError:
+            raise StoreUnavailableError("the committed offsets could not be read in time") from None
+        return offsets_of(wanted, outcome)
+
+    def describe(self) -> GroupDescription:
+        """The whole group as `zkgroup group describe` shows it; may take 2 s while it is moving."""
+        with self._reads() as reads:
+            return reads.describe()
+
+    def _reads(self) -> AbstractContextManager[GroupReads]:
+        engine = self._engine
+        return group_reads(engine.store, engine.clock, engine.group, engine.finished)
+
+
+def reply_timeout_s(settings: GroupSettings) -> float:
+    """Longest wait for an answer: every request ends by the session's timeout, in one way or another."""
+    return 5.0 + 3 * settings.session_timeout_ms / 1000
+
+
+def result_of(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
+    """The future's result; a call that gets none in time is forgotten, so that nothing waits for it."""
+    try:
+        return _result(engine, future, timeout_s)
+    except FutureTimeoutError:
+        engine.forget(future)
+        raise
+
+
+def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
+    def wait(left_s: float) -> None:
+        with contextlib.suppress(FutureTimeoutError, CancelledError):
+            future.exception(left_s)
+
+    wait_for(engine.clock, future.done, after(engine.clock, timeout_s), wait)
+    return future.result(0)
+
+
+def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableError:
+    """The error of a start that ran out: a real client knows whom it asked, and what came of it."""
+    if isinstance(engine.store, ZooKeeperClient):
+        return engine.store.unconnected(timeout_ms / 1000)
+    return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
+
+
+def not_assigned(engine: MemberEngine, snapshot: MemberDescription | None) -> StableTimeoutError:
+    """The error of a wait for this member's own share that ran out."""
+    blockers = snapshot.blocked if snapshot is not None else {}
+    waits = "; ".join(f"{tp} is held by {who}" for tp, who in sorted(blockers.items()))
+    return StableTimeoutError(state_text(engine, snapshot) + (f": {waits}" if waits else ""), blockers)
+
+
+def state_text(engine: MemberEngine, snapshot: MemberDescription | None) -> str:
+    """The member's own state in words, for messages."""
+    reason = f" ({snapshot.reason})" if snapshot is not None else ""
+    return f"{engine.member} is {engine.state.value}{reason}"
+
+
+def _description(engine: MemberEngine) -> MemberDescription | None:
+    try:
+        return _result(engine, engine.describe(), DESCRIBE_TIMEOUT_S)
+    except FutureTimeoutError:
+        return None
+
+
+class GroupMember(SyncBase):
+    """A member of a consumer group that owns partitions and delivers nothing.
+
+    ```python
+    with GroupMember("host:2181/chroot", group="billing", topics=["orders"]) as member:
+        member.wait_until_assigned(timeout_s=30)
+        for lease in member.leases():
+            work_on(lease.partition, lease.token)
+    ```
+
+    It joins when it is entered (or by `start()`) and leaves when it is left (or by `close()`). Every
+    method may be called from any thread, also inside a listener's callbacks, where `close()` only
+    schedules the end. What a callback raised is raised by the next call. A process forked from this
+    one must make its own member: here every call but `close()` and `stop()` raises `ForkedClientError`.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        settings: GroupSettings | None = None,
+        listener: RebalanceListener | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Checks everything that needs no network; raises `ConfigError`.
+
+        Args:
+            address: `host:port[,host:port...][/chroot]` for a connection of its own; or `client`.
+            group: name of the group, below `/consumers`.
+            topics: names, names with thread counts, `Whitelist` or `Blacklist`.
+            settings: see `GroupSettings`.
+            listener: told of assignments and revocations, on a thread of its own.
+            client: a `ZooKeeperClient` shared with other members; it is not closed with the member.
+            connection: authentication, TLS and access lists of the connection to `address`.
+            history: records what the member does, for `zkgroup.history`.
+            metrics: see `zkgroup.metrics`.
+            clock: for tests.
+        """
+        options = MemberOptions(
+            address=address,
+            client=client,
+            group=group,
+            subscription=subscription_of(topics),
+            settings=GroupSettings() if settings is None else settings,
+            listener=listener,
+            history=history,
+            metrics=metrics,
+            clock=clock,
+            connection=connection,
+        )
+        super().__init__(options)
+
+    def _build(self) -> MemberEngine:
+        worker = CallbackWorker(f"zkgroup-{self._options.group}", self._options.clock_used)
+        return open_engine(self._options, worker)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
+        """Writes offsets (of the *next* record to process) of owned partitions: fenced, in one transaction
+        with what else waits to be committed. At or below one's own last commit they count as committed.
+
+        The partitions that could be committed are, whatever happens to the others. Raises
+        `CommitRefusedError` with the result when any was refused; when all refusals are of one kind,
+        that subclass: `NotOwnerError`, `OffsetConflictError`, `LeaseLostError`, `CommitUnknownError`.
+        `ConfigError`, and nothing is committed, where a key or a value is no partition or no offset.
+        `OutcomeUnknownError` where there was no answer at all in time.
+        """
+        engine = self._engine
+        try:
+            result = result_of(
+                engine, engine.commit_now(checked_offsets(offsets)), reply_timeout_s(self._settings)
+            )
+        except FutureTimeoutError:
+            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+        result.raise_if_refused()
+        return result
+
+
+class Consumer(ConsumerBase, SyncBase):
+    """A member of a group that reads its partitions' records from a source.
+
+    ```python
+    with Consumer("host:2181", group="billing", topics=["orders"], source=FileSource("data/")) as consumer:
+        for record in consumer:
+            handle(record)
+    ```
+
+    With `ack_mode="auto"` (default) asking for the next record says that the one before is processed,
+    and `poll` says it of the former batch; `ack` says it earlier. With `"explicit"` only `ack` does.
+    What is processed is committed by timer (`auto_commit_interval_ms`), before a partition is given
+    up, at `close()`, and by `commit()`. Nothing is ever committed that was not acknowledged.
+
+    `poll` and iteration are for one thread at a time; every other method may be called from any.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        source: RecordSource,
+        settings: GroupSettings | None = None,
+        listener: RebalanceListener | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Checks everything that needs no network; raises `ConfigError`.
+
+        `source` is where the records come from, see `RecordSource`; it is closed with the consumer.
+        The other arguments are those of `GroupMember`.
+        """
+        super().__init__(
+            MemberOptions(
+                address=address,
+                client=client,
+                group=group,
+                subscription=subscription_of(topics),
+                settings=GroupSettings() if settings is None else settings,
+                listener=listener,
+                history=history,
+                metrics=metrics,
+                clock=clock,
+                connection=connection,
+            ),
+            source,
+        )
+        self._ready = threading.Condition()
+        self._news = 0
+
+    def _build(self) -> MemberEngine:
+        return self._put_together(CallbackWorker(f"zkgroup-{self._options.group}", self._options.clock_used))
+
+    def _join(self, deadline_ms: int) -> None:
+        if self._consuming is not None:
+            clock = self._consuming.engine.clock
+            self._consuming.fetcher.close(max(0.5, seconds_until(clock, deadline_ms)))
+
+    def _wake(self) -> None:
+        with self._ready:
+            self._news += 1
+            self._ready.notify_all()
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record:
+        """The next record; ends after `stop()`, `close()` or `consumer_timeout_ms` without one.
+
+        Raises what made the consumer fail.
+        """
+        timeout_ms = self._options.settings.consumer_timeout_ms
+        try:
+            records = self._take(1, None if timeout_ms < 0 else timeout_ms / 1000)
+        except MemberClosedError:
+            raise StopIteration from None
+        if not records:
+            raise StopIteration
+        return records[0]
+
+    def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> dict[TopicPartition, list[Record]]:
+        """Up to so many records by partition, in order; empty when none came in time or after `stop()`.
+
+        Raises `MemberClosedError`, or what made the consumer fail.
+        """
+        return grouped(self._take(max_records, checked_timeout(timeout_s)))
+
+    def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
+        member = self._member
+        check_count(max_records)
+        clock = member.engine.clock
+        deadline_ms = None if timeout_s is None else after(clock, timeout_s)
+        member.begin_poll()
+        try:
+            while not self._stopped:
+                seen = self._news
+                member.engine.check_usable()
+                if records := member.delivery.take(max_records):
+                    return records
+                if deadline_ms is not None and clock.now_ms() >= deadline_ms:
+                    return []
+                self._wait(clock, seen, deadline_ms)
+            return []
+        finally:
+            member.end_poll()
+
+    def _wait(self, clock: Clock, seen: int, deadline_ms: int | None) -> None:
+        """Waits until there may be something new, or the time is over."""
+
+        def is_new() -> bool:
+            return self._news != seen
+
+        def wait(left_s: float) -> None:
+            with self._ready:
+                self._ready.wait_for(is_new, left_s)
+
+        wait_for(clock, is_new, deadline_ms, wait)
+
+    # --- positions --------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
+        """Commits what is processed, or the offsets given; see `GroupMember.commit` for the errors."""
+        member = self._member
+        try:
+            result = result_of(member.engine, member.commit(offsets), reply_timeout_s(self._settings))
+        except FutureTimeoutError:
+            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+        result.raise_if_refused()
+        return result
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Goes on from this offset; the only way by which a later commit may go back.
+
+        Raises `NotOwnerError`; `ConfigError` for a negative offset.
+        """
+        member = self._member
+        check_offset(topic_partition, offset)
+        member.delivery.seek(topic_partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S) -> None:
+        """Goes on from the first offset that the source has, of these partitions or of all owned.
+
+        Raises `NotOwnerError`, `SourceUnavailableError`.
+        """
+        found = self.beginning_offsets(self._member.owned(partitions), timeout_s)
+        for topic_partition, offset in found.items():
+            self._member.delivery.seek(topic_partition, offset)
+
+    def seek_to_end(self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S) -> None:
+        """Goes on from the log end, of these partitions or of all owned; see `seek_to_beginning`."""
+        found = self.end_offsets(self._member.owned(partitions), timeout_s)
+        for topic_partition, offset in found.items():
+            self._member.delivery.seek(topic_partition, offset)
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        """First offset that can be read of each partition, owned or not, as the source says.
+
+        Raises `SourceUnavailableError` where the source does not say in time.
+        """
+        wanted, timeout_s = checked_partitions(partitions), checked_timeout(timeout_s)
+        found = self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
+        return {tp: bounds.earliest for tp, bounds in known_bounds(found, wanted).items()}
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        """Log end (offset of the next record) of each partition; see `beginning_offsets`."""
+        wanted, timeout_s = checked_partitions(partitions), checked_timeout(timeout_s)
+        found = self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
+        return {tp: bounds.end for tp, bounds in known_bounds(found, wanted).items()}
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int | None]:
+        """Offset of the first record at or after a time (epoch milliseconds); None where there is none.
+
+        Raises `ConfigError` where the source does not know the times of its records.
+        """
+        wanted, timeout_s = checked_times(times), checked_timeout(timeout_s)
+        return self._reply(self._member.offsets_for_times(wanted, timeout_s), timeout_s)
+
+    def lag(
+        self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S
+    ) -> dict[TopicPartition, int | None]:
+        """Log end minus position, of these partitions or of all owned.
+
+        None where the position or the log end is not known now. Raises `NotOwnerError`.
+        """
+        wanted, timeout_s = self._member.owned(partitions), checked_timeout(timeout_s)
+        found = self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
+        return self._member.lag(wanted, found)
+
+    def _reply(self, future: Future[T], timeout_s: float) -> T:
+        """What the source replies to the fetcher, which may be busy with another call for a moment."""
+        try:
+            return result_of(self._engine, future, timeout_s + SOURCE_GRACE_S)
+        except FutureTimeoutError:
+            raise self._no_reply(timeout_s) from None

@@ -1,0 +1,412 @@
+"""What a controller knows of its cluster: the values last read or written, each with its version.
+
+Nothing here is truth: ZooKeeper is, and every write carries the version that its decision rests on. The
+picture is what the decision starts from, and what brokers are told of.
+
+A cluster has some hundred thousand partitions, so a partition costs little: states and lists of brokers are
+shared by all that have the same, and indices are plain numbers, topic by topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.state_machines import Replica, partition_table, replica_table
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
+
+Brokers = tuple[int, ...]
+"""Broker ids in an order that matters."""
+
+_NO_KEYS: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+class LeaderIsrAndControllerEpoch(NamedTuple):
+    """The state of a partition as it stands in its znode: `PartitionState` and the znode's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: Brokers
+    controller_epoch: int
+    """Of the controller that decided it."""
+    version: int
+    """Data version of the znode: the fence of the next write."""
+    extensions: Mapping[str, object] = _NO_KEYS
+    """Keys of later versions, kept by every rewrite."""
+
+    @classmethod
+    def of(cls, state: PartitionState, version: int) -> LeaderIsrAndControllerEpoch:
+        """What was read, or written with this version in the reply."""
+        kept = state.extensions or _NO_KEYS
+        return cls(state.leader, state.leader_epoch, state.isr, state.controller_epoch, version, kept)
+
+    def decided(self, leader: int, isr: Brokers, controller_epoch: int) -> PartitionState:
+        """The next state by decision of a controller: the leader epoch grows by one, always.
+
+        A leader of 0.8.2.2 takes a new version of the znode with a higher leader epoch only (K9).
+        """
+        return PartitionState(leader, self.leader_epoch + 1, isr, controller_epoch, self.extensions)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A registered broker."""
+
+    registration: BrokerRegistration
+    epoch: int
+    """czxid of the registration: tells one incarnation from the next (KIP-380)."""
+
+    @property
+    def hosts_partitions(self) -> bool:
+        """Whether it can be given partitions: not a controller only, and reachable without encryption."""
+        return self.registration.role == "data" and self.registration.host is not None
+
+
+class BrokerChange(NamedTuple):
+    """What is new in a list of registrations. A bounced broker is to be taken as gone, then as new (K7)."""
+
+    new: frozenset[int]
+    gone: frozenset[int]
+    bounced: frozenset[int]
+
+
+Index = dict[int, set[int]]
+"""Broker to the partitions of one topic that it has: a tuple with the topic's name for each would cost far
+more. No set is empty."""
+
+
+@dataclass(slots=True)
+class TopicContext:
+    """One topic: its znode, and the states of its partitions."""
+
+    topic: Topic
+    version: int
+    """Data version of the topic's znode."""
+    hosts: Index
+    """By the replica lists."""
+    standings: dict[int, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
+    leaders: Index = field(default_factory=dict)
+    """By the states, whatever the replica lists say."""
+
+    def led(self, partition: int, before: int, after: int) -> None:
+        """The index follows a state whose leader has changed; -1 for none."""
+        if before >= 0:
+            led = self.leaders[before]
+            led.discard(partition)
+            if not led:
+                del self.leaders[before]
+        if after >= 0:
+            self.leaders.setdefault(after, set()).add(partition)
+
+
+class ControllerContext:
+    """The cluster as one controller knows it. A controller that resigns drops it whole (KAFKA-5310)."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, LiveBroker] = {}
+        self.shutting_down: set[int] = set()
+        """Brokers that asked for a controlled shutdown: told everything, elected for nothing."""
+        self.deletions: set[str] = set()
+        """Topics that are queued for deletion, known or not."""
+        self.given_up: dict[str, Brokers] = {}
+        """Brokers that the deletions of these topics do not wait for (K20)."""
+        self.ineligible: dict[str, str] = {}
+        """Those of them that wait, and for what."""
+        self.unhosted: set[str] = set()
+        """Known topics that no broker hosts: made without brokers, and nobody has named one since."""
+        self.moves: set[TopicPartition] = set()
+        """Partitions with an open reassignment."""
+        self.unfit: dict[TopicPartition, set[int]] = {}
+        """Replicas whose live broker cannot serve them (storage error 56): offline to every election."""
+        self.first_states: dict[TopicPartition, int] = {}
+        """Partitions that were found, while loading, in the state that was made first, their leaders gone or
+        started since, to the czxid of that state."""
+        self.unreadable: dict[str, str] = {}
+        """Path of each znode that could not be read, and what was wrong with it."""
+        self.first_request_sent: dict[int, int] = {}
+        """Broker to the incarnation whose first LeaderAndIsr was made (recipes 15)."""
+        self.partition_phases = partition_table()
+        """Phase of each partition; those not mentioned are online."""
+        self.replica_phases = replica_table()
+        """Phase of each replica; those not mentioned are online."""
+        self.restarted_leaders: dict[TopicPartition, None] = {}
+        """Partitions led by a zkgroup broker that has started since their state was written."""
+        self.topic_czxids: dict[str, int] = {}
+        """Topic to the czxid of its znode: tells it from another one of the same name."""
+        self._topics: dict[str, TopicContext] = {}
+        self._lists: dict[Brokers, Brokers] = {}
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    def set_brokers(self, found: Mapping[int, LiveBroker]) -> BrokerChange:
+        """All registrations as just read. What a former incarnation asked for or broke is forgotten."""
+        now, before = set(found), set(self.brokers)
+        bounced = {id_ for id_ in now & before if found[id_].epoch != self.brokers[id_].epoch}
+        self.brokers = dict(found)
+        for id_ in (before - now) | bounced:
+            self.shutting_down.discard(id_)
+            self.first_request_sent.pop(id_, None)
+            for topic_partition in [each for each, brokers in self.unfit.items() if id_ in brokers]:
+                self.fit_again(topic_partition, id_)
+        return BrokerChange(frozenset(now - before), frozenset(before - now), frozenset(bounced))
+
+    @property
+    def reachable(self) -> frozenset[int]:
+        """Brokers that are told things: live, shutting down or not."""
+        return frozenset(id_ for id_, broker in self.brokers.items() if id_ >= 0 and broker.hosts_partitions)
+
+    @property
+    def live(self) -> frozenset[int]:
+        """Brokers that may be elected: the reachable ones that are not shutting down."""
+        return self.reachable - self.shutting_down
+
+    @property
+    def started(self) -> dict[int, int]:
+        """Each broker of ours with the zxid of its start."""
+        return {id_: each.epoch for id_, each in self.brokers.items() if each.registration.is_zkgroup}
+
+    def has_restarted_since(self, broker: int, zxid: int) -> bool:
+        """Whether this broker of ours has started after a change with that zxid."""
+        found = self.brokers.get(broker)
+        return found is not None and found.epoch > zxid and found.registration.is_zkgroup
+
+    def candidates(self, topic_partition: TopicPartition, live: frozenset[int]) -> frozenset[int]:
+        """Those of `live` that can serve this partition."""
+        unfit = self.unfit.get(topic_partition)
+        return live - unfit if unfit else live
+
+    def failed_to_serve(self, topic_partition: TopicPartition, broker: int) -> None:
+        """The broker answered that its folder of this partition is broken or empty."""
+        self.unfit.setdefault(topic_partition, set()).add(broker)
+
+    def fit_again(self, topic_partition: TopicPartition, broker: int) -> None:
+        """Ends what `failed_to_serve` began: a new incarnation, or in sync again."""
+        brokers = self.unfit.get(topic_partition, set())
+        brokers.discard(broker)
+        if not brokers:
+            self.unfit.pop(topic_partition, None)
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Names of the known topics."""
+        return self._topics.keys()
+
+    @property
+    def size(self) -> int:
+        """Partitions in all."""
+        return sum(len(each.topic.partitions) for each in self._topics.values())
+
+    def topic(self, name: str) -> TopicContext | None:
+        """A topic as it was last seen, or None where there is none. Not to be changed by the caller."""
+        return self._topics.get(name)
+
+    def topic_seen(self, name: str, topic: Topic, version: int) -> tuple[int, ...]:
+        """A topic's znode as read or written. Returns the numbers that were not known, ascending."""
+        share = self._lists.setdefault
+        shared = {number: share(replicas, replicas) for number, replicas in topic.partitions.items()}
+        kept = Topic(shared, topic.version, topic.adding, topic.removing, topic.topic_id, topic.extensions)
+        known = self._topics.get(name)
+        if known is None:
+            self._topics[name] = TopicContext(kept, version, _hosts(shared))
+            return tuple(sorted(shared))
+        before = known.topic.partitions
+        for number in before.keys() - shared.keys():
+            self._set_standing(known, number, None)
+        known.topic, known.version, known.hosts = kept, version, _hosts(shared)
+        return tuple(sorted(shared.keys() - before.keys()))
+
+    def forget_topic(self, name: str) -> None:
+        """The topic is gone. Its place in `deletions` is the caller's to clear."""
+        self.topic_czxids.pop(name, None)
+        known = self._topics.get(name)
+        if known is None:
+            return
+        for number, replicas in known.topic.partitions.items():
+            topic_partition = TopicPartition(name, number)
+            self.unfit.pop(topic_partition, None)
+            self.moves.discard(topic_partition)
+            self.restarted_leaders.pop(topic_partition, None)
+            self.partition_phases.forget([topic_partition])
+            self.replica_phases.forget(Replica(topic_partition, broker) for broker in replicas)
+        del self._topics[name]
+        self.unhosted.discard(name)
+        self.ineligible.pop(name, None)
+
+    # --- partitions -------------------------------------------------------------------------------
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        known = self._topics.get(topic_partition.topic)
+        return known is not None and topic_partition.partition in known.topic.partitions
+
+    def replicas(self, topic_partition: TopicPartition) -> Brokers:
+        """The replica list, preferred leader first; empty for an unknown partition."""
+        known = self._topics.get(topic_partition.topic)
+        return known.topic.partitions.get(topic_partition.partition, ()) if known else ()
+
+    def standing(self, topic_partition: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
+        """The state as last read or written; None where it has none yet or it could not be read."""
+        known = self._topics.get(topic_partition.topic)
+        return known.standings.get(topic_partition.partition) if known else None
+
+    def state_seen(
+        self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch | None
+    ) -> bool:
+        """A state as read or written; None for a znode that is not there. Unknown partitions are passed over.
+
+        An older version than the one known is passed over too: reads can overtake each other's answers.
+        Returns whether the partition is known.
+        """
+        name, partition = topic_partition
+        known = self._topics.get(name)
+        if known is None or partition not in known.topic.partitions:
+            return False
+        before = known.standings.get(partition)
+        if before is None or standing is None or standing.version >= before.version:
+            self._set_standing(known, partition, standing)
+        return True
+
+    def first_seen(self, topic: str, found: Mapping[int, LeaderIsrAndControllerEpoch]) -> None:
+        """States of partitions of a known topic that had none, as read. Their lists are `shared` already."""
+        known = self._topics[topic]
+        known.standings.update(found)
+        leaders = known.leaders
+        for number, standing in found.items():
+            leader = standing.leader
+            if leader in leaders:
+                leaders[leader].add(number)
+            elif leader >= 0:
+                leaders[leader] = {number}
+
+    def is_in_order(self, topic: str, live: frozenset[int], reachable: frozenset[int]) -> bool:
+        """Whether every partition has a leader among `live`, and all replicas are on `reachable` brokers."""
+        known = self._topics[topic]
+        led = sum(map(len, known.leaders.values()))
+        return (
+            led == len(known.topic.partitions)
+            and known.leaders.keys() <= live
+            and known.hosts.keys() <= reachable
+        )
+
+    def shared(self, standing: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
+        """The same, with the one list of brokers for all; to be given to every partition in that state."""
+        isr = self._lists.setdefault(standing.isr, standing.isr)
+        return standing if isr is standing.isr else standing._replace(isr=isr)
+
+    def partitions(self, topic: str | None = None) -> Iterator[TopicPartition]:
+        """All partitions, or those of one topic, by topic and number."""
+        for name in sorted(self._topics) if topic is None else (topic,) if topic in self._topics else ():
+            for number in sorted(self._topics[name].topic.partitions):
+                yield TopicPartition(name, number)
+
+    def on_broker(self, broker: int) -> Iterator[TopicPartition]:
+        """Partitions whose replica list holds the broker, but for those that nobody hosts."""
+        for name, numbers in self.topics_on(broker):
+            for number in numbers:
+                yield TopicPartition(name, number)
+
+    def topics_on(self, broker: int) -> Iterator[tuple[str, list[int]]]:
+        """The same: each topic with the partitions, both ascending."""
+        for name in sorted(self._topics):
+            if (numbers := self._topics[name].hosts.get(broker)) and name not in self.unhosted:
+                yield name, sorted(numbers)
+
+    def hosts(self, topics: Iterable[str]) -> frozenset[int]:
+        """All brokers in the replica lists of these topics."""
+        known = [self._topics[name].hosts for name in topics if name in self._topics]
+        return frozenset(chain.from_iterable(known))
+
+    def led_by(self, broker: int) -> Iterator[TopicPartition]:
+        """Partitions whose state names the broker as leader, whatever the replica list says."""
+        for name in sorted(self._topics):
+            for number in sorted(self._topics[name].leaders.get(broker, ())):
+                yield TopicPartition(name, number)
+
+    def is_going(self, topic_partition: TopicPartition) -> bool:
+        """Whether its topic is queued for deletion, and so takes part in nothing else."""
+        return topic_partition.topic in self.deletions and topic_partition not in self.moves
+
+    def is_unhosted(self, topic_partition: TopicPartition) -> bool:
+        """Whether no broker hosts it, nor shall: it needs no state and no leader."""
+        return topic_partition.topic in self.unhosted
+
+    def _set_standing(
+        self, known: TopicContext, partition: int, standing: LeaderIsrAndControllerEpoch | None
+    ) -> None:
+        old = known.standings.get(partition)
+        before = old.leader if old else NO_LEADER
+        after = standing.leader if standing else NO_LEADER
+        if before != after:
+            known.led(partition, before, after)
+        if standing is None:
+            known.standings.pop(partition, None)
+        else:
+            known.standings[partition] = self.shared(standing)
+
+
+def _hosts(partitions: Mapping[int, Brokers]) -> Index:
+    """Whole lists at a time: those of a topic are few."""
+    alike: dict[Brokers, list[int]] = {}
+    for number, replicas in partitions.items():
+        same = alike.get(replicas)
+        if same is None:
+            alike[replicas] = [number]
+        else:
+            same.append(number)
+    hosts: Index = {}
+    for replicas, numbers in alike.items():
+        for broker in replicas:
+            hosts.setdefault(broker, set()).update(numbers)
+    return hosts
+
+
+class PartitionSet:
+    """A set of partitions, as numbers by topic: a tuple with the name for each would cost far more."""
+
+    def __init__(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        self._numbers: dict[str, set[int]] = {}
+        """No set is empty."""
+        for each in partitions:
+            self.add(each)
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition.partition in self._numbers.get(topic_partition.topic, ())
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return self.of(self._numbers)
+
+    def of(self, topics: Iterable[str]) -> Iterator[TopicPartition]:
+        """Those of these topics."""
+        for topic in topics:
+            for number in self._numbers.get(topic, ()):
+                yield TopicPartition(topic, number)
+
+    def add(self, topic_partition: TopicPartition) -> None:
+        """Puts one in."""
+        self._numbers.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
+
+    def add_all(self, topic: str, numbers: Collection[int]) -> None:
+        """Puts these partitions of a topic in."""
+        if numbers:
+            self._numbers.setdefault(topic, set()).update(numbers)
+
+    def discard(self, topic_partition: TopicPartition) -> None:
+        """Takes one out, if it is there."""
+        topic, number = topic_partition
+        numbers = self._numbers.get(topic)
+        if numbers is not None:
+            numbers.discard(number)
+            if not numbers:
+                del self._numbers[topic]
+
+    def clear(self) -> None:
+        """Takes all out."""
+        self._numbers.clear()

@@ -1,0 +1,412 @@
+"""Who rules: standing for `/controller`, holding it, giving it up. Source: recipes.md 13, 14.
+
+Theory of operation
+-------------------
+    LOOKING   read /controller: somebody's -> WATCHING; none -> VACANT; ours, left over -> taken off
+    WATCHING  until the watch says that it went or changed
+    VACANT    sync, read the epoch, whether the predecessor may still be writing, and whose epochs were ours
+    GRACE     a real controller whose znode went has time to notice; then, if still nobody has it:
+    STANDING  the transaction of the election, with the epoch's version read *before* the grace
+    RULING    until anything that is not ours changes /controller or /controller_epoch
+
+Each state but RULING may be left for LOOKING at any moment: all it costs is another read. RULING is left by
+`resign` alone, which says so (`Resigned`) before anything else is asked; what still stands in ZooKeeper is
+taken off by the next look, and only what is of our session. An election without an answer is LOOKING as
+well: what is found decides.
+
+The order of reading is the epoch, then `/controller`: a change in between makes the version that is kept too
+old, which costs a grace, and never too new, which would save one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zkgroup.controller.machine.controller_election import transactions as acts
+from zkgroup.controller.machine.controller_election.lease import ControllerLease
+from zkgroup.controller.machine.controller_election.transactions import (
+    NO_PREDECESSOR,
+    ElectionAttempt,
+    ElectorState,
+    Predecessor,
+    WonElection,
+    last_foreign_epoch,
+)
+from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned
+from zkgroup.controller.machine.elector_context import ElectorContext
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.model import Znode
+from zkgroup.model.requests import (
+    Code,
+    Create,
+    CreateMissing,
+    Delete,
+    ListChildren,
+    MultiDone,
+    MultiRefused,
+    Operation,
+    Outcome,
+    Read,
+    SetData,
+    Sync,
+)
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.machine import Work
+from zkgroup.runtime.procedures import ConnectionLossError, Procedure, Query, ask, list_done, read_done, write
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.controller import (
+    Controller,
+    ControllerEpoch,
+    ControllerRecord,
+    ResignRequest,
+    controller_history_path,
+)
+
+ELECTION_TIMER: Final = "election"
+GRACE_SPREAD: Final = 0.25
+"""The grace is longer by up to this fraction, so that candidates do not all wake at once."""
+FENCE_PATHS: Final = (ControllerEpoch.path(), Controller.path())
+"""In the order of reading."""
+
+
+class Elector:
+    """The part of a controller that knows whether it is one."""
+
+    def __init__(self, core: ElectorContext, lease: ControllerLease) -> None:
+        self._core = core
+        self._lease = lease
+        lease.on_refused = self.fenced
+        self.stage = ElectorState.LOOKING
+        self.rule: WonElection | None = None
+        self.predecessor: Predecessor = NO_PREDECESSOR
+        self.former: Predecessor | None = None
+        """Who ruled before the present rule, as far as was seen."""
+        self.candidacy: ElectionAttempt | None = None
+        """What the next attempt rests on, from VACANT on."""
+        self.may_stand = False
+        """The host is registered in this session (controller.md 2.5: registration precedes election)."""
+        self.is_out = False
+        """The id is somebody else's, or this candidate retires: no more elections."""
+        self._reason = ""
+        """Why this candidate's own rule ended, for the record of the next; empty once another has ruled."""
+        self._must_look = True
+        self._tried: ElectionAttempt | None = None
+        """An attempt whose outcome is unknown."""
+        self._ended: WonElection | None = None
+        """A rule of this session whose end is to be written."""
+        self._not_before_ms = 0
+        self._greatest_epoch = 0
+        self.recorded: tuple[int, ...] = ()
+        """Epochs of which there is a record, oldest first; of who rules, its own is the last."""
+        self._watches: dict[str, Watch] = {}
+
+    @property
+    def is_ruling(self) -> bool:
+        return self.rule is not None
+
+    @property
+    def may_send(self) -> bool:
+        """Whether requests to brokers may go out now: ruling, connected, within the own lease."""
+        return self.is_ruling and self._core.connected and self._lease.is_valid
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """A connection, of this session or of a new one: every watch is gone."""
+        self._watches.clear()
+        self._must_look = True
+        self._lease.connected()
+
+    def session_over(self, reason: str) -> None:
+        """The barrier: before anything of a new session, this controller has resigned (K6)."""
+        if self.rule is not None:
+            self._resigned(self.rule, reason)
+        self._lease.session_over()
+        self.stage = ElectorState.LOOKING
+        self.may_stand = False
+        self._tried = self._ended = None
+        self._not_before_ms = 0
+
+    def resign(self, reason: str, *, stand_back: bool = False) -> None:
+        """Rules no more, from now on; what stands in ZooKeeper is taken off by the next look.
+
+        stand_back: others shall have the first chance, for as long as a grace.
+        """
+        if self.rule is None:
+            return
+        self._ended = self.rule
+        self._resigned(self.rule, reason)
+        if stand_back:
+            self._put_off()
+
+    def retire(self, reason: str) -> None:
+        """Rules no more, and stands no more."""
+        self.is_out = True
+        self._must_look = True
+        self.resign(reason)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it stands no more, and nothing of it was found when it last looked."""
+        return self.is_out and self._ended is None and not self._must_look and self.stage.is_outside
+
+    def fenced(self) -> None:
+        """A write was refused at `/controller` or `/controller_epoch`."""
+        self.resign("a write was refused at its fence")
+
+    def epoch_raised(self, fence: Fence, record: ControllerRecord) -> None:
+        """The ruling controller has written a new epoch with its record (recipes 17); it rules on in it."""
+        assert self.rule is not None, "nobody raises the epoch without ruling"
+        self.rule = self.rule._replace(fence=fence, record=record, record_version=0)
+        self._greatest_epoch = max(self._greatest_epoch, fence.epoch)
+        self.recorded = (*self.recorded, fence.epoch)
+        self.predecessor = self.predecessor._replace(epoch_version=fence.version)
+        self._lease.start(fence, proven=True)
+
+    def _resigned(self, rule: WonElection, reason: str) -> None:
+        self.rule = None
+        self.stage, self._must_look = ElectorState.LOOKING, True
+        self._lease.stop()
+        self._reason = f"{reason} (epoch {rule.fence.epoch} of broker {self._core.config.broker})"
+        self._core.emit(Resigned(rule.fence.epoch, reason))
+        if self._ended is rule:
+            self._ended = rule._replace(record=rule.record.over(self._core.now.wall_ms, reason))
+
+    def _put_off(self) -> None:
+        core = self._core
+        longer = round(core.config.takeover_grace_ms * (1 + GRACE_SPREAD * core.config.jitter()))
+        self._not_before_ms = core.now.ms + longer
+        core.set_timer(ELECTION_TIMER, self._not_before_ms)
+
+    # --- what is next -----------------------------------------------------------------------------
+
+    def next(self) -> Work | None:
+        """The procedure that is due, or None; the host starts it before any other work."""
+        if self.stage is ElectorState.LOOKING or (self._must_look and self.stage.is_watchful):
+            return "look at the controller", self._look
+        if self.is_out or not self.may_stand or self._core.now.ms < self._not_before_ms:
+            may_look = self._must_look and (self.is_out or self.stage is ElectorState.VACANT)
+            return ("look at the controller", self._look) if may_look else None
+        match self.stage:
+            case ElectorState.VACANT:
+                return "weigh the election", self._weigh
+            case ElectorState.GRACE:
+                return "end the grace", self._end_grace
+            case ElectorState.STANDING:
+                return "elect", self._elect
+            case _:
+                return None
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def _look(self) -> Procedure[None]:
+        self._must_look = False
+        first = () if self._tried is None else (Query(Sync(Controller.path())),)
+        paths = FENCE_PATHS if self.rule is None else (*FENCE_PATHS, ResignRequest.path())
+        outcomes = yield from self._asked(*first, *map(self._watched, paths))
+        epoch, controller, *requests = map(read_done, outcomes[len(first) :])
+        request = requests[0] if requests else None
+        self._greatest_epoch = max(self._greatest_epoch, acts.epoch_of(epoch) or 0)
+        if self.rule is not None:
+            yield from self._judge(self.rule, epoch, controller, request)
+        elif controller is None:
+            yield from self._withdraw(None, epoch, None)
+            self.stage, self._tried = ElectorState.VACANT, None
+        elif self._core.owns(controller.stat.ephemeral_owner):
+            yield from self._look_at_own(epoch, controller)
+        else:
+            yield from self._withdraw(None, epoch, None)
+            if self.stage is ElectorState.LOOKING or controller.stat.czxid != self.predecessor.czxid:
+                self.predecessor = acts.predecessor_of(controller, epoch)
+            self.stage, self._tried, self._reason = ElectorState.WATCHING, None, ""
+
+    def _judge(
+        self, rule: WonElection, epoch: Znode | None, controller: Znode | None, request: Znode | None
+    ) -> Procedure[None]:
+        """Is everything as we left it? Any change that is not ours ends the rule."""
+        if why := acts.reason_lost(rule, epoch, controller):
+            self.resign(why)
+            yield from self._withdraw(controller, epoch, None)
+        elif request is not None and acts.asks_to_resign(request, rule.czxid):
+            self.resign("an operator asked for it", stand_back=True)
+            yield from self._withdraw(controller, epoch, request)
+        elif request is not None:
+            self._core.note("resign_request.stale", path=request.path, czxid=rule.czxid)
+            yield from write([*rule.fence.checks(), Delete(request.path, request.stat.version)], FENCE_PATHS)
+
+    def _look_at_own(self, epoch: Znode | None, controller: Znode) -> Procedure[None]:
+        """`/controller` is of this session while we do not rule: won without an answer, or left over."""
+        tried = self._tried
+        if tried is not None and acts.is_won(tried, epoch, controller):
+            self._won(tried, controller.stat.czxid, proven=False)
+        else:
+            yield from self._withdraw(controller, epoch, None)
+            self._must_look = True
+
+    def _withdraw(
+        self, controller: Znode | None, epoch: Znode | None, request: Znode | None
+    ) -> Procedure[None]:
+        """Takes off what is of our session, and notes the end of the rule that it belonged to."""
+        core, ended = self._core, self._ended
+        registration = None
+        if core.config.controller_only and (ended or controller):
+            (outcome,) = yield from self._asked(Query(Read(BrokerRegistration.path(core.config.broker))))
+            registration = self._if_own(read_done(outcome))
+        mine = self._if_own(controller)
+        if operations := acts.withdraw(mine, epoch, self._greatest_epoch, (registration, request)):
+            yield from self._written(operations)
+        if ended is not None:
+            self._ended = None
+            yield from self._end_record(ended)
+
+    def _end_record(self, ended: WonElection) -> Procedure[None]:
+        """Notes the end, also where what was written last had no answer by then (`acts.ends`)."""
+        epoch, data = ended.fence.epoch, ended.record.encode()
+        operation = SetData(ControllerRecord.path(epoch), data, ended.record_version)
+        answer = yield from self._written((operation,))
+        if isinstance(answer, MultiRefused):
+            paths = map(ControllerRecord.path, (epoch, epoch + 1))
+            found = yield from self._asked(*(Query(Read(path)) for path in paths))
+            if operations := acts.end_records(map(read_done, found), ended.record):
+                yield from self._written(operations)
+
+    def _if_own(self, znode: Znode | None) -> Znode | None:
+        return znode if znode is not None and self._core.owns(znode.stat.ephemeral_owner) else None
+
+    # --- standing ---------------------------------------------------------------------------------
+
+    def _weigh(self) -> Procedure[None]:
+        """`/controller` is gone: what an attempt rests on, and whether to wait before it."""
+        before = self.predecessor
+        queries = [
+            Query(Sync(Controller.path())),
+            Query(Read(ControllerEpoch.path())),
+            Query(ListChildren(controller_history_path())),
+        ]
+        if before.is_real and before.broker is not None:
+            queries.append(Query(Read(BrokerRegistration.path(before.broker))))
+        _, epoch_read, listed, *rest = yield from self._asked(*queries)
+        epoch, history = read_done(epoch_read), list_done(listed)
+        if epoch is None or history.stat is None:
+            yield from self._make_parents(epoch)
+            return
+        if (number := acts.epoch_of(epoch)) is None:
+            self._core.note("controller_epoch.unreadable", path=epoch.path)
+            self._put_off()
+            return
+        recorded = [each for name in history.children if (each := ControllerRecord.epoch_of(name))]
+        foreign = yield from last_foreign_epoch(self._asked, number, recorded)
+        self.candidacy = ElectionAttempt(number, epoch.stat.version, foreign)
+        self.recorded = tuple(sorted(each for each in recorded if each <= number))
+        self.stage = ElectorState.STANDING
+        if acts.needs_grace(before, epoch, read_done(rest[0]) if rest else None):
+            self.stage = ElectorState.GRACE
+            self._core.note("takeover.grace", broker=before.broker, session=before.session)
+            self._put_off()
+
+    def _make_parents(self, epoch: Znode | None) -> Procedure[None]:
+        yield from self._asked(Query(CreateMissing(acts.parents(bool(self._core.config.controller_only)))))
+        if epoch is None:
+            data = ControllerEpoch(self._greatest_epoch).encode()
+            yield from self._written((Create(ControllerEpoch.path(), data),))
+
+    def _end_grace(self) -> Procedure[None]:
+        """Nobody else has come: the attempt, with what was read before the grace."""
+        (outcome,) = yield from self._asked(self._watched(Controller.path()))
+        self.stage = ElectorState.STANDING if read_done(outcome) is None else ElectorState.LOOKING
+
+    def _elect(self) -> Procedure[None]:
+        core, tried = self._core, self.candidacy
+        assert tried is not None
+        broker, alone, wall_ms = core.config.broker, core.config.controller_only, core.now.wall_ms
+        registration = alone and acts.register_broker(broker, alone.host, alone.port, wall_ms)
+        self._tried = tried
+        record = self._record(tried, wall_ms)
+        operations = acts.elect(tried, Controller(broker, wall_ms), record, registration)
+        answer = yield from self._written(operations)
+        if isinstance(answer, MultiDone):
+            made = answer.stats[1]
+            assert made is not None
+            self._won(tried, made.czxid, proven=True)
+            return
+        self._tried, self.stage = None, ElectorState.LOOKING
+        if operations[answer.index] is registration:
+            yield from self._look_at_obstacle(answer.code)
+
+    def _look_at_obstacle(self, code: Code) -> Procedure[None]:
+        """`/brokers/ids/<id>` is in the way, or its parent is missing. No lost race: the id is in use."""
+        if code is not Code.NODE_EXISTS:
+            yield from self._make_parents(None)
+            return
+        path = BrokerRegistration.path(self._core.config.broker)
+        (outcome,) = yield from self._asked(Query(Read(path)))
+        found = read_done(outcome)
+        if found is None:
+            return
+        if self._core.owns(found.stat.ephemeral_owner):
+            yield from self._written((Delete(path, found.stat.version),))
+        elif found.stat.ephemeral_owner in self._core.former_sessions:
+            self._put_off()
+        else:
+            self.is_out = True
+            self._core.emit(IdInUse(self._core.config.broker, path, found.stat.ephemeral_owner))
+
+    def _record(self, tried: ElectionAttempt, wall_ms: int) -> ControllerRecord:
+        session = self._core.session
+        assert session is not None
+        reason = self._reason or acts.why_elected(self.predecessor)
+        mine = ControllerRecord(self._core.config.broker, session.session_id, reason, wall_ms)
+        return mine.after(tried.foreign_epoch)
+
+    def _won(self, tried: ElectionAttempt, czxid: int, *, proven: bool) -> None:
+        core = self._core
+        assert core.session is not None
+        self.rule = WonElection(
+            tried.fence, czxid, self._record(tried, core.now.wall_ms), 0, tried.foreign_epoch
+        )
+        self.recorded = (*self.recorded, tried.fence.epoch)
+        self.stage, self._must_look, self._tried = ElectorState.RULING, True, None
+        self._greatest_epoch = max(self._greatest_epoch, tried.fence.epoch)
+        self.former = self.predecessor
+        self.predecessor = Predecessor(
+            czxid, core.session.session_id, core.config.broker, False, tried.fence.version
+        )
+        core.emit(Elected(tried.fence, czxid, tried.foreign_epoch))
+        self._lease.start(tried.fence, proven=proven)
+        if self.is_out:
+            self.resign("elected while it was leaving")
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def _watched(self, path: str) -> Query:
+        """A read that also arms the watch, unless one is armed."""
+        armed = self._watches.get(path)
+        if armed is not None and not armed.fired:
+            return Query(Read(path))
+        watch = self._watches[path] = Watch(self._changed)
+        return Query(Read(path, watch=True), watch)
+
+    def _changed(self) -> None:
+        self._must_look = True
+
+    def _asked(self, *queries: Query) -> Procedure[tuple[Outcome, ...]]:
+        try:
+            return (yield from ask(*queries))
+        except ConnectionLossError:
+            self._unsure()
+            raise
+
+    def _written(self, operations: tuple[Operation, ...]) -> Procedure[MultiDone | MultiRefused]:
+        """A write that no fence guards: it makes the fence, or takes it off."""
+        try:
+            return (yield from write(operations, ()))
+        except ConnectionLossError:
+            self._unsure()
+            raise
+
+    def _unsure(self) -> None:
+        """An answer is missing: whether a watch was armed is not known, nor what became of a write."""
+        self._watches.clear()
+        self._must_look = True
+        if self.rule is None:
+            self.stage = ElectorState.LOOKING

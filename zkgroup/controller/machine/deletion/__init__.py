@@ -1,0 +1,1 @@
+"""Deletion of topics, and the replicas that brokers keep of deleted topics or ended reassignments."""

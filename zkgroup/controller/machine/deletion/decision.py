@@ -1,0 +1,213 @@
+"""What is to be done next in the deletion of a topic. Source: controller.md 5.5, 5.6.
+
+(kafka/controller/TopicDeletionManager.scala@0.8.2.2, mended as in 2.0.) The marker in ZooKeeper is all that
+is kept: a controller that takes over begins anew, and brokers answer success for what they no longer have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from zkgroup.controller.machine.fenced_writes import Write, size_of
+from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete, Operation
+from zkgroup.wire.control import StopReplicaResponse
+from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.json_fields import DATA_BYTES_MAX
+from zkgroup.znodes.unhosted_topics import UnhostedTopic
+
+
+class Situation(NamedTuple):
+    """A topic that is queued for deletion."""
+
+    topic: str
+    known: bool
+    """There is such a topic."""
+    enabled: bool
+    """`delete.topic.enable`."""
+    phases: Mapping[Replica, ReplicaPhase]
+    """Every replica of its replica lists."""
+    reachable: Collection[int]
+    moving: Collection[TopicPartition] = ()
+    """Partitions of it with an open reassignment."""
+    refused: str | None = None
+    """Why a replica could not be deleted, until a broker starts or a reassignment ends."""
+    without: Collection[int] = ()
+    """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
+    strays: Collection[Replica] = ()
+    """What moves have left on brokers that are reachable, and were told to delete it (K16)."""
+
+
+class RemoveMarker(NamedTuple):
+    """The request comes to nothing."""
+
+    reason: str
+
+
+class Wait(NamedTuple):
+    """Nothing can be done until something changes. Clients do not see the topic meanwhile."""
+
+    reason: str
+
+
+class GiveUp(NamedTuple):
+    """These replicas are no longer being deleted: their brokers are gone and will not answer."""
+
+    replicas: tuple[Replica, ...]
+
+
+class Start(NamedTuple):
+    """Hides the topic, then stops and deletes what is reachable.
+
+    UpdateMetadata with leader -2 to every broker; `blocked` become ineligible; `replicas` go offline (stop,
+    ISR shrink, no LeaderAndIsr to the others), then are deleted.
+    """
+
+    replicas: tuple[Replica, ...]
+    blocked: tuple[Replica, ...]
+
+
+class Finish(NamedTuple):
+    """All replicas that anybody waits for are deleted: the znodes go, then what is remembered."""
+
+    abandoned: tuple[Replica, ...] = ()
+    """What brokers that are gone may still have. A record of it is made with the last write."""
+
+
+Step = RemoveMarker | Wait | GiveUp | Start | Finish
+
+_Phase = ReplicaPhase
+
+
+def decide(now: Situation) -> Step:
+    """The next step of a deletion; it is asked again after each step and whenever something changes."""
+    if not now.enabled:
+        return RemoveMarker("deletion of topics is disabled")
+    if not now.known:
+        return RemoveMarker("there is no such topic")
+    if now.moving:
+        names = ", ".join(map(str, sorted(now.moving)))
+        return Wait(f"waits for the reassignment of {names}")
+    left = {
+        replica: phase for replica, phase in now.phases.items() if phase is not _Phase.DELETION_SUCCESSFUL
+    }
+    if not left:
+        return _finish(now, ())
+    started = [replica for replica, phase in left.items() if phase is _Phase.DELETION_STARTED]
+    if dead := [replica for replica in started if replica.broker not in now.reachable]:
+        return GiveUp(tuple(sorted(dead)))
+    if started:
+        return Wait(f"waits for the answer of {_named(started)}")
+    abandoned = [each for each in left if each.broker in now.without and each.broker not in now.reachable]
+    if len(abandoned) == len(left):
+        return _finish(now, tuple(sorted(abandoned)))
+    if now.refused is not None:
+        return Wait(now.refused)
+    able = sorted(replica for replica in left if replica.broker in now.reachable)
+    blocked = sorted(replica for replica in left if replica.broker not in now.reachable)
+    if able:
+        fresh = tuple(replica for replica in blocked if left[replica] is not _Phase.DELETION_INELIGIBLE)
+        return Start(tuple(able), fresh)
+    awaited = [each for each in blocked if each.broker not in now.without]
+    return Wait(
+        f"waits for {_named(awaited)} to be back; if lost: {forced_deletion_hint(now.topic, awaited)}"
+    )
+
+
+def _finish(now: Situation, abandoned: tuple[Replica, ...]) -> Finish | Wait:
+    """Whoever was told to delete something may have been told before that it is a replica."""
+    return Wait(f"waits for the answer of {_named(now.strays)}") if now.strays else Finish(abandoned)
+
+
+def forced_deletion_hint(topic: str, awaited: Iterable[Replica]) -> str:
+    """The command of an operator who knows that these brokers never come back."""
+    brokers = " ".join(f"--without-broker {id_}" for id_ in sorted({each.broker for each in awaited}))
+    return f"zkgroup topic delete {topic} {brokers} --execute"
+
+
+class StopReplicaResults(NamedTuple):
+    """What one broker said to StopReplica with deletion."""
+
+    deleted: tuple[Replica, ...]
+    failed: tuple[Replica, ...]
+    reason: str | None
+    """Why, for the first one that failed."""
+
+
+def stop_replica_results(
+    broker: int, asked: Iterable[TopicPartition], response: StopReplicaResponse
+) -> StopReplicaResults:
+    """An error of the whole request fails all; a partition that the answer does not name has failed too."""
+    codes = {each.topic_partition: each.error for each in response.partitions}
+    deleted, failed = [], []
+    reason = None
+    for topic_partition in asked:
+        code = response.error or codes.get(topic_partition, ErrorCode.UNKNOWN)
+        replica = Replica(topic_partition, broker)
+        if code == ErrorCode.NONE:
+            deleted.append(replica)
+            continue
+        failed.append(replica)
+        reason = reason or f"{replica} could not be deleted: error {describe(code)}"
+    return StopReplicaResults(tuple(deleted), tuple(failed), reason)
+
+
+def remove_marker(topic: str, version: int) -> Write:
+    """The transaction of `RemoveMarker`."""
+    return Write(topic, (Delete(TopicDeletion.path(topic), version),))
+
+
+def remove_topic(
+    topic: str,
+    partitions: Sequence[int],
+    found: Mapping[str, int],
+    bytes_max: int = DATA_BYTES_MAX // 2,
+) -> tuple[Write, ...]:
+    """The transactions of `Finish`, to be sent one after the other.
+
+    `found` are the data versions of those znodes of the topic that exist, with what others have made below
+    it. A big topic goes in several writes, with the topic and what has its name in the last:
+    until then nobody can make the topic again, and whoever takes over finds the marker (K21).
+    """
+    last = (
+        Topic.partitions_path(topic),
+        Topic.path(topic),
+        TopicConfig.path(topic),
+        TopicDeletion.path(topic),
+        UnhostedTopic.path(topic),
+    )
+    groups = [
+        (PartitionState.path(topic_partition), Topic.partition_path(topic_partition))
+        for topic_partition in (TopicPartition(topic, partition) for partition in partitions)
+    ]
+    known = {path for group in groups for path in group}.union(last)
+    foreign = sorted((path for path in found if path not in known), key=lambda path: -path.count("/"))
+    writes: list[Write] = []
+    operations: list[Operation] = []
+    parts: list[list[Operation]] = [
+        _deletes(paths, found) for paths in (*((path,) for path in foreign), *groups)
+    ]
+    for added in parts:
+        if operations and size_of([*operations, *added]) > bytes_max:
+            writes.append(Write(topic, tuple(operations)))
+            operations = []
+        operations += added
+    ending = _deletes(last, found)
+    if operations and size_of([*operations, *ending]) > bytes_max:
+        writes.append(Write(topic, tuple(operations)))
+        operations = []
+    return (*writes, Write(topic, (*operations, *ending)))
+
+
+def _deletes(paths: Iterable[str], found: Mapping[str, int]) -> list[Operation]:
+    return [Delete(path, found[path]) for path in paths if path in found]
+
+
+def _named(replicas: Iterable[Replica]) -> str:
+    brokers = sorted({replica.broker for replica in replicas})
+    return f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}"

@@ -1,0 +1,471 @@
+"""Deletion of topics, carried out as `deleting` decides it. Source: controller.md 5.5, 5.6; recipes.md 17.
+
+Theory of operation
+-------------------
+A marker below `/admin/delete_topics` queues its topic: from then on clients do not see it, and it takes part
+in nothing else. What remains is asked of `deleting.decide`, for all topics, until each waits or is gone; a
+broker's answer and every other change make it look again.
+
+    Start     ISR and leader go from the states, then StopReplica and StopReplica with deletion, in one batch
+    answers   `heard`: deleted, or ineligible until a broker starts or a reassignment ends
+    Finish    the znodes, in transactions of which the last has the topic, its configuration and the marker
+
+A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
+goes without it, and `abandoned` sees to what the broker has kept (K20). It does so for what moves have left
+behind, too (`strays`): no replica list names that, so only an answer that is on its way is waited for.
+
+Nothing else is remembered that another controller would need: it finds the marker and begins anew, and
+brokers answer success for what they no longer have. A marker that is taken off by hand ends a deletion that
+has not begun; one that has begun is finished, as its records are gone already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine.deletion import decision, stray_replicas
+from zkgroup.controller.machine.deletion.decision import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
+from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine.fenced_writes import Write
+from zkgroup.controller.machine.leadership.leader_election import remove_from_isr
+from zkgroup.controller.machine.requests.sender import BrokerResponse
+from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
+from zkgroup.controller.machine.state_writes import BUSY, commit, write_all
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import ListChildren, ListMany, ListManyDone
+from zkgroup.runtime.procedures import Procedure, Query, ask, list_done
+from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
+from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.unhosted_topics import UnhostedTopic
+
+ROUNDS_MAX: Final = 10
+"""Steps of one topic at one look; more only follow where somebody else keeps writing its znodes."""
+AGAIN_MS: Final = 1000
+"""Pause before a topic is looked at again that others keep writing, or that is not known yet."""
+
+_Phase = ReplicaPhase
+_BEGUN: Final = frozenset({_Phase.DELETION_STARTED, _Phase.DELETION_SUCCESSFUL})
+
+
+def on_deletions(active: ActiveController, subject: str = "") -> Procedure[None]:
+    """Brings every queued topic as far as it goes now."""
+    markers = yield from _read_requests(active)
+    for what in [each for each in active.waiting if each.startswith(_name(""))]:
+        if what.removeprefix(_name("")) not in markers:
+            active.wait(what, None)
+    yield from _queue(active, markers)
+    _give_up(active, markers)
+    if active.context.deletions:
+        yield from stray_replicas.recall(active)
+    yield from _advance(active)
+
+
+def has_begun(active: ActiveController, topic: str) -> bool:
+    """Whether a replica of the topic is deleted, or was asked to be, by this controller."""
+    return not _BEGUN.isdisjoint(_phases(active, topic).values())
+
+
+def on_stop_replica_response(active: ActiveController, answer: BrokerResponse) -> None:
+    """Takes the answer to a StopReplica with deletion; of queued topics alone, moves have their own."""
+    request, response = answer.request.request, answer.response
+    if not (isinstance(request, StopReplicaRequest) and request.delete):
+        return
+    assert isinstance(response, StopReplicaResponse)
+    context = active.context
+    asked = [
+        each
+        for each in request.partitions
+        if context.is_going(each) and answer.broker in context.replicas(each)
+    ]
+    if not asked:
+        return
+    deleted, failed, reason = decision.stop_replica_results(answer.broker, asked, response)
+    _move(active, _started(active, deleted), _Phase.DELETION_SUCCESSFUL)
+    _move(active, _started(active, failed), _Phase.DELETION_INELIGIBLE)
+    if reason is not None:
+        for topic in {replica.topic_partition.topic for replica in failed}:
+            context.ineligible[topic] = reason
+        active.core.note("deletion.refused", broker=answer.broker, detail=reason)
+    active.enqueue(EventKind.DELETIONS)
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def _read_requests(active: ActiveController) -> Procedure[Mapping[str, Znode]]:
+    """Topic to the request to delete it."""
+    query = active.watched(ListChildren(delete_topics_path()), EventKind.DELETIONS)
+    (outcome,) = yield from ask(query)
+    names = list_done(outcome).children
+    active.only(delete_topics_path(), names)
+    found = yield from active.read_many(TopicDeletion.path(name) for name in names)
+    return {name: znode for name in sorted(names) if (znode := found.get(TopicDeletion.path(name)))}
+
+
+def _queue(active: ActiveController, markers: Mapping[str, Znode]) -> Procedure[None]:
+    """What is asked for now and was not, and what was and is no more."""
+    context, enabled = active.context, active.settings.delete_topics
+    unknown = {topic: Topic.path(topic) for topic in markers if topic not in context.topics}
+    there = yield from active.read_many(unknown.values())
+    yield from _pass_over_younger(active, markers)
+    for topic, marker in markers.items():
+        if enabled and topic in unknown and unknown[topic] in there:
+            # It was made a moment ago, or its znode cannot be read: what it has is not known.
+            active.wait(_name(topic), "waits for its znode to be readable")
+            active.enqueue(EventKind.TOPICS)
+            active.enqueue_later(EventKind.DELETIONS, AGAIN_MS)
+        elif not enabled or topic in unknown:
+            yield from _remove_marker(active, topic, marker)
+    batch = active.requests.batch()
+    mine = [
+        each for each in markers if enabled and each in context.topics and each in active.deletion_requests
+    ]
+    fresh = [each for each in mine if each not in context.deletions]
+    for topic in fresh:
+        context.deletions.add(topic)
+        active.core.note("deletion.queued", topic=topic)
+        batch.update_metadata()
+    if any(each.topic in fresh for each in context.moves):  # one that nobody can lead is not waited for
+        active.enqueue(EventKind.REASSIGNMENT)
+    for topic in sorted(context.deletions - markers.keys()):
+        if topic not in context.topics:
+            _forget(active, topic)
+        elif not has_begun(active, topic):
+            _forget(active, topic)
+            active.core.note("deletion.withdrawn", topic=topic)
+            batch.update_metadata(context.partitions(topic))
+            active.enqueue(EventKind.ELECTIONS)
+    active.requests.send(batch)
+
+
+def _give_up(active: ActiveController, markers: Mapping[str, Znode]) -> None:
+    """Whom the markers name as lost; a move to one of them will have no end."""
+    read = {topic: active.decoded(marker, TopicDeletion.decode) for topic, marker in markers.items()}
+    named = {topic: asked.without_brokers for topic, asked in read.items() if asked and asked.without_brokers}
+    if named != active.context.given_up:
+        active.context.given_up = named
+        active.enqueue(EventKind.REASSIGNMENT)
+
+
+def _pass_over_younger(active: ActiveController, markers: Mapping[str, Znode]) -> Procedure[None]:
+    """Markers seen for the first time; one that is older than its topic was meant for an earlier one (K21).
+
+    Tools mark topics that there are, so somebody has deleted that one and left the marker.
+    """
+    context = active.context
+    new = [each for each in markers if active.deletion_requests.get(each) != markers[each].stat.czxid]
+    topics = yield from active.read_many(Topic.path(each) for each in new)
+    batch = active.requests.batch()
+    for topic in new:
+        found, marker = topics.get(Topic.path(topic)), markers[topic]
+        if found is None or found.stat.czxid <= marker.stat.czxid:
+            active.deletion_requests[topic] = marker.stat.czxid
+            continue
+        active.core.note("deletion.dropped", topic=topic, detail="the topic was made after it")
+        _forget(active, topic)
+        batch.update_metadata(context.partitions(topic))
+        active.enqueue(EventKind.ELECTIONS)
+        yield from _give_up_request(active, topic, marker)
+    active.requests.send(batch)
+
+
+def _give_up_request(active: ActiveController, topic: str, marker: Znode) -> Procedure[None]:
+    refusal = yield from commit(active, decision.remove_marker(topic, marker.stat.version))
+    if refusal is None:
+        active.wait(_name(topic), None)
+    elif refusal.is_conflict:
+        active.enqueue_later(EventKind.DELETIONS, AGAIN_MS)
+    else:
+        active.back_off(str(refusal), [_name(topic)])
+
+
+def _remove_marker(active: ActiveController, topic: str, marker: Znode) -> Procedure[None]:
+    """The request comes to nothing: deletion is disabled (K19), or there is no such topic."""
+    now = Situation(topic, topic in active.context.topics, active.settings.delete_topics, {}, ())
+    step = decision.decide(now)
+    assert isinstance(step, RemoveMarker), step
+    active.core.note("deletion.dropped", topic=topic, detail=step.reason)
+    _forget(active, topic)
+    yield from _give_up_request(active, topic, marker)
+
+
+# --- one topic ------------------------------------------------------------------------------------
+
+
+def _advance(active: ActiveController) -> Procedure[None]:
+    """All topics together: one batch to the brokers, one bulk read, few writes, however many they are."""
+    left = sorted(active.context.deletions)
+    for _ in range(ROUNDS_MAX):
+        starts: dict[str, Start] = {}
+        ends: dict[str, tuple[Replica, ...]] = {}
+        given_up = []
+        for topic in [each for each in left if each in active.context.topics]:
+            without = active.context.given_up.get(topic, ())
+            step = decision.decide(_situation(active, topic)._replace(without=without))
+            match step:
+                case Start():
+                    starts[topic] = step
+                case GiveUp(replicas):
+                    _move(active, replicas, _Phase.DELETION_INELIGIBLE)
+                    given_up.append(topic)
+                case Finish(lost):
+                    ends[topic] = (*lost, *stray_replicas.of_topic(active, topic))
+                case Wait(reason):
+                    active.wait(_name(topic), reason)
+                case RemoveMarker():
+                    raise AssertionError(f"{topic} is queued although {step.reason}")
+        if starts:
+            yield from _start(active, starts)
+        done = (yield from _finish(active, ends)) if ends else ends.keys()
+        left = [*given_up, *starts, *(topic for topic in ends if topic not in done)]
+        if not left:
+            return
+    for topic in left:
+        active.wait(_name(topic), "its znodes keep changing")
+    active.enqueue_later(EventKind.DELETIONS, AGAIN_MS)
+
+
+def _situation(active: ActiveController, topic: str) -> Situation:
+    context = active.context
+    phases = _phases(active, topic)
+    asked = active.pending_deletes.all_deleting()
+    lost = [
+        replica
+        for replica, phase in phases.items()
+        if phase is _Phase.DELETION_STARTED and replica.broker not in asked.get(replica.topic_partition, ())
+    ]
+    if lost:
+        # The broker has bounced, or the request was never sent: nobody will answer (5.6).
+        _move(active, lost, _Phase.DELETION_INELIGIBLE)
+        _move(active, [each for each in lost if each.broker in context.reachable], _Phase.OFFLINE)
+        phases = _phases(active, topic)
+    moving = [each for each in context.partitions(topic) if each in context.moves]
+    if moving:
+        # What was refused is asked again once the reassignment is over; the start of a broker does the same.
+        context.ineligible.pop(topic, None)
+    refused = context.ineligible.get(topic)
+    left = [
+        replica
+        for each in context.partitions(topic)
+        for broker in asked.get(each, ())
+        if (replica := Replica(each, broker)) not in phases
+    ]
+    return Situation(topic, True, True, phases, context.reachable, moving, refused, strays=left)
+
+
+def _start(active: ActiveController, steps: Mapping[str, Start]) -> Procedure[None]:
+    """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
+    replicas = [each for step in steps.values() for each in step.replicas]
+    blocked = [each for step in steps.values() for each in step.blocked]
+    fresh = [each for each in (*replicas, *blocked) if _phase(active, each) is _Phase.NON_EXISTENT]
+    _move(active, fresh, _Phase.NEW)
+    _move(active, (*blocked, *replicas), _Phase.OFFLINE)
+    _move(active, blocked, _Phase.DELETION_INELIGIBLE)
+    batch = active.requests.batch()
+    batch.update_metadata()
+    # A partition that never got a state has nobody in its ISR (K24).
+    in_isr = [each for each in replicas if active.context.standing(each.topic_partition) is not None]
+    yield from remove_from_isr(active, in_isr, batch)
+    for topic_partition, broker in replicas:
+        batch.stop_replica([broker], topic_partition, delete=False)
+        batch.stop_replica([broker], topic_partition, delete=True)
+    _move(active, replicas, _Phase.DELETION_STARTED)
+    for topic, step in steps.items():
+        counts = {"replicas": len(step.replicas), "waits": len(step.blocked)}
+        active.core.note("deletion.started", topic=topic, **counts)
+    active.requests.send(batch)
+
+
+def _finish(active: ActiveController, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
+    """The znodes of these topics go; of the replicas that stay a record is made.
+
+    Returns of which no more is to be done now: they are gone, or wait for what refuses it.
+    """
+    gone, refused = yield from remove(active, ends)
+    for topic, why in refused.items():
+        active.back_off(why, [_name(topic)])
+    active.forget_topics(gone)
+    for topic in gone:
+        _gone(active, topic, ends[topic])
+    if any(ends[topic] for topic in gone):
+        active.enqueue(EventKind.ABANDONED)
+    return {*gone, *refused}
+
+
+def _gone(active: ActiveController, topic: str, left: Collection[Replica]) -> None:
+    """The topic is forgotten, but for the replicas of which a record was made."""
+    _forget(active, topic)
+    stray_replicas.topic_gone(active, topic)
+    active.forget(topic)
+    brokers = tuple(sorted({each.broker for each in left}))
+    active.core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
+
+
+# --- the books ------------------------------------------------------------------------------------
+
+
+def _phases(active: ActiveController, topic: str) -> dict[Replica, ReplicaPhase]:
+    """Of its replicas; a topic that nobody hosts has none."""
+    context = active.context
+    if topic in context.unhosted:
+        return {}
+    return {
+        replica: _phase(active, replica)
+        for each in context.partitions(topic)
+        for replica in (Replica(each, broker) for broker in context.replicas(each))
+    }
+
+
+def _phase(active: ActiveController, replica: Replica) -> ReplicaPhase:
+    return active.context.replica_phases.phase(replica)
+
+
+def _started(active: ActiveController, replicas: Iterable[Replica]) -> list[Replica]:
+    """Those that are being deleted: an answer can come when its replica was given up."""
+    return [each for each in replicas if _phase(active, each) is _Phase.DELETION_STARTED]
+
+
+def _move(active: ActiveController, replicas: Iterable[Replica], after: ReplicaPhase) -> None:
+    for illegal in active.context.replica_phases.move(replicas, after).illegal:
+        active.core.note("transition.illegal", detail=str(illegal))
+
+
+def _forget(active: ActiveController, topic: str) -> None:
+    """The topic is queued no more."""
+    active.context.deletions.discard(topic)
+    if active.pending_deletes.book.has_topic(topic):
+        active.enqueue(EventKind.STRAY_RECORDS)
+    active.deletion_requests.pop(topic, None)
+    active.context.ineligible.pop(topic, None)
+    active.wait(_name(topic), None)
+
+
+def _name(topic: str) -> str:
+    return f"deletion of {topic}"
+
+
+CHANGED_MEANWHILE = "its znodes have changed"
+
+
+class Removed(NamedTuple):
+    """What became of topics; those that are not named were written by somebody else meanwhile."""
+
+    gone: Collection[str]
+    refused: Mapping[str, str]
+    """Why topics cannot be deleted now, whoever writes them."""
+
+
+def remove(active: ActiveController, ends: Mapping[str, Collection[Replica]]) -> Procedure[Removed]:
+    """Deletes these topics with their configurations, markers and marks.
+
+    `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises as
+    `states.carry_out`.
+    """
+    removal = _Removal(active, ends)
+    yield from removal.read(ends)
+    for topic in ends:
+        yield from removal.all_but_last(topic)
+    whys = yield from write_all(active, ends, removal.last, removal.read)
+    gone = [topic for topic in ends if topic not in whys or topic in removal.made_again]
+    refused = {
+        topic: why
+        for topic, why in whys.items()
+        if topic not in gone and why not in (CHANGED_MEANWHILE, BUSY)
+    }
+    return Removed(gone, refused)
+
+
+class _Removal:
+    """What is left of each topic, as it was read last."""
+
+    def __init__(self, active: ActiveController, ends: Mapping[str, Collection[Replica]]) -> None:
+        self._reign = active
+        self._ends = ends
+        self._znodes: dict[str, dict[str, Znode]] = {}
+        self._refused: dict[str, str] = {}
+        """Why a write before the last one cannot be made."""
+        self._unrecorded: str | None = None
+        """Why what stays cannot be recorded."""
+        self.made_again: set[str] = set()
+        """The last write got no answer, and was executed: these are other topics of the same names (K21)."""
+
+    def read(self, topics: Collection[str]) -> Procedure[None]:
+        """All that there is of these topics, whoever has made it; they may have grown, too."""
+        is_again = not self._znodes.keys().isdisjoint(topics)
+        if is_again:
+            yield from stray_replicas.read_records(self._reign)
+        ends = {topic: self._ends[topic] for topic in topics}
+        self._unrecorded = yield from stray_replicas.record_deletion(self._reign, ends)
+        self._znodes.update((yield from _znodes(self._reign, topics)))
+        for topic in topics if is_again else ():
+            self._reign.enqueue(EventKind.TOPIC, topic)
+
+    def all_but_last(self, topic: str) -> Procedure[None]:
+        """Of a topic that is too big for one transaction."""
+        if self._unrecorded is not None:
+            return
+        for write in self._writes(topic)[:-1]:
+            if (refusal := (yield from commit(self._reign, write))) is not None:
+                if not refusal.is_conflict:
+                    self._refused[topic] = str(refusal)
+                return
+            for operation in write.operations:
+                self._znodes[topic].pop(operation.path, None)
+
+    def last(self, topic: str) -> Write | str:
+        """The write after which nothing is left, or why it is not this one yet."""
+        if self._unrecorded is not None:
+            return self._unrecorded
+        writes = self._writes(topic)
+        return writes[0] if len(writes) == 1 else self._refused.get(topic, CHANGED_MEANWHILE)
+
+    def _writes(self, topic: str) -> Sequence[Write]:
+        active = self._reign
+        there = self._znodes[topic].get(Topic.path(topic))
+        if there is not None and there.stat.czxid > active.deletion_requests.get(topic, there.stat.czxid):
+            self.made_again.add(topic)
+            active.enqueue(EventKind.TOPICS)
+            return ()
+        numbers = [each.partition for each in active.context.partitions(topic)]
+        found = {path: znode.stat.version for path, znode in self._znodes[topic].items()}
+        bytes_max = active.core.config.request_bytes_max // 2
+        return decision.remove_topic(topic, numbers, found, bytes_max)
+
+
+def _znodes(active: ActiveController, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:
+    """All that there is of these topics, by path, whoever has made it."""
+    paths = {
+        topic: [
+            TopicConfig.path(topic),
+            TopicDeletion.path(topic),
+            UnhostedTopic.path(topic),
+            Topic.path(topic),
+        ]
+        for topic in topics
+    }
+    level = [(topic, Topic.path(topic)) for topic in paths]
+    while level:
+        (outcome,) = yield from ask(Query(ListMany(tuple(path for _, path in level))))
+        assert isinstance(outcome, ListManyDone), outcome
+        level = [
+            (topic, f"{parent}/{name}")
+            for (topic, parent), names in zip(level, outcome.children, strict=True)
+            for name in (names if isinstance(names, tuple) else ())
+        ]
+        for topic, path in level:
+            paths[topic].append(path)
+        leaves = _leaves(path for _, path in level)
+        level = [(topic, path) for topic, path in level if path not in leaves]
+    found = yield from active.read_many(path for mine in paths.values() for path in mine)
+    return {topic: {path: found[path] for path in mine if path in found} for topic, mine in paths.items()}
+
+
+def _leaves(paths: Iterable[str]) -> frozenset[str]:
+    """Those that are states of partitions, below which nobody makes anything."""
+    example = PartitionState.path(TopicPartition("t", 0))
+    state, depth = example.rpartition("/")[2], example.count("/")
+    return frozenset(path for path in paths if path.count("/") == depth and path.rpartition("/")[2] == state)

@@ -1,0 +1,170 @@
+"""Which replicas must be left alone for now, because a late request may still delete them (recipes 17).
+
+A StopReplica with deletion carries no leader epoch on wire version 0 (K28), so it deletes whatever it meets.
+What a broker has kept of a topic that was deleted without it is left alone until it is deleted, too (K20):
+told of another topic of that name, the broker would bring the old records into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zkgroup.controller.machine.context import ControllerContext
+from zkgroup.controller.machine.deletion.stray_records import PART_BYTES, StrayRecords
+from zkgroup.controller.machine.state_machines import Replica
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.stray_replicas import AbandonedReplicas
+
+RecordKey = int | tuple[int, str, int]
+"""Broker, topic and its czxid; the number of the record that a controller of an earlier version has made."""
+_NOBODY: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(slots=True)
+class Abandoned:
+    """What one broker may still have of a topic that was deleted without it."""
+
+    record: AbandonedReplicas
+    version: int
+    """Data version of a record that a controller of an earlier version has made."""
+    held: set[TopicPartition]
+    """Those of the record that are held until it is gone."""
+    left: set[TopicPartition]
+    """Those of them that the broker has not deleted yet."""
+
+
+class PendingDeletes:
+    """The replicas that get no LeaderAndIsr, and are not elected.
+
+    Two kinds stand in no replica list that is sent either: those whose StopReplica with deletion is
+    unanswered, on any connection; and, while a move of their partition is open, those that are not in sync on
+    a broker that has not answered a request of this controller's epoch, as the request of a predecessor may
+    still be on its way to it. The third kind is what a forced deletion has not waited for, while the record
+    of it stands: its broker has started since and was told nothing of the partition, so it asks no leader.
+    """
+
+    def __init__(self, record_bytes: int = PART_BYTES) -> None:
+        """record_bytes: about how much one znode of the book may have."""
+        self.book = StrayRecords(record_bytes)
+        """What is recorded of all that brokers may still have."""
+        self.abandoned: dict[RecordKey, Abandoned] = {}
+        """What of it is of topics that are gone. Changed by `abandon` and `is_wanted` alone."""
+        self._owed: dict[TopicPartition, set[int]] = {}
+        """Partition to the brokers that are held by `abandoned`."""
+        self.released: dict[Replica, None] = {}
+        """Those that were held so and are no more: they are yet to be told."""
+        self._deleting: dict[TopicPartition, set[int]] = {}
+        self._answered: dict[int, int] = {}
+        """Broker to the incarnation that has answered a request of this epoch."""
+
+    def delete_asked(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> None:
+        """StopReplica with deletion is to be sent."""
+        self._deleting.setdefault(topic_partition, set()).update(brokers)
+
+    def delete_answered(
+        self, broker: int, partitions: Iterable[TopicPartition]
+    ) -> tuple[TopicPartition, ...]:
+        """The only copy was answered, or will never be sent. Returns the partitions that were held by it."""
+        freed = []
+        for topic_partition in partitions:
+            brokers = self._deleting.get(topic_partition, set())
+            if broker in brokers:
+                freed.append(topic_partition)
+                brokers.discard(broker)
+            if not brokers:
+                self._deleting.pop(topic_partition, None)
+        return tuple(freed)
+
+    def answered(self, broker: int, incarnation: int) -> bool:
+        """This incarnation of the broker answered a request of the present epoch: it obeys no older one.
+
+        Returns whether that is news: its replicas of partitions that are moved were held until now.
+        """
+        is_first = self._answered.get(broker) != incarnation
+        self._answered[broker] = incarnation
+        return is_first
+
+    def epoch_raised(self) -> None:
+        """The controller's epoch is a new one: no broker has answered it yet."""
+        self._answered.clear()
+
+    def restarted(self, broker: int) -> tuple[TopicPartition, ...]:
+        """A new incarnation, or none: its old connections are dead. Returns the partitions it sets free."""
+        self._answered.pop(broker, None)
+        return self.delete_answered(broker, list(self._deleting))
+
+    def of(self, context: ControllerContext, topic_partition: TopicPartition) -> frozenset[int]:
+        """The held replicas of a partition."""
+        held = self.left_out(context, topic_partition)
+        owed = self._owed.get(topic_partition)
+        return held if owed is None else held | owed
+
+    def left_out(self, context: ControllerContext, topic_partition: TopicPartition) -> frozenset[int]:
+        """Those of the held replicas of a partition that no list names."""
+        held = self._deleting.get(topic_partition)
+        if held and (owed := self._owed.get(topic_partition)) is not None:
+            held = held - owed
+        if topic_partition not in context.moves:
+            return frozenset(held) if held else _NOBODY
+        standing = context.standing(topic_partition)
+        in_sync = standing.isr if standing else ()
+        return frozenset(held or ()) | {
+            id_ for id_ in context.reachable if id_ not in in_sync and not self._has_answered(context, id_)
+        }
+
+    def topics(self, context: ControllerContext) -> set[str]:
+        """The topics of which replicas can be held."""
+        return {topic for topic, _ in (*self._deleting, *self._owed, *context.moves)}
+
+    def is_empty(self, context: ControllerContext) -> bool:
+        """Whether no replica of any partition can be left out."""
+        return not self._deleting and not context.moves
+
+    def sort(self, topic_czxids: Mapping[str, int]) -> None:
+        """Of topics that are gone, or that others of their name have followed, all that is recorded is held.
+
+        births: topic to the czxid of its znode.
+        """
+        found: dict[RecordKey, Abandoned] = {
+            key: each for key, each in self.abandoned.items() if isinstance(key, int)
+        }
+        for owed in self.book.owed():
+            if topic_czxids.get(owed.topic) == owed.czxid:
+                continue
+            record = AbandonedReplicas(owed.topic, owed.broker, tuple(sorted(owed.partitions)), owed.epoch)
+            known = self.abandoned.get(owed.key)
+            if known is None or known.record != record:
+                all_ = record.topic_partitions
+                known = Abandoned(record, 0, set(all_), set(all_))
+            found[owed.key] = known
+        self.abandon(found)
+
+    def abandon(self, found: Mapping[RecordKey, Abandoned]) -> None:
+        """The records of forced deletions as there are now."""
+        before = self._owed
+        self.abandoned, self._owed = dict(found), {}
+        for each in found.values():
+            for topic_partition in each.held:
+                self._owed.setdefault(topic_partition, set()).add(each.record.broker)
+        for topic_partition, brokers in before.items():
+            for broker in brokers.difference(self._owed.get(topic_partition, ())):
+                self.released[Replica(topic_partition, broker)] = None
+
+    def is_wanted(self, number: RecordKey, partitions: Iterable[TopicPartition]) -> None:
+        """What the broker has of these is another topic's: a record does not hold them any more."""
+        self.abandoned[number].held.difference_update(partitions)
+        self.abandoned[number].left.difference_update(partitions)
+        self.abandon(self.abandoned)
+
+    def is_abandoned(self, replica: Replica) -> bool:
+        """Whether a forced deletion has not waited for it, and its record stands."""
+        return replica.broker in self._owed.get(replica.topic_partition, ())
+
+    def all_deleting(self) -> Mapping[TopicPartition, frozenset[int]]:
+        """Partition to the brokers whose StopReplica with deletion is unanswered."""
+        return {each: frozenset(brokers) for each, brokers in self._deleting.items()}
+
+    def _has_answered(self, context: ControllerContext, broker: int) -> bool:
+        return self._answered.get(broker) == context.brokers[broker].epoch

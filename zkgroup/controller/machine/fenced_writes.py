@@ -1,0 +1,307 @@
+"""Fenced transactions of a controller, and what their outcomes mean. Source: recipes.md 13, 16.
+
+Each begins with two checks: `/controller` is still the one that this controller made and set once, and
+`/controller_epoch` still has the version of its election. They, and nothing that a client says, prove that
+it rules. (Kafka has the second alone since 2.1, KAFKA-6082; it lets a write pass after the deletion of
+`/controller`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model.requests import (
+    Check,
+    Code,
+    Create,
+    Delete,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Operation,
+    Outcome,
+    SetData,
+)
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.json_fields import DATA_BYTES_MAX
+
+CONTROLLER_VERSION: Final = 1
+"""Data version of a `/controller` of ours: created and set once. A real broker's stays at 0."""
+OPERATION_BYTES: Final = 64
+"""Header, lengths, version and ACL of one operation, rounded up."""
+
+
+class Fence(NamedTuple):
+    """What proves that this controller rules."""
+
+    epoch: int
+    """Its controller epoch."""
+    version: int
+    """Data version of `/controller_epoch` since its election."""
+
+    def checks(self) -> tuple[Check, Check]:
+        """The head of every write."""
+        return (
+            Check(Controller.path(), CONTROLLER_VERSION),
+            Check(ControllerEpoch.path(), self.version),
+        )
+
+
+class Write(NamedTuple):
+    """Operations that belong together, with the versions that their decision rests on."""
+
+    about: Hashable
+    """What they change, for the caller: a partition, a topic, a request."""
+    operations: tuple[Operation, ...]
+
+
+class Packet(NamedTuple):
+    """Writes that go as one transaction."""
+
+    writes: tuple[Write, ...]
+    request: Multi
+
+
+class TooBig(NamedTuple):
+    """A write that no server takes; it is not sent."""
+
+    write: Write
+    size: int
+    bytes_max: int = DATA_BYTES_MAX
+
+    def __str__(self) -> str:
+        return (
+            f"write about {self.write.about}: expected at most {self.bytes_max} bytes in one request,"
+            f" found {self.size}; ZooKeeper would close the connection"
+        )
+
+
+class Packed(NamedTuple):
+    """Writes as transactions."""
+
+    packets: tuple[Packet, ...]
+    too_big: tuple[TooBig, ...]
+
+
+def pack(fence: Fence, writes: Iterable[Write], bytes_max: int = DATA_BYTES_MAX) -> Packed:
+    """The writes in order, cut so that each transaction fits; a write is never divided."""
+    packets: list[Packet] = []
+    too_big: list[TooBig] = []
+    head = fence.checks()
+    least = size_of(head)
+    gathered: list[Write] = []
+    size = least
+    for write in writes:
+        added = size_of(write.operations)
+        if least + added > bytes_max:
+            too_big.append(TooBig(write, least + added, bytes_max))
+            continue
+        if gathered and size + added > bytes_max:
+            packets.append(_packet(head, gathered))
+            gathered, size = [], least
+        gathered.append(write)
+        size += added
+    if gathered:
+        packets.append(_packet(head, gathered))
+    return Packed(tuple(packets), tuple(too_big))
+
+
+def single(fence: Fence, write: Write) -> Packet:
+    """One write by itself: how conflicting ones are repeated."""
+    return _packet(fence.checks(), [write])
+
+
+def size_of(operations: Iterable[Operation]) -> int:
+    """About the bytes of these operations in a request."""
+    return sum(
+        OPERATION_BYTES + len(operation.path.encode()) + len(getattr(operation, "data", None) or b"")
+        for operation in operations
+    )
+
+
+# --- states of partitions -------------------------------------------------------------------------
+
+
+def create_state(topic_partition: TopicPartition, state: PartitionState, missing: Iterable[str]) -> Write:
+    """The first state of a partition, with those of its parents that are missing, topmost first."""
+    parents = tuple(Create(path, None) for path in missing)
+    return Write(topic_partition, (*parents, Create(PartitionState.path(topic_partition), state.encode())))
+
+
+def state_parents(topic_partition: TopicPartition) -> tuple[str, str]:
+    """The parents that a partition's state needs, topmost first."""
+    return Topic.partitions_path(topic_partition.topic), Topic.partition_path(topic_partition)
+
+
+def set_state(
+    topic_partition: TopicPartition, before: LeaderIsrAndControllerEpoch, state: PartitionState
+) -> Write:
+    """A decision that rests on the state as it stood."""
+    path = PartitionState.path(topic_partition)
+    return Write(topic_partition, (SetData(path, state.encode(), before.version),))
+
+
+# --- outcomes -------------------------------------------------------------------------------------
+
+
+class Applied(NamedTuple):
+    """Everything is written."""
+
+    stats: tuple[tuple[ZnodeStat | None, ...], ...]
+    """For each write, one for each of its operations: the new Stat of a SetData, None otherwise."""
+    zxid: int | None
+
+
+class Deposed(NamedTuple):
+    """A check of the head failed: this controller rules no more, it resigns and writes nothing else."""
+
+    reason: str
+
+
+class Conflict(NamedTuple):
+    """Nothing is written: one write rests on something that has changed.
+
+    All writes of the packet are read and decided anew and sent singly; later only the conflicting ones.
+    """
+
+    write: Write
+    operation: Operation
+    code: Code
+
+
+class Refusal(NamedTuple):
+    """A packet that has changed nothing."""
+
+    packet: Packet
+    code: Code
+    path: str | None
+    """Of the operation that was in the way; None where that was found by reading back."""
+
+    @property
+    def is_conflict(self) -> bool:
+        """Somebody has written there: read again, it may go. Otherwise (an ACL) only time can help."""
+        return self.code in _CHANGES
+
+    def __str__(self) -> str:
+        return f"{self.path or self.packet.writes[0].about}: refused with {self.code.value}"
+
+
+class Denied(str):
+    """Why something is not written where only time can help: an ACL or a limit has refused it."""
+
+    __slots__ = ()
+
+
+class Unknown(NamedTuple):
+    """It may be written or not: the paths are read back before anything else is done."""
+
+    paths: tuple[str, ...]
+    reason: str
+
+
+class Unsent(NamedTuple):
+    """Certainly nothing is written, and no server has refused it."""
+
+    reason: str
+
+
+TransactionResult = Applied | Deposed | Conflict | Unknown | Unsent
+
+_CHANGES: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
+_GONE: Final = {Code.BAD_VERSION: "has another version", Code.NO_NODE: "is gone"}
+
+
+def classify(packet: Packet, outcome: Outcome) -> TransactionResult:
+    """What the outcome of a packet's request means."""
+    match outcome:
+        case MultiDone(stats, zxid):
+            return Applied(tuple(_by_write(packet, stats)), zxid)
+        case MultiRefused(index, code) if index < _HEAD:
+            path = packet.request.operations[index].path
+            return Deposed(f"{path} {_GONE.get(code, f'cannot be checked ({code.value})')}")
+        case MultiRefused(index, code):
+            return _conflict(packet, index, code)
+        case NotSent(reason):
+            return Unsent(reason)
+        case _:
+            reason = getattr(outcome, "reason", "") or type(outcome).__name__
+            return Unknown(tuple(each.path for each in _changing(packet)), reason)
+
+
+class ReadBack(Enum):
+    """What reading back says of a packet without an answer."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not applied"
+    CHANGED_SINCE = "changed since"
+    """Others have written on all of it since: nothing can be told, and nothing need be. Decide anew."""
+
+
+def read_back(packet: Packet, found: Mapping[str, Znode | None]) -> ReadBack:
+    """Whether an unanswered packet was applied, from its paths as read back after a `sync`.
+
+    A transaction is applied whole or not at all, so the first operation that tells is enough. What is read
+    goes into the picture in any case.
+    """
+    for operation in _changing(packet):
+        if operation.path in found and (answer := _found_by(operation, found[operation.path])):
+            return answer
+    return ReadBack.CHANGED_SINCE
+
+
+_HEAD: Final = 2
+"""Checks before the operations of the writes."""
+
+
+def _packet(head: Sequence[Operation], writes: Sequence[Write]) -> Packet:
+    operations = [*head, *(each for write in writes for each in write.operations)]
+    return Packet(tuple(writes), Multi(tuple(operations)))
+
+
+def _by_write(packet: Packet, stats: Sequence[ZnodeStat | None]) -> Iterator[tuple[ZnodeStat | None, ...]]:
+    at = _HEAD
+    for write in packet.writes:
+        yield tuple(stats[at : at + len(write.operations)])
+        at += len(write.operations)
+
+
+def _conflict(packet: Packet, index: int, code: Code) -> Conflict:
+    at = _HEAD
+    for write in packet.writes:
+        if index < at + len(write.operations):
+            return Conflict(write, write.operations[index - at], code)
+        at += len(write.operations)
+    raise AssertionError(f"operation {index} of a packet of {at}")
+
+
+def _changing(packet: Packet) -> Iterator[Create | SetData | Delete]:
+    """Operations that leave something to be read; a sequential create's path is not known without a reply."""
+    for operation in packet.request.operations[_HEAD:]:
+        if not isinstance(operation, Check) and not (isinstance(operation, Create) and operation.sequential):
+            yield operation
+
+
+def _found_by(operation: Create | SetData | Delete, znode: Znode | None) -> ReadBack | None:
+    """What one znode says, or None where it may be either."""
+    if isinstance(operation, Create):
+        if znode is None:
+            return ReadBack.NOT_APPLIED
+        # Null data, as parents have, says nothing of who made them.
+        same = operation.data is not None and znode.data == operation.data and znode.stat.version == 0
+        return ReadBack.APPLIED if same else None
+    if isinstance(operation, Delete):
+        if znode is None:
+            return None
+        return ReadBack.NOT_APPLIED if znode.stat.version == operation.version else None
+    if znode is None:
+        return None
+    if znode.stat.version == operation.version:
+        return ReadBack.NOT_APPLIED
+    same = znode.stat.version == operation.version + 1 and znode.data == operation.data
+    return ReadBack.APPLIED if same else None

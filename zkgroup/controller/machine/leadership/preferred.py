@@ -1,0 +1,148 @@
+"""Preferred leaders, on request and by themselves. Source: controller.md 5.7, 5.8.
+
+(kafka/controller/KafkaController.scala@0.8.2.2, mended as in 2.2: unknown partitions keep no request.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine.fenced_writes import Write
+from zkgroup.controller.machine.leadership import selectors
+from zkgroup.controller.machine.leadership.leader_election import Led, elect
+from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.controller.machine.state_writes import commit, read_states
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete, Read
+from zkgroup.runtime.procedures import Procedure, ask, read_done
+from zkgroup.znodes.admin_requests import PreferredElection
+
+AGAIN_MS: Final = 1000
+"""Pause before a request is looked at again that somebody has written meanwhile."""
+
+
+def on_preferred_election_request(active: ActiveController, subject: str = "") -> Procedure[None]:
+    """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it (K18)."""
+    path = PreferredElection.path()
+    (outcome,) = yield from ask(active.watched(Read(path), EventKind.PREFERRED_ELECTION))
+    znode = read_done(outcome)
+    if znode is None:
+        active.context.unreadable.pop(path, None)
+        return
+    request = active.decoded(znode, PreferredElection.decode)
+    wanted = dict.fromkeys(request.partitions if request else ())
+    known = [each for each in wanted if each in active.context and not active.context.is_going(each)]
+    led = yield from elect_preferred(active, known)
+    active.core.note(
+        "election.preferred",
+        elected=len(led.chosen),
+        unneeded=len(led.unneeded),
+        failed={str(each): why for each, why in led.failed.items()},
+        unknown=tuple(str(each) for each in wanted if each not in known),
+    )
+    refusal = yield from commit(active, Write(path, (Delete(path, znode.stat.version),)))
+    if refusal is None:
+        active.context.unreadable.pop(path, None)
+    elif refusal.is_conflict:
+        active.enqueue_later(EventKind.PREFERRED_ELECTION, AGAIN_MS)
+    else:
+        active.back_off(str(refusal))
+
+
+def check_balance(active: ActiveController, subject: str = "") -> Procedure[None]:
+    """One round of the automatic rebalance; loading has put off the first one, each puts off the next."""
+    settings = active.settings
+    if not settings.auto_rebalance:
+        return
+    yield from read_states(active, _led_elsewhere(active))
+    due = preferred_elections_due(active.context, active.pending_deletes, settings.rebalance_percentage)
+    if due:
+        led = yield from elect_preferred(active, due)
+        active.core.note("rebalance", elected=len(led.chosen), failed=len(led.failed))
+    active.enqueue_later(EventKind.BALANCE, settings.rebalance_interval_ms)
+
+
+def _led_elsewhere(active: ActiveController) -> list[TopicPartition]:
+    """Partitions with another leader than the preferred one: leaders of 0.8.2.2 tell nobody of an ISR."""
+    context = active.context
+    return [
+        each
+        for each in context.partitions()
+        if (standing := context.standing(each)) is not None
+        and standing.leader not in context.replicas(each)[:1]
+        and not context.is_going(each)
+    ]
+
+
+def elect_preferred(active: ActiveController, partitions: Iterable[TopicPartition]) -> Procedure[Led]:
+    """Elects the first replica of each where it is live and in sync, and tells the brokers."""
+    context = active.context
+
+    def select(
+        topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+    ) -> Choice | NoChoice | NotNeeded:
+        return selectors.preferred(
+            context.replicas(topic_partition),
+            standing,
+            context.candidates(topic_partition, context.live),
+            active.pending_deletes.of(context, topic_partition),
+        )
+
+    batch = active.requests.batch()
+    led = yield from elect(active, partitions, select, batch)
+    active.requests.send(batch)
+    return led
+
+
+PERCENTAGE: Final = 10
+"""Kafka's `leader.imbalance.per.broker.percentage`."""
+
+
+def preferred_elections_due(
+    context: ControllerContext, pending_deletes: PendingDeletes, percentage: int = PERCENTAGE
+) -> tuple[TopicPartition, ...]:
+    """Partitions to be led by their first replica, as one batch by topic and number; often none.
+
+    A broker counts as out of balance when more than `percentage` of the partitions that prefer it are led by
+    others. None while any reassignment is open. Left out is what an election would refuse: a preferred
+    replica that is not live or not in sync, and topics that are being deleted.
+    """
+    if context.moves:
+        return ()
+    preferring: dict[int, int] = {}
+    elsewhere: dict[int, list[TopicPartition]] = {}
+    for topic_partition in context.partitions():
+        replicas = context.replicas(topic_partition)
+        if not replicas or context.is_going(topic_partition) or context.is_unhosted(topic_partition):
+            continue
+        preferring[replicas[0]] = preferring.get(replicas[0], 0) + 1
+        standing = context.standing(topic_partition)
+        if standing and standing.leader != replicas[0]:
+            elsewhere.setdefault(replicas[0], []).append(topic_partition)
+    live = context.live
+    return tuple(
+        sorted(
+            topic_partition
+            for broker, led_by_others in elsewhere.items()
+            if broker in live and len(led_by_others) * 100 > percentage * preferring[broker]
+            for topic_partition in led_by_others
+            if _can_lead(context, pending_deletes, topic_partition, broker)
+        )
+    )
+
+
+def _can_lead(
+    context: ControllerContext, pending_deletes: PendingDeletes, topic_partition: TopicPartition, broker: int
+) -> bool:
+    standing = context.standing(topic_partition)
+    return (
+        standing is not None
+        and broker in standing.isr
+        and broker not in context.unfit.get(topic_partition, ())
+        and broker not in pending_deletes.of(context, topic_partition)
+    )

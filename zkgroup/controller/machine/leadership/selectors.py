@@ -1,0 +1,189 @@
+"""Who shall lead a partition, and who is in sync then. Source: controller.md 3.1, 3.3, 3.4.
+
+(kafka/controller/PartitionLeaderSelector.scala@0.8.2.2, kafka/controller/Election.scala@2.8.2.)
+
+Held replicas, those that a late StopReplica may still delete (recipes 17), are never elected and told
+nothing. `live` are brokers that may be elected; brokers that are shutting down are not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
+from zkgroup.znodes.brokers import NO_LEADER
+
+UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
+
+_NOBODY: Final[frozenset[int]] = frozenset()
+
+
+class Choice(NamedTuple):
+    """A leader, the ISR to write with it, and who is told."""
+
+    leader: int
+    isr: Brokers
+    recipients: Brokers
+    """Brokers that get LeaderAndIsr, in the order of the replica list."""
+    unclean: bool = False
+    """The leader was not in sync: acknowledged records may be lost."""
+
+
+class NoChoice(NamedTuple):
+    """Nobody can lead; terminal for this attempt."""
+
+    reason: str
+
+
+class NotNeeded(NamedTuple):
+    """It is already so: nothing is written."""
+
+    leader: int
+
+
+def initialise(
+    replicas: Brokers, live: Collection[int], held: Collection[int] = _NOBODY
+) -> Choice | NoChoice:
+    """The first state, leader epoch 0: the first live replica leads, all live ones are in sync."""
+    able = tuple(each for each in replicas if each in live and each not in held)
+    if not able:
+        return NoChoice(_none_lives(replicas))
+    return Choice(able[0], able, able)
+
+
+def offline(
+    replicas: Brokers,
+    isr: Brokers,
+    live: Collection[int],
+    *,
+    unclean: bool = False,
+    held: Collection[int] = _NOBODY,
+) -> Choice | NoChoice:
+    """For a partition without a living leader: replica order, in-sync ones first.
+
+    An ISR that a real controller has emptied (K39) names nobody who is surely in sync. With one replica in
+    all there is no other who could know more, so it is elected; with several it takes an operator's unclean
+    election (recipes 15).
+    """
+    able = tuple(each for each in replicas if each in live and each not in held)
+    told = _told(replicas, live, held)
+    if in_sync := [each for each in able if each in isr]:
+        return Choice(in_sync[0], tuple(each for each in isr if each in live), told)
+    if not isr and len(replicas) == 1 and able:
+        return Choice(able[0], able, told)
+    if not able:
+        return NoChoice(_none_lives(replicas))
+    if unclean:
+        return Choice(able[0], able[:1], told, unclean=True)
+    if not isr:
+        return NoChoice("the ISR is empty; only an unclean election can choose among several replicas")
+    return NoChoice(f"no in-sync replica of {_list(isr)} is live, and unclean election is off")
+
+
+def started_again(
+    replicas: Brokers,
+    standing: LeaderIsrAndControllerEpoch,
+    live: Collection[int],
+    held: Collection[int] = _NOBODY,
+) -> Choice | NoChoice:
+    """For a leader that has started anew since it was chosen: it leads in a new term if it can, else others.
+
+    It may have lost the end of its log. In the same term it could give these offsets to other records, which
+    followers that still have the lost ones would not see (replica-host.md rule 1, KIP-101).
+    """
+    if standing.leader in live and standing.leader in standing.isr and standing.leader not in held:
+        return Choice(standing.leader, standing.isr, _told(replicas, live, held))
+    return offline(replicas, standing.isr, live, held=held)
+
+
+def reassigned(
+    target: Brokers, isr: Brokers, live: Collection[int], held: Collection[int] = _NOBODY
+) -> Choice | NoChoice:
+    """At the end of a move: the first of the target that is live and in sync; the ISR stays as it is."""
+    for each in target:
+        if each in live and each in isr and each not in held:
+            return Choice(each, isr, _told(target, target, held))
+    return NoChoice(f"no replica of the target {_list(target)} is live and in sync")
+
+
+def preferred(
+    replicas: Brokers,
+    standing: LeaderIsrAndControllerEpoch,
+    live: Collection[int],
+    held: Collection[int] = _NOBODY,
+) -> Choice | NoChoice | NotNeeded:
+    """The first replica, if it is live and in sync; the ISR stays as it is, no data is copied."""
+    if not replicas:
+        return NoChoice("the replica list is empty")
+    first = replicas[0]
+    if standing.leader == first:
+        return NotNeeded(first)
+    if first not in live or first in held:
+        return NoChoice(f"the preferred replica {first} is not live")
+    if first not in standing.isr:
+        return NoChoice(f"the preferred replica {first} is not in sync; in sync are {_list(standing.isr)}")
+    return Choice(first, standing.isr, _told(replicas, replicas, held))
+
+
+def controlled_shutdown(
+    replicas: Brokers,
+    isr: Brokers,
+    live: Collection[int],
+    shutting_down: Collection[int],
+    held: Collection[int] = _NOBODY,
+) -> Choice | NoChoice:
+    """Before brokers stop: the first other in-sync replica, in replica order as from 1.1 on.
+
+    The brokers that stop are told too, as in 0.8.2.2 and from 2.1 on (KAFKA-7482).
+    """
+    staying = {each for each in live if each not in shutting_down}
+    for each in replicas:
+        if each in staying and each in isr and each not in held:
+            remaining = tuple(member for member in isr if member not in shutting_down)
+            return Choice(each, remaining, _told(replicas, {*live, *shutting_down}, held))
+    return NoChoice(f"no in-sync replica of {_list(isr)} stays")
+
+
+def without_replica(
+    standing: LeaderIsrAndControllerEpoch, replica: int, replicas: Brokers
+) -> tuple[int, Brokers] | None:
+    """Leader and ISR once a replica has gone offline, or None where nothing needs to be written (3.4).
+
+    The last member of the replica list stays in the ISR, alone: of those who may lead, only it is known to
+    have everything. A leader that has not heard of a shorter list takes others in.
+    """
+    if replica not in standing.isr and standing.leader != replica:
+        return None
+    leader = NO_LEADER if standing.leader == replica else standing.leader
+    isr = tuple(each for each in standing.isr if each != replica)
+    if not any(each in replicas for each in isr):
+        isr = (replica,) if replica in standing.isr and replica in replicas else standing.isr
+    return None if (leader, isr) == (standing.leader, standing.isr) else (leader, isr)
+
+
+def unclean_allowed(overrides: Mapping[str, str], broker_setting: bool) -> bool:
+    """Whether a topic may elect a leader that is not in sync: its own word, else the broker's setting.
+
+    Kafka refuses words other than true and false when they are set; one that got there all the same counts as
+    false, the answer that loses nothing.
+    """
+    word = overrides.get(UNCLEAN_SETTING)
+    return broker_setting if word is None else word.strip().lower() == "true"
+
+
+def overruled(standing: LeaderIsrAndControllerEpoch, epoch: int) -> bool:
+    """Whether a later controller has decided this state: it must not be overwritten (fence F3)."""
+    return standing.controller_epoch > epoch
+
+
+def _told(replicas: Brokers, listening: Collection[int], held: Collection[int]) -> Brokers:
+    return tuple(each for each in replicas if each in listening and each not in held)
+
+
+def _none_lives(replicas: Brokers) -> str:
+    return f"no replica of {_list(replicas)} is live" if replicas else "it has no replicas"
+
+
+def _list(brokers: Brokers) -> str:
+    return ", ".join(map(str, brokers)) or "none"

@@ -1,0 +1,220 @@
+"""A machine that stands for election and rules: the session, and one procedure at a time.
+
+What there is to do while it rules comes from outside (`duties`), so that the election can be seen by itself.
+The order of every choice is: the barrier of a lost session, the own name, the election and its fence, and
+only then the duties (docs/adr/0017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine.context import ControllerContext
+from zkgroup.controller.machine.controller_election.elector import ELECTION_TIMER, Elector
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
+from zkgroup.controller.machine.controller_election.lease import HEARTBEAT_TIMER, ControllerLease
+from zkgroup.controller.machine.controller_election.standby import STANDBY_TIMER, StandbyRegistration
+from zkgroup.controller.machine.effects import ControllerEffect, Effect, ShutdownAnswered
+from zkgroup.controller.machine.elector_context import ElectorConfig, ElectorContext
+from zkgroup.controller.machine.event_processor import EVENT_TIMER
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelDown,
+    ChannelUp,
+    ControllerEvent,
+    Retire,
+    ShutdownAsked,
+)
+from zkgroup.controller.machine.handlers import new_active_controller
+from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.status import ControllerMetrics
+from zkgroup.controller.machine.status import controller_metrics as count
+from zkgroup.model.ports import Instant
+from zkgroup.runtime.events import SharedEvent
+from zkgroup.runtime.machine import ProcedureMachine, Work
+from zkgroup.runtime.procedures import (
+    ConnectionLossError,
+    GuardRefusedError,
+    NoAuthError,
+    Procedure,
+    UnexpectedReplyError,
+)
+from zkgroup.wire.error_codes import ErrorCode
+
+NextWork = Callable[[Elector], Work | None]
+"""What a ruling controller does next, or None. A duty that fails ends the rule."""
+
+MachineEvent = SharedEvent | ControllerEvent
+
+
+class ControllerMachine(ProcedureMachine[ControllerEffect]):
+    """One candidate. Not thread-safe: one thread steps it."""
+
+    def __init__(
+        self,
+        config: ElectorConfig,
+        duties: ControllerSettings | NextWork = lambda election: None,
+        prepare: Callable[[], Procedure[None]] | None = None,
+    ) -> None:
+        """
+        Args:
+            duties: the settings of a controller, or work of somebody else's choice.
+            prepare: carried out in each session before the election, as a broker's registration.
+        """
+        self.core = core = ElectorContext(config)
+        super().__init__(core)
+        self._lease = ControllerLease(core)
+        self.election = Elector(core, self._lease)
+        self.records = ControllerHistory(self.election)
+        self._waiting = None if config.controller_only is None else StandbyRegistration(core)
+        self._settings = duties if isinstance(duties, ControllerSettings) else None
+        self._duties = self._next_of_active if isinstance(duties, ControllerSettings) else duties
+        self.active: ActiveController | None = None
+        """While it rules, and only then; dropped whole at the end."""
+        self._is_on_duty = False
+        self._prepare = prepare
+        self._is_prepared = False
+
+    @property
+    def context(self) -> ControllerContext | None:
+        """What it knows of the cluster; None while it does not rule or has not loaded."""
+        active = self.active
+        return active.context if active is not None and active.was_loaded else None
+
+    def figures(self) -> ControllerMetrics | None:
+        """What it counts of the cluster now; None while it does not rule or has not loaded."""
+        active = self.active
+        return count(active) if active is not None and active.is_loaded else None
+
+    @property
+    def has_left(self) -> bool:
+        """After `Retire`: whether nothing of it stands in ZooKeeper, or nothing can be done about it."""
+        return self.election.has_left or not self.core.connected
+
+    def step(self, event: MachineEvent, now: Instant) -> tuple[Effect, ...]:
+        """Takes one event, in the order they happened, and says what to do, in the order given."""
+        self.core.begin(now)
+        self._take(event)
+        self._follow_the_rule()
+        self._run()
+        self._follow_the_rule()
+        if self.active is not None:
+            self.active.flush()
+        return self.core.take_effects()
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _take(self, event: MachineEvent) -> None:
+        match event:
+            case Retire(reason):
+                self.election.retire(reason)
+            case ShutdownAsked() | ChannelUp() | ChannelDown() | BrokerAnswered():
+                self._take_of_broker(event)
+            case _:
+                self._take_shared(event)
+
+    def _take_of_broker(self, event: ShutdownAsked | ChannelUp | ChannelDown | BrokerAnswered) -> None:
+        """News of brokers are the reign's; without one only who asks is answered."""
+        active = self.active
+        match event:
+            case ShutdownAsked(request_id) if active is None:
+                self.core.emit(ShutdownAnswered(request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
+            case _ if active is None:
+                pass
+            case ShutdownAsked():
+                active.shutdown_requested(event)
+            case ChannelUp(broker, incarnation):
+                active.requests.queues.up(broker, incarnation)
+            case ChannelDown(broker, incarnation):
+                active.requests.queues.down(broker, incarnation)
+            case BrokerAnswered():
+                active.responded(event)
+            case _:
+                assert_never(event)
+
+    def _timer_fired(self, name: str) -> None:
+        if name == HEARTBEAT_TIMER:
+            self._lease.timer_fired()
+        elif name == EVENT_TIMER:
+            if self.active is not None:
+                self.active.timer_fired()
+        elif name == STANDBY_TIMER and self._waiting is not None:
+            self._waiting.wake()
+        else:
+            assert name == ELECTION_TIMER, name  # the election looks at the clock itself
+
+    def _connected(self) -> None:
+        self.election.connected()
+        if self.active is not None:
+            self.active.connected()
+        if self._waiting is not None:
+            self._waiting.wake()
+
+    def _session_over(self, reason: str) -> None:
+        self._is_prepared = False
+        self.election.session_over(reason)
+        self._follow_the_rule()
+        if self._waiting is not None:
+            self._waiting.session_over()
+
+    # --- the reign --------------------------------------------------------------------------------
+
+    def _follow_the_rule(self) -> None:
+        """A reign for each rule, and none without one: what a lost rule was doing is not continued."""
+        election = self.election
+        if self.active is not None and not self.active.is_mine(election):
+            self.active.drop()
+            self.active = None
+            if self._is_on_duty:
+                self._runner.stop()
+                self._is_on_duty = False
+        if self.active is None and election.is_ruling and self._settings is not None:
+            self.active = new_active_controller(self.core, election, self._settings)
+
+    def _next_of_active(self, election: Elector) -> Work | None:
+        self._follow_the_rule()
+        return None if self.active is None else self.active.next()
+
+    # --- work -------------------------------------------------------------------------------------
+
+    def _next(self) -> Work | None:
+        election, waiting = self.election, self._waiting
+        if not self._is_prepared and self._prepare is not None:
+            return "prepare", self._prepared
+        if waiting is not None and not (waiting.is_out or waiting.is_blocked or election.is_out):
+            if not election.is_ruling and not waiting.is_shown:
+                return "show that it waits", waiting.show
+            if election.is_ruling and waiting.is_shown and (work := election.next()) is None:
+                return "show that it waits no more", waiting.hide
+        election.may_stand = waiting is None or waiting.is_shown
+        work = election.next()
+        if work is not None or not election.is_ruling:
+            return work
+        if (duty := self._duties(election)) is not None:
+            name, procedure = duty
+            return name, lambda: self._on_duty(procedure())
+        return self.records.next()
+
+    def _prepared(self) -> Procedure[None]:
+        assert self._prepare is not None
+        yield from self._prepare()
+        self._is_prepared = True
+
+    def _on_duty(self, procedure: Procedure[None]) -> Procedure[None]:
+        """An error of a duty ends the rule, and not the process; another candidate may do better (K10)."""
+        self._is_on_duty = True
+        try:
+            yield from procedure
+        except (ConnectionLossError, GuardRefusedError, NoAuthError, UnexpectedReplyError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, this controller cannot go on
+            detail = f"{type(error).__name__}: {error}"
+            self.core.note("duty.failed", detail=detail)
+            self.election.resign(f"failed: {detail}", stand_back=True)
+        finally:
+            self._is_on_duty = False
+
+    def _fenced(self, error: GuardRefusedError) -> None:
+        self.election.fenced()

@@ -1,0 +1,349 @@
+"""The moves that are open, and what one controller remembers of each. Source: controller.md 4; recipes.md 17.
+
+Written down are the request, the replica lists and, from 2.4 on, the topics' own keys.
+`OpenReassignments.follow` makes of them what there is to do; stages, and where a move began, are remembered
+here between its steps and are lost with the controller, which costs a move at most one bump of the leader
+epoch more than its steps need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.reassignment import steps
+from zkgroup.controller.machine.reassignment.steps import LATE, Situation, Stage
+from zkgroup.controller.machine.reassignment.transactions import Ending
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import PartitionState, Topic
+
+
+class Request(NamedTuple):
+    """`/admin/reassign_partitions` as it was read, or as this controller has written it since."""
+
+    targets: Mapping[TopicPartition, Brokers]
+    version: int
+    """Data version: what a write that rests on it checks."""
+    czxid: int
+    """Tells a request from another one that was made after it was gone."""
+
+
+@dataclass(slots=True)
+class OpenReassignment:
+    """The move of one partition."""
+
+    target: Brokers
+    before: Brokers
+    """The replicas when it began, as far as is known; for the record of its end."""
+    origin: Brokers | None
+    """The same where it is known for certain."""
+    asked: bool
+    """It stands in the request. False: the topic's own keys alone tell of it."""
+    former: Brokers | None = None
+    """The target before the request was changed."""
+    stage: Stage = Stage.PLAN
+    drop: Brokers = ()
+    """Who is to be deleted, once step 8 was accepted."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """It goes back to where it began."""
+        return steps.is_cancellation(self.target, self.origin, self.former)
+
+    def situation(
+        self,
+        context: ControllerContext,
+        pending_deletes: PendingDeletes,
+        each: TopicPartition,
+        now: LeaderIsrAndControllerEpoch,
+        *,
+        left_out: bool = False,
+    ) -> Situation:
+        """What the next step is decided on; `left_out` as `OpenReassignments.was_left_out` says."""
+        origin = self.origin
+        return Situation(
+            target=self.target,
+            replicas=context.replicas(each),
+            leader=now.leader,
+            isr=now.isr,
+            stage=self.stage,
+            live=context.candidates(each, context.live),
+            held=pending_deletes.of(context, each),
+            drop=self.drop,
+            cancelled=self.is_cancelled,
+            growing=origin is not None and not set(self.target) <= set(origin),
+            left_out=left_out,
+            up=context.live,
+        )
+
+
+class Followed(NamedTuple):
+    """What a look at the request has changed, beside what there is to do."""
+
+    dropped: tuple[Ending, ...]
+    """Entries that cannot be carried out: their ends are to be written."""
+    gone: tuple[TopicPartition, ...]
+    """Moves that nobody asks for any more."""
+
+
+class _Heard(NamedTuple):
+    """The list that brokers were told last, where it is shorter than the partition's."""
+
+    replicas: frozenset[int]
+    """As far as is known."""
+    leader_epoch: int | None
+    """None where the state could not be read then."""
+
+
+class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
+    """All open moves of the cluster, in the order of the request, and the books of carrying them out."""
+
+    def __init__(self) -> None:
+        self.request: Request | None = None
+        self.fresh: set[TopicPartition] = set()
+        """Their states were written by this controller a moment ago, so they need not be read."""
+        self.has_parents = False
+        """The parent of the records of ends exists."""
+        self.records: int | None = None
+        """Records of ends that are kept, once they were counted."""
+        self.unconfirmed_lists: dict[str, list[Topic]] = {}
+        """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
+        self._open: dict[TopicPartition, OpenReassignment] = {}
+        self._left_out: dict[TopicPartition, _Heard] = {}
+        """Partitions of which a shorter list was told, as somebody was held or it was the target alone. A
+        whole list undoes it with another leader epoch only: a leader passes over the same."""
+        self._unread: frozenset[str] | None = None
+        """Paths that could not be read when the request was followed for the first time; None before that."""
+        self._followed: Request | None = None
+        """The request as it was when it was last followed."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._open)
+
+    def __getitem__(self, topic_partition: TopicPartition) -> OpenReassignment:
+        return self._open[topic_partition]
+
+    @property
+    def late(self) -> Mapping[TopicPartition, Brokers]:
+        """Partition to its target, past step 7: every LeaderAndIsr carries the target then."""
+        return {each: move.target for each, move in self._open.items() if move.stage in LATE}
+
+    def reached(self, topic_partition: TopicPartition, stage: Stage, drop: Brokers = ()) -> None:
+        """A step is done, or has to be planned again."""
+        move = self._open[topic_partition]
+        move.stage, move.drop = stage, drop
+
+    def plan_again(self, partitions: Iterable[TopicPartition]) -> None:
+        """A write of theirs was refused, or its outcome is not known."""
+        for each in partitions:
+            if each in self._open:
+                self.reached(each, Stage.PLAN)
+
+    def was_left_out(self, topic_partition: TopicPartition) -> bool:
+        """Whether somebody was left out of the list that brokers were told last, or may have been."""
+        return topic_partition in self._left_out
+
+    def interrupted(
+        self,
+        partitions: Iterable[TopicPartition],
+        context: ControllerContext,
+        pending_deletes: PendingDeletes,
+    ) -> tuple[TopicPartition, ...]:
+        """Elections, or a LeaderAndIsr to a new incarnation, came between the steps of these.
+
+        To be called with the states and holds under which they were told. Returns those that plan again.
+        """
+        if not self._open and not self._left_out and pending_deletes.is_empty(context):
+            return ()
+        again = []
+        for each in partitions:
+            held, told = pending_deletes.of(context, each), context.replicas(each)
+            if (move := self._open.get(each)) is not None:
+                told = steps.told_replicas(move.stage, move.target, told)
+            standing = context.standing(each)
+            left_out = pending_deletes.left_out(context, each)
+            heard = _Heard(frozenset(told) - left_out, standing.leader_epoch if standing else None)
+            known = self._left_out.get(each)
+            if heard.replicas != set(context.replicas(each)):
+                self._left_out[each] = heard
+            elif known is not None and known.leader_epoch is None:
+                self._left_out[each] = known._replace(leader_epoch=heard.leader_epoch)  # perhaps the same
+            elif known is not None and known.leader_epoch != heard.leader_epoch:
+                del self._left_out[each]
+            if move is None:
+                continue
+            stage = steps.interrupted(move.stage, steps.union(move.target, told), held)
+            if stage is not move.stage:
+                self.reached(each, stage)
+                again.append(each)
+        return tuple(again)
+
+    def ended(self, partitions: Iterable[TopicPartition], context: ControllerContext) -> None:
+        """Their ends are written and in the picture, or nobody asks for them any more."""
+        for each in partitions:
+            self._open.pop(each, None)
+            context.moves.discard(each)
+        self._forget_whole(context)
+
+    def cut(self, context: ControllerContext) -> tuple[TopicPartition, ...]:
+        """Partitions that are not moved any more, and of whose replicas brokers know some only.
+
+        A move is taken back by hand after step 7, or dropped: its leader takes nobody but the target into the
+        ISR. A controller that is not told of it, as it came later, has no way to know.
+        """
+        self._forget_whole(context)
+        return tuple(each for each in self._left_out if each not in self._open)
+
+    def _forget_whole(self, context: ControllerContext) -> None:
+        """Where nothing is moved, what was told may be the whole list by now: the target (step 10)."""
+        for each in self._left_out.keys() - self._open.keys():
+            if each not in context or self._left_out[each].replicas.issuperset(context.replicas(each)):
+                del self._left_out[each]
+
+    # --- what there is to do ----------------------------------------------------------------------
+
+    def follow(self, context: ControllerContext, begun: Collection[str] = ()) -> Followed:
+        """Takes the request as it was read, and the topics, for what is asked; `context.moves` follow.
+
+        A move that is under way already outlives a request to delete its topic, as long as somebody can lead;
+        one that is not is dropped for it. `begun` are topics whose replicas are being deleted: no more moves.
+        """
+        request, before = self.request, self._followed
+        replaced = before is not None and (request is None or request.czxid != before.czxid)
+        self._followed = request
+        targets = dict(request.targets) if request else {}
+        dropped = tuple(self._dropped(targets, context, begun))
+        for ending in dropped:
+            targets.pop(ending.topic_partition)
+        wanted = {each: (target, True) for each, target in targets.items() if each in context}
+        for each, target in _told_by_topics(context):
+            if each.topic not in begun:
+                wanted.setdefault(each, (target, False))
+        wanted = {each: told for each, told in wanted.items() if not _is_hopeless(context, each, told[0])}
+        gone = tuple(each for each in self._open if each not in wanted)
+        self.ended(gone, context)
+        for each, (target, asked) in wanted.items():
+            if (move := self._open.get(each)) is None:
+                self._open[each] = _opened(context, each, target, asked)
+                if self._unread is None or Topic.path(each.topic) in self._unread:
+                    self._found(each, context)
+            else:
+                self._follow_one(move, target, asked=asked, replaced=replaced)
+        if self._unread is None:
+            self._unread = frozenset(context.unreadable)
+            for ending in dropped:
+                self._found(ending.topic_partition, context)
+        context.moves = set(self._open)
+        return Followed(dropped, gone)
+
+    def _found(self, each: TopicPartition, context: ControllerContext) -> None:
+        """A move found at a take-over: who ruled before may have told the target of that time alone (step 7).
+
+        Nothing in ZooKeeper says so, and a request that was changed since may even end at once, or be one
+        that is dropped. Where there is no state nobody was told anything.
+        """
+        if (standing := context.standing(each)) is not None:
+            self._left_out.setdefault(each, _Heard(frozenset(), standing.leader_epoch))
+        elif PartitionState.path(each) in context.unreadable:
+            self._left_out.setdefault(each, _Heard(frozenset(), None))
+
+    def _follow_one(self, move: OpenReassignment, target: Brokers, *, asked: bool, replaced: bool) -> None:
+        if target != move.target:
+            move.former, move.target = move.target, target
+        elif move.asked == asked and not replaced:
+            return
+        move.asked, move.stage, move.drop = asked, Stage.PLAN, ()
+
+    def _dropped(
+        self, targets: Mapping[TopicPartition, Brokers], context: ControllerContext, begun: Collection[str]
+    ) -> Iterable[Ending]:
+        controllers = [id_ for id_, broker in context.brokers.items() if broker.registration.role != "data"]
+        for each, target in targets.items():
+            replicas = context.replicas(each) if each in context else None
+            if replicas is None and Topic.path(each.topic) in context.unreadable:
+                if (why := steps.malformed(target)) is not None:  # it cannot be written again with the others
+                    yield Ending(each, target, self._before(each, context), "dropped", why)
+                continue
+            is_queued = each.topic in context.deletions
+            going = is_queued and not self._is_under_way(each, target, context)
+            going |= each.topic in begun or _is_hopeless(context, each, target)
+            reason = steps.unacceptable(target, replicas, going=going, controllers=controllers)
+            if reason is not None:
+                yield Ending(each, target, self._before(each, context), "dropped", reason)
+
+    def _before(self, each: TopicPartition, context: ControllerContext) -> Brokers:
+        return self._open[each].before if each in self._open else context.replicas(each)
+
+    def _is_under_way(self, each: TopicPartition, target: Brokers, context: ControllerContext) -> bool:
+        """Of a move found at a take-over the list is that of the way, which has all of the target.
+
+        So has that of one that only drops or orders replicas, and has not begun: it copies nothing.
+        """
+        if each in self._open:
+            return True
+        return _keys(context, each) is not None or set(target) <= set(context.replicas(each))
+
+
+def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Brokers) -> bool:
+    """Its topic is to be deleted, and the move has no end.
+
+    Nobody that lives can lead, which the deletion does not need, or a broker of the target is down for which
+    the deletion was told not to wait (K20), or nobody hosts the topic, or there is no state: none is made.
+    """
+    standing = context.standing(each)
+    if each.topic not in context.deletions:
+        return False
+    if context.is_unhosted(each):
+        return True
+    if standing is None:
+        return PartitionState.path(each) not in context.unreadable
+    if set(target) & set(context.given_up.get(each.topic, ())) - context.reachable:
+        return True
+    return context.candidates(each, context.live).isdisjoint(standing.isr)
+
+
+class _Keys(NamedTuple):
+    """What a topic says of the move of one of its partitions (2.4)."""
+
+    adding: Collection[int]
+    removing: Collection[int]
+
+
+def _keys(context: ControllerContext, each: TopicPartition) -> _Keys | None:
+    seen = context.topic(each.topic)
+    if seen is None:
+        return None
+    adding, removing = seen.topic.adding.get(each.partition), seen.topic.removing.get(each.partition)
+    return _Keys(adding or (), removing or ()) if adding or removing else None
+
+
+def _told_by_topics(context: ControllerContext) -> Iterable[tuple[TopicPartition, Brokers]]:
+    """Moves that a topic's own keys tell of, whether or not the request names them."""
+    for name in sorted(context.topics):
+        seen = context.topic(name)
+        if seen is None or not (seen.topic.adding or seen.topic.removing):
+            continue
+        for number in seen.topic.moving:
+            each = TopicPartition(name, number)
+            target = steps.target_told(context.replicas(each), seen.topic.removing.get(number, ()))
+            if target:
+                yield each, target
+
+
+def _opened(
+    context: ControllerContext, each: TopicPartition, target: Brokers, asked: bool
+) -> OpenReassignment:
+    """A move at first sight; another controller may have begun it."""
+    replicas = context.replicas(each)
+    if (keys := _keys(context, each)) is not None:
+        origin = steps.origin(replicas, keys.adding)
+        told = steps.target_told(replicas, keys.removing)
+        return OpenReassignment(target, origin, origin, asked, former=told if told != target else None)
+    known = None if set(target) <= set(replicas) else replicas
+    return OpenReassignment(target, replicas, known, asked)

@@ -1,0 +1,366 @@
+"""What is to be done next in the move of one partition. Source: controller.md 4.4, 4.5; recipes.md 17.
+
+Written down is little: the replica list (AR), the state and the request itself. From these every controller
+finds the place to go on from, whoever began; `Stage` is what one controller remembers between its own steps,
+and a new one starts with `PLAN`. A decision is made on what was just read; the step's transaction carries
+the versions, and one that is refused is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.context import Brokers
+from zkgroup.controller.machine.leadership.selectors import NoChoice, reassigned
+from zkgroup.placement.types import brokers_named
+from zkgroup.znodes.reassignment_records import Outcome
+
+
+class Stage(Enum):
+    """How far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
+
+    PLAN = "0"
+    """Nothing is remembered: look where it stands."""
+    ANNOUNCE = "2"
+    """The replica list holds the target; the brokers are to be told with a new leader epoch."""
+    CATCH_UP = "3"
+    """Told; the target is to come into the ISR."""
+    LEAD = "7"
+    """The target is in sync; one of it is to lead, with the target as replica list."""
+    SHRINK = "8"
+    """The others leave the ISR."""
+    DELETE = "9"
+    """The others are out of the ISR and are to be deleted."""
+    FINISH = "10"
+    """The replica list, the request and the record of the end are to be written."""
+
+
+LATE: Final = frozenset({Stage.SHRINK, Stage.DELETE, Stage.FINISH})
+"""Past step 7: every LeaderAndIsr, of elections and for new incarnations too, carries the target."""
+
+
+class Situation(NamedTuple):
+    """A move, and what was read of its partition."""
+
+    target: Brokers
+    replicas: Brokers
+    """AR, as the topic's znode has it."""
+    leader: int
+    isr: Brokers
+    stage: Stage
+    live: Collection[int]
+    """Brokers that may lead this partition."""
+    held: Collection[int] = frozenset()
+    changed: bool = False
+    """The request is another one than the stage was reached with."""
+    drop: Brokers = ()
+    """Replicas that were left out when step 8 was accepted."""
+    cancelled: bool = False
+    """The target is where the replicas were before; see `is_cancellation`."""
+    growing: bool = False
+    """The replicas are known to have been others when the move began: a list that is the target already is
+    then a step 1 that only added."""
+    left_out: bool = False
+    """Brokers were told a shorter list last: some of the replicas were held, or the target alone was told."""
+    up: Collection[int] = frozenset()
+    """Brokers that are up: a replica on one of these that is not `live` is offline until it restarts."""
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+class Wait(NamedTuple):
+    """Nothing can be done until something changes."""
+
+    reason: str
+    brokers: Brokers = ()
+    """Whom it waits for, where it waits for brokers."""
+
+
+class WriteUnion(NamedTuple):
+    """Step 1: the replica list becomes the target, then the rest of what it was (the order of 2.4)."""
+
+    replicas: Brokers
+    adding: Brokers
+    removing: Brokers
+
+
+class Announce(NamedTuple):
+    """Step 2: leader epoch + 1, nothing else; LeaderAndIsr with these replicas to all of them."""
+
+    replicas: Brokers
+
+
+class Lead(NamedTuple):
+    """Step 7: this leader, the ISR as it is, leader epoch + 1; LeaderAndIsr with the target to the target."""
+
+    leader: int
+    isr: Brokers
+
+
+class Shrink(NamedTuple):
+    """Step 8: this ISR, with checks of the request's version and the state's.
+
+    `needed` is False where nobody has to leave: then it is the checks alone.
+    """
+
+    isr: Brokers
+    needed: bool
+    drop: Brokers
+    """Who is to be deleted once it is accepted: the replicas, as of it, that are not in the target."""
+
+
+class DeleteReplicas(NamedTuple):
+    """Step 9: StopReplica, then StopReplica with deletion, to each; they are held until it is answered."""
+
+    brokers: Brokers
+
+
+class Finish(NamedTuple):
+    """Steps 10 and 11 in one: replica list := target, entry removed, record written, the state unchanged."""
+
+    outcome: Outcome
+    reason: str
+
+
+Step = Wait | WriteUnion | Announce | Lead | Shrink | DeleteReplicas | Finish
+
+
+class Decision(NamedTuple):
+    """A step, where the move stands meanwhile, and where once the step is done."""
+
+    step: Step
+    stage: Stage
+    then: Stage
+
+
+def decide(now: Situation) -> Decision:
+    """The next step of a move. Refused by ZooKeeper while this controller still rules, it goes to `PLAN`."""
+    if now.changed:
+        now = now._replace(stage=Stage.PLAN, drop=())
+    match now.stage:
+        case Stage.PLAN:
+            return _plan(now)
+        case Stage.ANNOUNCE:
+            return _announce(now)
+        case Stage.CATCH_UP:
+            return _catch_up(now)
+        case Stage.LEAD:
+            return _lead(now)
+        case Stage.SHRINK:
+            return _shrink(now)
+        case Stage.DELETE:
+            return _delete(now)
+        case Stage.FINISH:
+            return _finish(now)
+
+
+def interrupted(stage: Stage, target: Brokers, held: Collection[int]) -> Stage:
+    """Where a move stands after an election, or a LeaderAndIsr to a new incarnation, in the middle of it.
+
+    A held target was left out of the list that was sent, so the list has to be sent again, with a new leader
+    epoch, once it is free.
+    """
+    return Stage.PLAN if stage is not Stage.ANNOUNCE and set(target) & set(held) else stage
+
+
+def told_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
+    """The replica list that brokers are told at this stage."""
+    return target if stage in LATE else replicas
+
+
+def malformed(target: Brokers) -> str | None:
+    """Why no partition at all can have these replicas, or None."""
+    if not target:
+        return "the replica list is empty"
+    if len(set(target)) < len(target):
+        return f"a broker stands twice in {_list(target)}"
+    if min(target) < 0:
+        return f"{min(target)} is no broker"
+    return None
+
+
+def unacceptable(
+    target: Brokers, replicas: Brokers | None, *, going: bool, controllers: Collection[int] = ()
+) -> str | None:
+    """Why an entry of a request is dropped, or None. Brokers that are down are waited for (K12).
+
+    `replicas` is None for an unknown partition; `going` says that the topic is being deleted; `controllers`
+    are brokers that host nothing.
+    """
+    if (why := malformed(target)) is not None:
+        return why
+    if replicas is None:
+        return "there is no such partition"
+    if going:
+        return "the topic is being deleted"
+    if nothing := [broker for broker in target if broker in controllers]:
+        return f"{brokers_named(nothing, 'hosts', 'host')} no partitions"
+    return None
+
+
+def union(target: Brokers, replicas: Brokers) -> Brokers:
+    """The target, then the others in their order."""
+    return target + tuple(each for each in replicas if each not in target)
+
+
+def origin(replicas: Brokers, adding: Collection[int]) -> Brokers:
+    """The replicas before a move that the topic's own keys (2.4) tell of, in the order of the union."""
+    return tuple(each for each in replicas if each not in adding)
+
+
+def target_told(replicas: Brokers, removing: Collection[int]) -> Brokers:
+    """The target of such a move: where no request is left, it is finished from these keys alone."""
+    return tuple(each for each in replicas if each not in removing)
+
+
+def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Brokers | None) -> bool:
+    """Whether a request goes back: its target is where the move began, and it once was another one.
+
+    `origin` is known from the topic's keys or from having seen the beginning, `former` is the target before
+    the request was changed; None where nobody knows.
+    """
+    return origin is not None and former is not None and former != target and set(origin) == set(target)
+
+
+# --- the stages -----------------------------------------------------------------------------------
+
+
+def _plan(now: Situation) -> Decision:
+    target, replicas = set(now.target), set(now.replicas)
+    complete = target <= set(now.isr)
+    blocking = (target | replicas) & set(now.held)
+    if complete:
+        blocking -= replicas - target
+    if blocking:
+        return _wait_for_deletion(now, Stage.PLAN, blocking)
+    decision = _planned(now, complete)
+    if now.left_out and isinstance(decision.step, Wait | Finish) and _can_be_whole(now):
+        # It may wait for days, or be over by this, and its replicas shall follow; all else tells them anyway.
+        return Decision(Announce(now.replicas), Stage.PLAN, Stage.PLAN)
+    return decision
+
+
+def _can_be_whole(now: Situation) -> bool:
+    """Whether the leader can be told of all replicas: a held one would be left out once more."""
+    return now.leader in now.live and not set(now.replicas) & set(now.held)
+
+
+def _planned(now: Situation, complete: bool) -> Decision:
+    target, replicas = set(now.target), set(now.replicas)
+    if now.replicas == now.target and not set(now.isr) - target and (end := _already_there(now, complete)):
+        return Decision(end, Stage.PLAN, Stage.PLAN)
+    if complete:
+        return _lead(now)
+    if target <= replicas:
+        return _announce(now)
+    if target - set(now.live):
+        return _wait_for_brokers(now, Stage.PLAN, target)
+    step = WriteUnion(
+        union(now.target, now.replicas),
+        adding=tuple(each for each in now.target if each not in replicas),
+        removing=tuple(each for each in now.replicas if each not in target),
+    )
+    return Decision(step, Stage.PLAN, Stage.PLAN)
+
+
+def _already_there(now: Situation, complete: bool) -> Finish | None:
+    """The list is as asked for: by a step 10 whose step 11 is missing, by a step 1 that only added, or
+    from the start.
+
+    None where it has to be announced: a leader that was told a shorter list takes nobody else into the ISR.
+    What is not in sync, and down, is waited for only where it is known to be new.
+    """
+    if now.cancelled:
+        return Finish("cancelled", "the replicas are where they were")
+    if complete:
+        return Finish("done", "the replica list is the target, and all of it is in sync")
+    if not now.growing and not set(now.target) - set(now.isr) <= set(now.live):
+        return Finish("dropped", "the replica list is the target already")
+    return None
+
+
+def _announce(now: Situation) -> Decision:
+    if late := set(now.target) & set(now.held):
+        return _wait_for_deletion(now, Stage.ANNOUNCE, late)
+    if now.leader not in now.live:
+        return Decision(Wait("waits for a leader"), Stage.ANNOUNCE, Stage.ANNOUNCE)
+    return Decision(Announce(now.replicas), Stage.ANNOUNCE, Stage.CATCH_UP)
+
+
+def _catch_up(now: Situation) -> Decision:
+    missing = set(now.target) - set(now.isr)
+    if not missing:
+        return _lead(now)
+    if missing - set(now.live):
+        return _wait_for_brokers(now, Stage.CATCH_UP, missing)
+    return _wait(now, Stage.CATCH_UP, "replicas to be in sync", missing)
+
+
+def _lead(now: Situation) -> Decision:
+    """A leader of the target stays. Where none can lead: no step back, as that would bump for ever.
+
+    Who has not announced this target himself waits in `PLAN`: the present leader may know another list, and
+    once it drops a replica that stands in no list of his, only a new announcement brings it back.
+    """
+    if now.leader in now.target and now.leader in now.live and now.leader in now.isr:
+        return Decision(Lead(now.leader, now.isr), Stage.LEAD, Stage.SHRINK)
+    choice = reassigned(now.target, now.isr, now.live, now.held)
+    if isinstance(choice, NoChoice):
+        stage = Stage.PLAN if now.stage is Stage.PLAN else Stage.CATCH_UP
+        return _wait(now, stage, "a live replica of the target to lead", set(now.target))
+    return Decision(Lead(choice.leader, choice.isr), Stage.LEAD, Stage.SHRINK)
+
+
+def _shrink(now: Situation) -> Decision:
+    target = set(now.target)
+    if now.leader not in target or not target <= set(now.isr):
+        return _plan(now._replace(stage=Stage.PLAN))
+    isr = tuple(each for each in now.isr if each in target)
+    drop = tuple(dict.fromkeys(each for each in (*now.replicas, *now.isr) if each not in target))
+    return Decision(Shrink(isr, len(isr) < len(now.isr), drop), Stage.SHRINK, Stage.DELETE)
+
+
+def _delete(now: Situation) -> Decision:
+    if not now.drop:
+        return _finish(now)
+    if set(now.isr) - set(now.target):  # an unclean election has brought one of them back
+        return _plan(now._replace(stage=Stage.PLAN, drop=()))
+    return Decision(DeleteReplicas(now.drop), Stage.DELETE, Stage.FINISH)
+
+
+def _finish(now: Situation) -> Decision:
+    target, isr = set(now.target), set(now.isr)
+    if isr - target:
+        return _plan(now._replace(stage=Stage.PLAN, drop=()))
+    if fallen := target - isr:
+        return _wait(now, Stage.FINISH, "replicas to be in sync again", fallen)
+    step = Finish("cancelled", "asked for") if now.cancelled else Finish("done", "moved")
+    return Decision(step, Stage.FINISH, Stage.PLAN)
+
+
+def _wait_for_deletion(now: Situation, stage: Stage, brokers: Collection[int]) -> Decision:
+    """Of what brokers may have of a former topic, or are asked to delete now."""
+    named = tuple(sorted(brokers))
+    gone = [broker for broker in named if broker not in now.live]
+    hint = f"; if lost: zkgroup broker forget {gone[0]} --execute" if gone else ""
+    return Decision(Wait(f"waits for a deletion on {brokers_named(named)}{hint}", named), stage, stage)
+
+
+def _wait_for_brokers(now: Situation, stage: Stage, needed: set[int]) -> Decision:
+    """Brokers that are down come first; then those that are up and whose replica is offline."""
+    if down := needed - set(now.live) - set(now.up):
+        return _wait(now, stage, "brokers that are down", down)
+    offline = needed - set(now.live)
+    return _wait(now, stage, "offline replicas, until their brokers restart", offline)
+
+
+def _wait(now: Situation, stage: Stage, what: str, brokers: Collection[int]) -> Decision:
+    named = tuple(sorted(brokers))
+    return Decision(Wait(f"waits for {what}: {brokers_named(named)}", named), stage, stage)
+
+
+def _list(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, brokers))

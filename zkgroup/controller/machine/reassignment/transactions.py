@@ -1,0 +1,221 @@
+"""The transactions of a move. Source: controller.md 4.4, recipes.md 17.
+
+Each checks the request's version, so none rests on a request that was changed or cancelled meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.context import (
+    Brokers,
+    ControllerContext,
+    LeaderIsrAndControllerEpoch,
+    LiveBroker,
+)
+from zkgroup.controller.machine.deletion.stray_records import RecordChange
+from zkgroup.controller.machine.fenced_writes import Write, size_of
+from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
+from zkgroup.controller.machine.state_machines import Replica
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.json_fields import DATA_BYTES_MAX
+from zkgroup.znodes.reassignment_records import FinishedReassignment, Outcome
+
+MOVES_IN_TOPIC_SINCE: Final = 4
+"""Version of a registration of brokers that can live with `adding_replicas` in a topic (2.4)."""
+
+_ROOM: Final = 1_000
+"""Bytes for what stands before the operations of a write."""
+
+
+class Ending(NamedTuple):
+    """One move that ends."""
+
+    topic_partition: TopicPartition
+    target: Brokers
+    """As the request had it."""
+    before: Brokers
+    """Replicas when the move began, as far as is known."""
+    outcome: Outcome
+    reason: str
+    left: Brokers = ()
+    """Brokers that have not deleted their replica yet."""
+
+    @property
+    def behind(self) -> Brokers:
+        """Those of them that have no place when it has ended."""
+        return tuple(each for each in self.left if each not in self.target)
+
+
+def tells_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
+    """Whether every broker can read what 2.4 keeps of a move in the topic's znode.
+
+    A controller of ours that hosts nothing can, in whatever version it is registered.
+    """
+    told = [broker.registration for broker in brokers]
+    found = [each.version for each in told if each.role == "data"]
+    return bool(found) and min(found) >= MOVES_IN_TOPIC_SINCE
+
+
+def write_unions(
+    context: ControllerContext,
+    name: str,
+    steps: Mapping[int, WriteUnion],
+    request_version: int,
+    *,
+    keys: bool,
+) -> Write:
+    """Step 1 of these partitions of one topic, whose lists share a znode. It is about all of them.
+
+    With `keys` the topic also says what is added and removed, so that the moves need no request.
+    Raises ConfigError where the topic becomes too big for one znode.
+    """
+    seen = context.topic(name)
+    assert seen is not None
+    topic = dataclasses.replace(seen.topic, version=2) if keys and seen.topic.version == 1 else seen.topic
+    topic = topic.with_all_replicas(
+        {number: (step.replicas, step.adding, step.removing) for number, step in steps.items()}
+    )
+    return Write(
+        tuple(TopicPartition(name, number) for number in steps),
+        (
+            Check(Reassignment.path(), request_version),
+            SetData(Topic.path(name), topic.encode(), seen.version),
+        ),
+    )
+
+
+def shrink(
+    topic_partition: TopicPartition,
+    before: LeaderIsrAndControllerEpoch,
+    step: Shrink,
+    request_version: int | None,
+    epoch: int,
+) -> Write:
+    """Step 8: the ISR without those that leave, or the check that nobody has to.
+
+    `request_version` is None for a move that only the topic itself tells of.
+    """
+    path = PartitionState.path(topic_partition)
+    state: Operation = Check(path, before.version)
+    if step.needed:
+        state = SetData(path, before.decided(before.leader, step.isr, epoch).encode(), before.version)
+    request = [] if request_version is None else [Check(Reassignment.path(), request_version)]
+    return Write(topic_partition, (*request, state))
+
+
+class Finishing(NamedTuple):
+    """The ends that fit into one write."""
+
+    write: Write
+    strays: RecordChange
+    """What it records of replicas that are left behind."""
+    left: tuple[Ending, ...]
+    """The others: to be decided again once this is written."""
+
+
+def finish(
+    context: ControllerContext,
+    endings: Sequence[Ending],
+    request: Mapping[TopicPartition, Brokers],
+    request_version: int | None,
+    epoch: int,
+    topic_czxids: Mapping[str, int],
+    record: Callable[[Iterable[Replica]], RecordChange],
+    bytes_max: int = DATA_BYTES_MAX - _ROOM,
+) -> Finishing:
+    """Steps 10 and 11 of the moves that end now: replica lists, request and records, together or not at all.
+
+    `request` are all its entries, `request_version` is None where there is no request. Without endings it
+    removes a request that names nothing (K17). Entries that are dropped go first.
+
+    births: topic to the czxid of its znode. `record` is what records that replicas are left behind.
+    """
+    endings = sorted(endings, key=lambda ending: ending.outcome != "dropped")
+    count = len(endings)
+    while True:
+        now = endings[:count]
+        left = record(Replica(each.topic_partition, broker) for each in now for broker in each.behind)
+        operations = (
+            *_states(context, now),
+            *_topics(context, now),
+            *_request(request, now, request_version),
+            *left.operations.values(),
+            *(
+                Create(FinishedReassignment.prefix(), _record(each, epoch, topic_czxids), sequential=True)
+                for each in now
+            ),
+        )
+        if count <= 1 or size_of(operations) <= bytes_max:
+            about = tuple(ending.topic_partition for ending in now)
+            return Finishing(Write(about, operations), left, tuple(endings[count:]))
+        count //= 2
+
+
+def _states(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[Operation]:
+    """What is said of the ISR is true when it is written."""
+    for ending in endings:
+        standing = context.standing(ending.topic_partition)
+        if ending.outcome != "dropped" and standing is not None:
+            yield Check(PartitionState.path(ending.topic_partition), standing.version)
+
+
+def _topics(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[Operation]:
+    """What is said of the lists is true then too, also where they are so already."""
+    lists: dict[str, dict[int, tuple[Brokers, Brokers, Brokers]]] = {}
+    for ending in endings:
+        if ending.outcome != "dropped":
+            name, number = ending.topic_partition
+            lists.setdefault(name, {})[number] = (ending.target, (), ())
+    for name, partitions in lists.items():
+        seen = context.topic(name)
+        if seen is None:
+            continue
+        topic = seen.topic.with_all_replicas(partitions)
+        if topic != seen.topic:
+            yield SetData(Topic.path(name), topic.encode(), seen.version)
+        else:
+            yield Check(Topic.path(name), seen.version)
+
+
+def _request(
+    request: Mapping[TopicPartition, Brokers], now: Sequence[Ending], version: int | None
+) -> Iterator[Operation]:
+    """The request without what ends now, and without what nobody can carry out or write again."""
+    if version is None:
+        return
+    ended = {ending.topic_partition for ending in now}
+    moves = (Move(each, target) for each, target in request.items() if each not in ended)
+    if left := tuple(move for move in moves if _can_be_written(move)):
+        yield SetData(Reassignment.path(), Reassignment(left).encode(), version)
+    else:
+        yield Delete(Reassignment.path(), version)
+
+
+def _can_be_written(move: Move) -> bool:
+    try:
+        move.entry()
+    except ConfigError:
+        return False
+    return True
+
+
+def _record(ending: Ending, epoch: int, topic_czxids: Mapping[str, int]) -> bytes:
+    """A request can name a topic that UTF-8 cannot hold; its end is recorded all the same."""
+    topic = ending.topic_partition.topic.encode("utf-8", "replace").decode("utf-8")
+    return FinishedReassignment(
+        ending.topic_partition._replace(topic=topic),
+        ending.before,
+        ending.target,
+        ending.outcome,
+        ending.reason,
+        epoch,
+        tuple(each for each in ending.left if each not in (*ending.before, *ending.target)),
+        topic_czxids.get(ending.topic_partition.topic, 0),
+    ).encode()

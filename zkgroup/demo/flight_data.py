@@ -1,0 +1,171 @@
+"""Input and output of the demo: flight records, lines that members write, the expected result."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+TOPIC = "flights"
+PARTITIONS = 12
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AirportDelay:
+    """Flights from one airport: how many, and their delays together, in minutes."""
+
+    airport: str
+    flights: int
+    delay_sum: int
+
+    @property
+    def mean(self) -> float:
+        """Mean delay in minutes; negative means early."""
+        return self.delay_sum / self.flights
+
+
+def bundled_lines() -> list[bytes]:
+    """The records that come with the package, one JSON object each, in their order."""
+    packed = files("zkgroup.demo").joinpath("data/flights.jsonl.gz").read_bytes()
+    return gzip.decompress(packed).splitlines()
+
+
+def airport_and_delay(line: bytes) -> tuple[str, int]:
+    """The two fields that the demo computes with: origin and delay in minutes."""
+    record = json.loads(line)
+    return record["origin"], record["delay"]
+
+
+def partition_of(airport: str, partitions: int = PARTITIONS) -> int:
+    """All flights of an airport go to one partition: crc32 of its code."""
+    return crc32(airport.encode("ascii")) % partitions
+
+
+def deal(lines: Iterable[bytes], partitions: int = PARTITIONS) -> tuple[tuple[bytes, ...], ...]:
+    """The lines of each partition, in their order; a line's place is its offset."""
+    dealt: list[list[bytes]] = [[] for _ in range(partitions)]
+    for line in lines:
+        dealt[partition_of(airport_and_delay(line)[0], partitions)].append(line)
+    return tuple(tuple(one) for one in dealt)
+
+
+def write_topic(folder: Path, dealt: Sequence[Sequence[bytes]], topic: str = TOPIC) -> None:
+    """Writes `<folder>/<topic>/<partition>.jsonl`, as `FileSource` reads it."""
+    (folder / topic).mkdir(parents=True, exist_ok=True)
+    for partition, lines in enumerate(dealt):
+        (folder / topic / f"{partition}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def delays(pairs: Iterable[tuple[str, int]]) -> Mapping[str, AirportDelay]:
+    """Flights and delays of each airport, from (airport, delay) pairs."""
+    flights: dict[str, int] = {}
+    sums: dict[str, int] = {}
+    for airport, delay in pairs:
+        flights[airport] = flights.get(airport, 0) + 1
+        sums[airport] = sums.get(airport, 0) + delay
+    return {name: AirportDelay(name, flights[name], sums[name]) for name in sorted(flights)}
+
+
+TAIL_BYTES = 4096
+"""Far more than the longest line."""
+
+
+class Processed(NamedTuple):
+    """One record as a member processed it; `token` is the fencing token of the ownership it had."""
+
+    partition: int
+    offset: int
+    airport: str
+    delay: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOutput:
+    """The content of one member's file."""
+
+    member: str
+    records: tuple[Processed, ...]
+    torn: int
+    """Lines that a SIGKILL cut off (at most the last one); they count as not processed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """All files together, each record counted once."""
+
+    processed: frozenset[tuple[int, int]]
+    """Every (partition, offset) that some member processed."""
+    repeated: Mapping[tuple[int, int], int]
+    """Those processed more than once, with how often."""
+    repeated_by: Mapping[str, int]
+    """For each member whose record was processed again: how many, outside the partitions that were moved."""
+    contradictions: tuple[tuple[int, int], ...]
+    """Records that two lines describe differently; there must be none."""
+    airports: Mapping[str, AirportDelay]
+
+
+def encode_line(record: Processed) -> bytes:
+    """One line, newline included."""
+    return json.dumps(record._asdict(), separators=(",", ":")).encode() + b"\n"
+
+
+def decode_line(member: str, data: bytes) -> MemberOutput:
+    """The records of a member's file; an unfinished last line is dropped and counted.
+
+    Raises ValueError for any other line that is no record.
+    """
+    *lines, tail = data.split(b"\n")
+    return MemberOutput(member, tuple(Processed(**json.loads(line)) for line in lines), 1 if tail else 0)
+
+
+def last_of(file: Path) -> Processed | None:
+    """The last record in a member's file, which may be growing; None where there is none, or no file yet."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(opened.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
+            *lines, _ = opened.read().split(b"\n")
+    except FileNotFoundError:
+        return None
+    return Processed(**json.loads(lines[-1])) if lines else None
+
+
+def reduce(outputs: Iterable[MemberOutput], moved: Collection[int] = ()) -> Reduction:
+    """Mean delay per airport over distinct (partition, offset), and what was processed twice.
+
+    Of two lines for one record that with the greater token counts: its writer owned the partition
+    later. The lines have to agree on everything but the token. In the partitions of `moved` somebody has
+    moved the offset, so that a repetition is no member's.
+    """
+    best: dict[tuple[int, int], tuple[Processed, str]] = {}
+    times: Counter[tuple[int, int]] = Counter()
+    repeated_by: Counter[str] = Counter()
+    contradictions = []
+    for output in outputs:
+        for record in output.records:
+            place = (record.partition, record.offset)
+            times[place] += 1
+            known = best.get(place)
+            if known is None:
+                best[place] = (record, output.member)
+                continue
+            if known[0][:4] != record[:4]:
+                contradictions.append(place)
+            earlier, later = sorted((known, (record, output.member)), key=lambda one: one[0].token)
+            if record.partition not in moved:
+                repeated_by[earlier[1]] += 1
+            best[place] = later
+    return Reduction(
+        processed=frozenset(best),
+        repeated={place: count for place, count in sorted(times.items()) if count > 1},
+        repeated_by=dict(sorted(repeated_by.items())),
+        contradictions=tuple(contradictions),
+        airports=delays((record.airport, record.delay) for record, _ in best.values()),
+    )

@@ -1,0 +1,1 @@
+"""Reads of consumer groups that members and operators share: snapshot, description, verification."""

@@ -1,0 +1,132 @@
+"""What a change of members, partitions or strategy would do to a group. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkgroup.assignment import assign
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.groups.descriptions import Preview, PreviewRow
+from zkgroup.groups.snapshot import GroupSnapshot
+from zkgroup.groups.verify import evaluate_members, expected_ownership
+from zkgroup.model import EvaluatedMember, TopicPartition
+from zkgroup.znodes.brokers import Topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """What to imagine; several parts combine. An empty change shows the plan for the group as it is."""
+
+    members: int | None = None
+    """Total number of members: the last ones by name go, or ones like the present are added."""
+    add: tuple[tuple[str, Mapping[str, int] | None], ...] = ()
+    """Members to add: id (with or without `<group>_`) and threads by topic, None: like the present ones."""
+    remove: tuple[str, ...] = ()
+    add_partitions: Mapping[str, int] = field(default_factory=dict)
+    """Topic to the number of partitions to add."""
+    assignor: str | None = None
+
+
+def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:
+    """The owners now, and those that the group would reach after the change.
+
+    Raises NotFoundError for a member or topic that is not there, ConfigError for a change that cannot
+    be evaluated (no member to copy a subscription from, a strategy that does not apply).
+    """
+    expected = expected_ownership(snapshot)
+    members, notes = _changed_members(snapshot, change)
+    topics = sorted({topic for member in members for topic in member.threads})
+    unknown = sorted(set(change.add_partitions) - set(snapshot.topic_names))
+    if unknown:
+        raise NotFoundError(
+            f"{Topic.path(unknown[0])}: there is no topic {unknown[0]!r} to add partitions to"
+        )
+    partitions = {
+        topic: _grown(snapshot.partitions(topic), change.add_partitions.get(topic, 0)) for topic in topics
+    }
+    now = {tp: entry.text for tp, entry in snapshot.owners.items()}
+    strategy = change.assignor or expected.assignor
+    then = assign(strategy, members, partitions, now)
+    everything = sorted({TopicPartition(t, p) for t, ps in partitions.items() for p in ps} | set(now))
+    rows = tuple(
+        PreviewRow(topic_partition=tp, now=now.get(tp), then=then.owners.get(tp)) for tp in everything
+    )
+    return Preview(
+        as_of=snapshot.as_of,
+        group=snapshot.group,
+        assignor=strategy,
+        partitions=rows,
+        moves=sum(row.step == "moves" for row in rows),
+        notes=(*_notes_on_group(snapshot, topics), *notes, *then.notes),
+    )
+
+
+def _notes_on_group(snapshot: GroupSnapshot, topics: Sequence[str]) -> Iterator[str]:
+    """That the group is new, and which topics there are not."""
+    if not snapshot.exists:
+        yield f"there is no group {snapshot.group!r} yet"
+    missing = [topic for topic in topics if topic not in snapshot.topics]
+    if missing:
+        named = ", ".join(missing)
+        yield f"there is no topic {named}: nothing of it is shared (`zkgroup topic create` makes one)"
+
+
+def _grown(partitions: tuple[int, ...], more: int) -> tuple[int, ...]:
+    first = max(partitions, default=-1) + 1
+    return (*partitions, *range(first, first + more))
+
+
+def _changed_members(snapshot: GroupSnapshot, change: GroupChange) -> tuple[list[EvaluatedMember], list[str]]:
+    evaluated, problems = evaluate_members(snapshot)
+    if problems:
+        raise ConfigError(problems[0].detail)
+    members = {one.member: one for one in evaluated}
+    for name in change.remove:
+        full = _full_id(snapshot.group, name)
+        found = full if full in members else name
+        if found not in members:
+            raise NotFoundError(
+                f"group {snapshot.group} has no member {name!r}; "
+                f"it has {', '.join(sorted(members)) or 'none'}"
+            )
+        del members[found]
+    for name, threads in change.add:
+        full = _full_id(snapshot.group, name)
+        if full in members:
+            raise ConfigError(f"group {snapshot.group} already has a member {full!r}")
+        members[full] = EvaluatedMember(
+            full, threads if threads is not None else _like_present(snapshot, evaluated)
+        )
+    notes = _resize(snapshot, members, evaluated, change.members) if change.members is not None else []
+    return [members[name] for name in sorted(members)], notes
+
+
+def _resize(
+    snapshot: GroupSnapshot, members: dict[str, EvaluatedMember], present: list[EvaluatedMember], count: int
+) -> list[str]:
+    for name in sorted(members)[count:]:
+        del members[name]
+    missing = count - len(members)
+    for number in range(1, missing + 1):
+        # "~" sorts behind every generated id, so that the present members keep their places
+        name = f"{snapshot.group}_~new-{number}"
+        members[name] = EvaluatedMember(name, _like_present(snapshot, present))
+    if missing > 0:
+        return ["the ids of new members decide their place in the order: here they come last"]
+    return []
+
+
+def _like_present(snapshot: GroupSnapshot, present: list[EvaluatedMember]) -> Mapping[str, int]:
+    """The subscription that all members share. Raises ConfigError where there is none to copy."""
+    kinds = {tuple(sorted(one.threads.items())) for one in present}
+    if len(kinds) == 1:
+        return dict(kinds.pop())
+    reason = "has no member" if not kinds else "has members with different subscriptions"
+    raise ConfigError(
+        f"group {snapshot.group} {reason}: say what a new one subscribes to, as ID:TOPIC:THREADS"
+    )
+
+
+def _full_id(group: str, name: str) -> str:
+    return name if name.startswith(f"{group}_") else f"{group}_{name}"

@@ -1,0 +1,223 @@
+"""Reads snapshots of groups: few bulk reads for any number of groups, repeated until nothing changes.
+
+The lists of names are bracketed by reads of their parents' `pzxid`: equal before and after means
+that no member joined or left, and none claimed or released, meanwhile (a seqlock). Offsets may move within
+a snapshot; they are read after the owners, so a commit seen belongs to that owner or a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from zkgroup.errors import NotFoundError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, decode_or_error
+from zkgroup.groups.verify import evaluate_members
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.znodes.brokers import Topic, topics_path
+from zkgroup.znodes.consumers import (
+    Offset,
+    Owner,
+    Registration,
+    consumers_path,
+    group_path,
+    ids_path,
+    offsets_path,
+    offsets_topic_path,
+    owners_path,
+    owners_topic_path,
+    views_path,
+)
+from zkgroup.znodes.group_records import Plan, View
+from zkgroup.znodes.ids import number_of, validate_group, validate_topic
+
+_Named = TypeVar("_Named", Registration, View)
+
+TRIES = 5
+"""Passes over a group that keeps moving; the last one is then used and marked as not still."""
+
+GROUPS_AT_ONCE = 200
+"""Groups read together: bounds the memory and the size of one bulk read."""
+
+
+def group_names(ensemble: Ensemble) -> tuple[str, ...]:
+    """Names of all groups, sorted; none where `/consumers` does not exist."""
+    children = ensemble.zk.list_many([consumers_path()])[consumers_path()]
+    return tuple(sorted(children or ()))
+
+
+def read_snapshot(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> GroupSnapshot:
+    """The snapshot of one group, with the topics `also` in it. Raises NotFoundError."""
+    validate_group(group)
+    snapshot = read_snapshots(ensemble, [group], also)[group]
+    if snapshot is None:
+        raise NotFoundError(
+            f"{group_path(group)}: there is no group {group!r}; `zkgroup group list` shows those there are"
+        )
+    return snapshot
+
+
+def snapshot_or_empty(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> GroupSnapshot:
+    """The snapshot of a group that may not exist yet; it then has the topics only."""
+    validate_group(group)
+    snapshot = read_snapshots(ensemble, [group], also)[group]
+    if snapshot is not None:
+        return snapshot
+    znodes = ensemble.zk.read_many([Topic.path(topic) for topic in also])
+    topics = {
+        topic: decode_or_error(znode, Topic.decode) for topic in also if (znode := znodes[Topic.path(topic)])
+    }
+    return GroupSnapshot.of_nothing(group, ensemble.as_of(), topics)
+
+
+def snapshot_to_change(ensemble: Ensemble, group: str, topics: Sequence[str]) -> GroupSnapshot:
+    """The snapshot of a group whose offsets of these topics are to change; the group may not exist yet.
+
+    Raises ConfigError for a topic whose name is not legal: offsets of it would lie where nobody looks.
+    """
+    for topic in topics:
+        validate_topic(topic)
+    return snapshot_or_empty(ensemble, group, topics)
+
+
+def read_snapshots(
+    ensemble: Ensemble, groups: Sequence[str], also: Sequence[str] = ()
+) -> dict[str, GroupSnapshot | None]:
+    """Pictures of several groups; None for those that do not exist."""
+    ensemble.zk.sync("/")
+    snapshots: dict[str, GroupSnapshot | None] = {}
+    for start in range(0, len(groups), GROUPS_AT_ONCE):
+        chunk = groups[start : start + GROUPS_AT_ONCE]
+        for last_try in (*[False] * (TRIES - 1), True):
+            read = _read_once(ensemble, chunk, also)
+            snapshots.update(read)
+            chunk = [name for name in chunk if (snapshot := read[name]) and not snapshot.stood_still]
+            if not chunk or last_try:
+                break
+    return snapshots
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass has learnt; filled round by round, each round one or two bulk reads for all groups."""
+
+    groups: Sequence[str]
+    before: dict[str, Znode | None] = field(default_factory=dict)
+    names: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    leaves: dict[str, Znode | None] = field(default_factory=dict)
+    topics: dict[str, Znode | None] = field(default_factory=dict)
+    after: dict[str, Znode | None] = field(default_factory=dict)
+
+
+def _read_once(
+    ensemble: Ensemble, groups: Sequence[str], also: Sequence[str]
+) -> dict[str, GroupSnapshot | None]:
+    zk = ensemble.zk
+    seen = _Pass(groups)
+    single = [path for g in groups for path in (group_path(g), Plan.path(g))]
+    parents = [path for g in groups for path in (ids_path(g), owners_path(g), offsets_path(g), views_path(g))]
+    seen.before = zk.read_many([*single, *parents])
+    present = [path for path in parents if seen.before[path] is not None]
+    seen.names = zk.list_many([*present, topics_path()])
+    topic_parents = [path for g in groups for path in _topic_parents(seen, g)]
+    seen.before |= zk.read_many(topic_parents)
+    seen.names |= zk.list_many(topic_parents)
+    seen.leaves = zk.read_many([path for g in groups for path in _leaf_paths(seen, g)])
+    seen.after = zk.read_many([*present, *topic_parents])
+    drafts = {g: _snapshot(ensemble, seen, g) for g in groups}
+    concerning = {topic for draft in drafts.values() if draft for topic in _concerning(draft)}
+    wanted = sorted(concerning | set(also))
+    seen.topics = zk.read_many([Topic.path(topic) for topic in wanted])
+    return {g: _snapshot(ensemble, seen, g) if draft else None for g, draft in drafts.items()}
+
+
+def _topic_parents(seen: _Pass, group: str) -> list[str]:
+    owners = [owners_topic_path(group, topic) for topic in seen.names.get(owners_path(group)) or ()]
+    offsets = [offsets_topic_path(group, topic) for topic in seen.names.get(offsets_path(group)) or ()]
+    return owners + offsets
+
+
+def _leaf_paths(seen: _Pass, group: str) -> list[str]:
+    """Registrations, then owners, then offsets, then views: offsets after the owners they belong to."""
+    return [
+        *(Registration.path(group, member) for member in seen.names.get(ids_path(group)) or ()),
+        *(path for path, _ in _numbered(seen, owners_path(group), Owner, group)[0]),
+        *(path for path, _ in _numbered(seen, offsets_path(group), Offset, group)[0]),
+        *(View.path(group, member) for member in seen.names.get(views_path(group)) or ()),
+    ]
+
+
+def _numbered(
+    seen: _Pass, parent: str, kind: type[Owner | Offset], group: str
+) -> tuple[list[tuple[str, TopicPartition]], list[str]]:
+    """Leaves of `owners` or `offsets` with their partitions, and the paths that name no partition."""
+    found: list[tuple[str, TopicPartition]] = []
+    strays: list[str] = []
+    for topic in sorted(seen.names.get(parent) or ()):
+        for name in seen.names.get(f"{parent}/{topic}") or ():
+            number = number_of(name)
+            if number is None:
+                strays.append(f"{parent}/{topic}/{name}")
+            else:
+                tp = TopicPartition(topic, number)
+                found.append((kind.path(group, tp), tp))
+    return found, strays
+
+
+def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | None:
+    if seen.before[group_path(group)] is None:
+        return None
+    owners, stray_owners = _numbered(seen, owners_path(group), Owner, group)
+    offsets, stray_offsets = _numbered(seen, offsets_path(group), Offset, group)
+    ids = seen.after.get(ids_path(group))
+    plan = seen.before[Plan.path(group)]
+    topics = {
+        name: znode for path, znode in seen.topics.items() if znode and (name := path.rpartition("/")[2])
+    }
+    return GroupSnapshot(
+        group=group,
+        as_of=ensemble.as_of(),
+        stood_still=_stood_still(seen, group),
+        ids=ids.stat if ids else None,
+        registrations=_members(seen, group, ids_path(group), Registration),
+        owners={
+            tp: decode_or_error(znode, Owner.decode) for path, tp in owners if (znode := seen.leaves[path])
+        },
+        offsets={
+            tp: decode_or_error(znode, Offset.decode) for path, tp in offsets if (znode := seen.leaves[path])
+        },
+        strays=(*stray_owners, *stray_offsets),
+        views=_members(seen, group, views_path(group), View),
+        plan=decode_or_error(plan, Plan.decode) if plan else None,
+        topics={name: decode_or_error(znode, Topic.decode) for name, znode in topics.items()},
+        topic_names=frozenset(seen.names.get(topics_path()) or ()),
+    )
+
+
+def _members(seen: _Pass, group: str, parent: str, kind: type[_Named]) -> Mapping[str, DecodedZnode[_Named]]:
+    found = {}
+    for member in seen.names.get(parent) or ():
+        znode = seen.leaves[kind.path(group, member)]
+        if znode is not None:
+            found[member] = decode_or_error(znode, kind.decode)
+    return found
+
+
+def _stood_still(seen: _Pass, group: str) -> bool:
+    """Nobody joined, left, claimed or released between the first and the last round."""
+    paths = [ids_path(group), owners_path(group), offsets_path(group), *_topic_parents(seen, group)]
+    return all(_children_id(seen.before.get(path)) == _children_id(seen.after.get(path)) for path in paths)
+
+
+def _children_id(znode: Znode | None) -> tuple[int, int] | None:
+    stat: ZnodeStat | None = znode.stat if znode else None
+    return (stat.czxid, stat.pzxid) if stat else None
+
+
+def _concerning(snapshot: GroupSnapshot) -> Iterable[str]:
+    """Topics that the group subscribes to, owns or has offsets of."""
+    evaluated, _ = evaluate_members(snapshot)
+    yield from (topic for member in evaluated for topic in member.threads)
+    yield from (tp.topic for tp in (*snapshot.owners, *snapshot.offsets))

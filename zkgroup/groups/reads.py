@@ -1,0 +1,258 @@
+"""Reads of groups: list, describe, verify, preview. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from zkgroup.errors import CorruptZnodeError, NotFoundError
+from zkgroup.groups.descriptions import (
+    GroupDescription,
+    GroupState,
+    GroupSummary,
+    MemberDescription,
+    OffsetDescription,
+    PartitionDescription,
+    Preview,
+    ProblemKind,
+    Verification,
+)
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.preview import GroupChange, preview_group
+from zkgroup.groups.reader import group_names, read_snapshot, read_snapshots, snapshot_to_change
+from zkgroup.groups.snapshot import GroupSnapshot
+from zkgroup.groups.verify import (
+    ExpectedOwnership,
+    agreement,
+    expected_ownership,
+    find_problems,
+    group_state,
+    needs_second_read,
+)
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import subscription_kind
+from zkgroup.znodes.ids import member_host
+
+SECOND_READ_S = 2.0
+"""Pause before the second read, which tells `rebalancing` from `inconsistent`."""
+
+POLL_S = 0.25
+"""Pause between two reads of `--wait`."""
+
+LogEnds = Mapping[TopicPartition, int]
+"""Offset of the next record of each partition, as far as the record source told."""
+
+LogEndReader = Callable[[Sequence[TopicPartition]], LogEnds]
+"""Asks a record source for the next offset of each partition; those it does not know are absent."""
+
+
+def list_groups(
+    ensemble: Ensemble, log_ends: LogEndReader | None = None
+) -> tuple[AsOf, tuple[GroupSummary, ...]]:
+    """Every group with its state. Waits 2 s, once for all, when one is wrong and looks still."""
+    snapshots = read_snapshots(ensemble, group_names(ensemble))
+    present = {name: snapshot for name, snapshot in snapshots.items() if snapshot}
+    states = _states(ensemble, present)
+    rows = []
+    for name, snapshot in present.items():
+        ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
+        rows.append(summarise_group(snapshot, expected_ownership(snapshot), states[name], ends))
+    return ensemble.as_of(), tuple(rows)
+
+
+def describe(ensemble: Ensemble, group: str, log_ends: LogEndReader | None = None) -> GroupDescription:
+    """One group in full. Raises NotFoundError. Waits 2 s when it is wrong and looks still."""
+    snapshot = read_snapshot(ensemble, group)
+    state = _states(ensemble, {group: snapshot})[group]
+    ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
+    return describe_group(snapshot, expected_ownership(snapshot), state, ends)
+
+
+def verify(ensemble: Ensemble, group: str, *, wait_s: float | None = None) -> Verification:
+    """What is wrong with the group now; with `wait_s`, looks again until nothing is or the time is over.
+
+    A wait is also for a group that does not exist yet, and then for its first member: before that there is
+    nothing that could be wrong. Raises NotFoundError where there is no group, also at the end of the time.
+    """
+    deadline_ms = ensemble.clock.now_ms() + int((wait_s or 0) * 1000)
+    begins = False
+    while True:
+        is_last = ensemble.clock.now_ms() >= deadline_ms
+        try:
+            snapshot = read_snapshot(ensemble, group)
+        except NotFoundError:
+            if is_last:
+                raise
+            begins = True
+        else:
+            problems = find_problems(snapshot, expected_ownership(snapshot))
+            found = Verification(as_of=snapshot.as_of, group=group, problems=problems)
+            has_begun = bool(snapshot.registrations) or not begins
+            if is_last or (found.converged and has_begun):
+                return found
+        ensemble.pause(POLL_S)
+
+
+def preview(ensemble: Ensemble, group: str, change: GroupChange) -> Preview:
+    """Who would own what after a change that nobody makes here. Raises NotFoundError, ConfigError.
+
+    The group need not exist where the change gives it members.
+    """
+    topics = sorted(
+        {topic for _, threads in change.add for topic in threads or ()} | set(change.add_partitions)
+    )
+    if not change.add and not change.members:
+        return preview_group(read_snapshot(ensemble, group, topics), change)
+    return preview_group(snapshot_to_change(ensemble, group, topics), change)
+
+
+def _states(ensemble: Ensemble, snapshots: dict[str, GroupSnapshot]) -> dict[str, GroupState]:
+    now_ms = ensemble.clock.wall_ms()
+    expected: dict[str, ExpectedOwnership] = {
+        name: expected_ownership(snapshot) for name, snapshot in snapshots.items()
+    }
+    doubtful = [name for name in snapshots if needs_second_read(snapshots[name], expected[name], now_ms)]
+    later: dict[str, GroupSnapshot | None] = {}
+    if doubtful:
+        ensemble.pause(SECOND_READ_S)
+        later = read_snapshots(ensemble, doubtful)
+    return {
+        name: group_state(snapshot, expected[name], now_ms=now_ms, later=later.get(name))
+        for name, snapshot in snapshots.items()
+    }
+
+
+def describe_group(
+    snapshot: GroupSnapshot, expected: ExpectedOwnership, state: GroupState, log_ends: LogEnds | None = None
+) -> GroupDescription:
+    """The whole of `group describe`: members by id, partitions by topic and number."""
+    problems = find_problems(snapshot, expected)
+    first: dict[tuple[str | None, int | None], ProblemKind] = {}
+    for problem in problems:
+        first.setdefault((problem.topic, problem.partition), problem.kind)
+    return GroupDescription(
+        as_of=snapshot.as_of,
+        group=snapshot.group,
+        state=state,
+        assignor=expected.assignor if snapshot.registrations else None,
+        generation=snapshot.generation,
+        members=tuple(_member(snapshot, expected, member) for member in sorted(snapshot.registrations)),
+        partitions=tuple(
+            _partition(snapshot, expected, tp, first.get((tp.topic, tp.partition)), log_ends or {})
+            for tp in known_partitions(snapshot, expected)
+        ),
+        problems=problems,
+    )
+
+
+def summarise_group(
+    snapshot: GroupSnapshot, expected: ExpectedOwnership, state: GroupState, log_ends: LogEnds | None = None
+) -> GroupSummary:
+    """One row of `group list`: its partitions are the rows of `describe_group`, its topics theirs."""
+    known = known_partitions(snapshot, expected)
+    wanted = [
+        TopicPartition(topic, number) for topic in expected.topics for number in snapshot.partitions(topic)
+    ]
+    lags = [lag for tp in known if (lag := _lag(snapshot, tp, log_ends or {})) is not None]
+    return GroupSummary(
+        group=snapshot.group,
+        state=state,
+        members=len(snapshot.registrations),
+        topics=tuple(sorted({tp.topic for tp in known} | set(expected.topics))),
+        partitions=len(known),
+        unowned=sum(1 for tp in wanted if tp not in snapshot.owners),
+        lag=sum(lags) if lags else None,
+    )
+
+
+def describe_offsets(
+    snapshot: GroupSnapshot, log_ends: LogEnds | None = None
+) -> tuple[OffsetDescription, ...]:
+    """Every offset znode of the group; unreadable ones are left to `group verify`."""
+    rows = []
+    for tp, entry in sorted(snapshot.offsets.items()):
+        owner = snapshot.owners.get(tp)
+        rows.append(
+            OffsetDescription(
+                topic_partition=tp,
+                offset=offset_of(snapshot, tp),
+                version=entry.stat.version,
+                committed_at_ms=committed_at_ms(snapshot, tp),
+                owner=owner.text if owner else None,
+                log_end_offset=(log_ends or {}).get(tp),
+                lag=_lag(snapshot, tp, log_ends or {}),
+            )
+        )
+    return tuple(rows)
+
+
+def unreadable_offsets(snapshot: GroupSnapshot) -> tuple[CorruptZnodeError, ...]:
+    """What is wrong with each offset znode that cannot be read; in order."""
+    return tuple(entry.error for _, entry in sorted(snapshot.offsets.items()) if entry.error)
+
+
+def known_partitions(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> list[TopicPartition]:
+    """Partitions of subscribed topics, and all that have an owner or an offset; in order."""
+    subscribed = {
+        TopicPartition(topic, number) for topic in expected.topics for number in snapshot.partitions(topic)
+    }
+    return sorted(subscribed | set(snapshot.owners) | set(snapshot.offsets))
+
+
+def offset_of(snapshot: GroupSnapshot, tp: TopicPartition) -> int | None:
+    """The committed offset; None where there is none (also a stored -1) or it cannot be read."""
+    entry = snapshot.offsets.get(tp)
+    return entry.value.position if entry and entry.value else None
+
+
+def committed_at_ms(snapshot: GroupSnapshot, tp: TopicPartition) -> int | None:
+    """When the offset was last committed; None where its last write was a claim (recipes 11)."""
+    entry, owner = snapshot.offsets.get(tp), snapshot.owners.get(tp)
+    if entry is None or offset_of(snapshot, tp) is None:
+        return None
+    if owner is not None and owner.stat.czxid == entry.stat.mzxid:
+        return None
+    return entry.stat.mtime
+
+
+def _member(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> MemberDescription:
+    entry = snapshot.registrations[member]
+    registration = entry.value
+    return MemberDescription(
+        member=member,
+        session_id=entry.stat.ephemeral_owner,
+        threads=dict(expected.threads(member)),
+        pattern=registration.pattern if registration else None,
+        subscription=dict(registration.subscription) if registration else {},
+        registered_at_ms=entry.stat.ctime,
+        kind=subscription_kind(entry.znode.data),
+        host=member_host(snapshot.group, member) or (registration.host if registration else None),
+        agrees=agreement(snapshot, expected, member),
+    )
+
+
+def _partition(
+    snapshot: GroupSnapshot,
+    expected: ExpectedOwnership,
+    tp: TopicPartition,
+    problem: ProblemKind | None,
+    log_ends: LogEnds,
+) -> PartitionDescription:
+    owner = snapshot.owners.get(tp)
+    return PartitionDescription(
+        topic_partition=tp,
+        owner=owner.text if owner else None,
+        member=owner.value.member if owner and owner.value else None,
+        expected_owner=(expected.owners or {}).get(tp),
+        owned_since_ms=owner.stat.ctime if owner else None,
+        token=owner.stat.czxid if owner else None,
+        offset=offset_of(snapshot, tp),
+        committed_at_ms=committed_at_ms(snapshot, tp),
+        log_end_offset=log_ends.get(tp),
+        lag=_lag(snapshot, tp, log_ends),
+        problem=problem,
+    )
+
+
+def _lag(snapshot: GroupSnapshot, tp: TopicPartition, log_ends: LogEnds) -> int | None:
+    offset, end = offset_of(snapshot, tp), log_ends.get(tp)
+    return max(0, end - offset) if offset is not None and end is not None else None

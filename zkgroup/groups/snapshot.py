@@ -1,0 +1,119 @@
+"""`GroupSnapshot`: all znodes of one group at one moment, as a value. Pure.
+
+Each znode is kept with its Stat and either its decoded value or the reason why it cannot be read:
+one unreadable znode never hides the rest (items 16 and 19 of checklist.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.groups.ensemble import AsOf
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+from zkgroup.znodes.group_records import Plan, View
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedZnode(Generic[T]):
+    """A znode as found: `value` is None exactly where `error` says why it cannot be read."""
+
+    znode: Znode
+    value: T | None
+    error: CorruptZnodeError | None = None
+
+    @property
+    def stat(self) -> ZnodeStat:
+        return self.znode.stat
+
+    @property
+    def text(self) -> str:
+        """The raw data for a person; bytes that are no UTF-8 are escaped."""
+        return (self.znode.data or b"").decode("utf-8", "backslashreplace")
+
+
+def decode_or_error(znode: Znode, decode: Callable[[str, bytes | None], T]) -> DecodedZnode[T]:
+    """Decodes a znode, keeping the error instead of raising it."""
+    try:
+        return DecodedZnode(znode=znode, value=decode(znode.path, znode.data))
+    except CorruptZnodeError as error:
+        return DecodedZnode(znode=znode, value=None, error=error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSnapshot:
+    """One group, and the topics that concern it, as read in one pass that stood still."""
+
+    group: str
+    as_of: AsOf
+    stood_still: bool
+    """False when members or owners went on changing through every try: part of it is older."""
+    ids: ZnodeStat | None
+    """None where the group has no `ids`: nobody has ever joined it."""
+    registrations: Mapping[str, DecodedZnode[Registration]]
+    owners: Mapping[TopicPartition, DecodedZnode[Owner]]
+    offsets: Mapping[TopicPartition, DecodedZnode[Offset]]
+    strays: tuple[str, ...]
+    """Paths below `owners` and `offsets` whose last name is no partition number."""
+    views: Mapping[str, DecodedZnode[View]]
+    plan: DecodedZnode[Plan] | None
+    topics: Mapping[str, DecodedZnode[Topic]]
+    """Topics that a member subscribes to, owns or has offsets of; those that do not exist are absent."""
+    topic_names: frozenset[str]
+    """Every topic of the ensemble: what wildcards are evaluated against."""
+    exists: bool = True
+    """False where there is no znode of the group."""
+
+    @classmethod
+    def of_nothing(cls, group: str, as_of: AsOf, topics: Mapping[str, DecodedZnode[Topic]]) -> GroupSnapshot:
+        """The snapshot of a group that does not exist, where these topics do."""
+        return cls(
+            group=group,
+            as_of=as_of,
+            stood_still=True,
+            ids=None,
+            registrations={},
+            owners={},
+            offsets={},
+            strays=(),
+            views={},
+            plan=None,
+            topics=topics,
+            topic_names=frozenset(topics),
+            exists=False,
+        )
+
+    @property
+    def generation(self) -> int | None:
+        """The `pzxid` of `ids`: identifies one membership."""
+        return self.ids.pzxid if self.ids else None
+
+    @property
+    def session_ids(self) -> Mapping[str, int]:
+        """Session of each registered member."""
+        return {member: entry.stat.ephemeral_owner for member, entry in self.registrations.items()}
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        """Partition numbers of a topic, ascending; none where it is missing or unreadable."""
+        entry = self.topics.get(topic)
+        return entry.value.numbers if entry and entry.value else ()
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """Equal for two snapshots iff nobody joined, left, claimed, released or moved in between."""
+        return (
+            self.generation,
+            tuple(sorted((member, entry.stat.czxid) for member, entry in self.registrations.items())),
+            tuple(sorted((tp, entry.stat.mzxid) for tp, entry in self.owners.items())),
+        )
+
+    def newest_change_ms(self) -> int | None:
+        """Time of the youngest registration or owner; None where there is neither."""
+        joined = [entry.stat.mtime for entry in self.registrations.values()]
+        claimed = [entry.stat.mtime for entry in self.owners.values()]
+        return max([*joined, *claimed], default=None)

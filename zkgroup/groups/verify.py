@@ -1,0 +1,342 @@
+"""The ownership that a group should have, what is wrong with the present one, and the state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkgroup.assignment import assign
+from zkgroup.assignment.comparison import inputs_digest, result_digest
+from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, needs_previous
+from zkgroup.assignment.wildcards import evaluate
+from zkgroup.errors import AssignmentError, ConfigError
+from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
+from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, T
+from zkgroup.model import EvaluatedMember, TopicPartition
+from zkgroup.znodes.consumers import Owner, Registration, owners_topic_path
+
+YOUNG_MS = 10_000
+"""A wrong group that changed less than this ago is taken to be on its way."""
+
+
+def find_problems(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> tuple[Problem, ...]:
+    """Every difference between what is and what should be, in a stable order; empty when converged."""
+    found = [
+        *_unreadable(snapshot),
+        *expected.problems,
+        *_disagreeing_members(snapshot, expected),
+        *_owner_problems(snapshot, expected),
+        *_unowned(snapshot, expected),
+    ]
+    order = list(ProblemKind)
+    return tuple(
+        sorted(
+            found,
+            key=lambda p: (order.index(p.kind), p.topic or "", p.partition or 0, p.found or "", p.detail),
+        )
+    )
+
+
+def group_state(
+    snapshot: GroupSnapshot, expected: ExpectedOwnership, *, now_ms: int, later: GroupSnapshot | None = None
+) -> GroupState:
+    """The state by the snapshot, the time and, where there is one, a second look about 2 s later."""
+    if not snapshot.registrations:
+        return GroupState.EMPTY
+    if is_settled(snapshot, expected):
+        return GroupState.STABLE
+    if is_young(snapshot, now_ms) or not snapshot.stood_still:
+        return GroupState.REBALANCING
+    if later is not None and later.fingerprint() != snapshot.fingerprint():
+        return GroupState.REBALANCING
+    return GroupState.INCONSISTENT
+
+
+def needs_second_read(snapshot: GroupSnapshot, expected: ExpectedOwnership, now_ms: int) -> bool:
+    """Whether one snapshot alone cannot tell `rebalancing` from `inconsistent`."""
+    return group_state(snapshot, expected, now_ms=now_ms) is GroupState.INCONSISTENT
+
+
+def is_settled(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> bool:
+    """Every partition of every subscribed topic is owned by the thread that the plan names."""
+    if expected.owners is None:
+        return False
+    return all(_is_owned_by(snapshot, tp, thread) for tp, thread in expected.owners.items())
+
+
+def is_young(snapshot: GroupSnapshot, now_ms: int) -> bool:
+    """Something below `ids` or `owners` is younger than 10 s, or newer than our clock."""
+    newest = snapshot.newest_change_ms()
+    return newest is not None and now_ms - newest < YOUNG_MS
+
+
+def agreement(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> bool | None:
+    """Whether the result that a member has published equals ours.
+
+    None where it published none, where nothing can be expected, and where it published another
+    result for an older membership: members publish lazily (recipes 11), so that says nothing yet.
+    """
+    view = snapshot.views.get(member)
+    if view is None or view.value is None or expected.owners is None:
+        return None
+    if view.value.result == result_digest(expected.owners):
+        return True
+    return False if view.value.generation == snapshot.generation else None
+
+
+def _is_owned_by(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> bool:
+    entry = snapshot.owners.get(tp)
+    if entry is None or entry.value is None or entry.value.thread_id != thread:
+        return False
+    return _session_problem(snapshot, entry) is None
+
+
+def _unreadable(snapshot: GroupSnapshot) -> Iterator[Problem]:
+    for topic, topic_entry in snapshot.topics.items():
+        if topic_entry.error:
+            yield _corrupt(ProblemKind.UNREADABLE_TOPIC, topic_entry, topic=topic)
+    for registration in snapshot.registrations.values():
+        if registration.error:
+            yield _corrupt(ProblemKind.UNREADABLE_REGISTRATION, registration)
+    for tp, owner in snapshot.owners.items():
+        if owner.error:
+            yield _corrupt(ProblemKind.UNREADABLE_OWNER, owner, topic=tp.topic, partition=tp.partition)
+    for tp, offset in snapshot.offsets.items():
+        if offset.error:
+            yield _corrupt(ProblemKind.UNREADABLE_OFFSET, offset, topic=tp.topic, partition=tp.partition)
+    for path in snapshot.strays:
+        below_owners = path.startswith(owners_topic_path(snapshot.group, ""))
+        kind = ProblemKind.OWNER_OF_UNKNOWN_PARTITION if below_owners else ProblemKind.UNREADABLE_OFFSET
+        yield Problem(kind=kind, found=path.rpartition("/")[2], detail=f"{path}: not a partition number")
+
+
+def _corrupt(
+    kind: ProblemKind, entry: DecodedZnode[T], *, topic: str | None = None, partition: int | None = None
+) -> Problem:
+    assert entry.error is not None
+    return Problem(
+        kind=kind,
+        topic=topic,
+        partition=partition,
+        expected=entry.error.expected,
+        found=entry.error.found,
+        since_ms=entry.stat.mtime,
+        detail=str(entry.error),
+    )
+
+
+def _disagreeing_members(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[Problem]:
+    for member in sorted(snapshot.registrations):
+        if agreement(snapshot, expected, member) is False:
+            view = snapshot.views[member]
+            yield Problem(
+                kind=ProblemKind.MEMBER_DISAGREES,
+                expected=result_digest(expected.owners or {}),
+                found=view.value.result if view.value else None,
+                since_ms=view.stat.mtime,
+                detail=f"{view.znode.path}: {member} has another result for generation {snapshot.generation}",
+            )
+
+
+def _owner_problems(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[Problem]:
+    for tp, entry in snapshot.owners.items():
+        if entry.value is None:
+            continue
+        kind, detail = _owner_problem(snapshot, expected, tp, entry)
+        if kind is not None:
+            yield Problem(
+                kind=kind,
+                topic=tp.topic,
+                partition=tp.partition,
+                expected=(expected.owners or {}).get(tp),
+                found=entry.value.thread_id,
+                since_ms=entry.stat.ctime,
+                detail=f"{entry.znode.path}: {detail}",
+            )
+
+
+def _owner_problem(
+    snapshot: GroupSnapshot, expected: ExpectedOwnership, tp: TopicPartition, entry: DecodedZnode[Owner]
+) -> tuple[ProblemKind | None, str]:
+    assert entry.value is not None
+    thread = entry.value.thread_id
+    topic = snapshot.topics.get(tp.topic)
+    readable = topic is None or topic.value is not None
+    if readable and tp.partition not in snapshot.partitions(tp.topic):
+        missing = "no such topic" if topic is None else f"no partition {tp.partition} of {tp.topic}"
+        return ProblemKind.OWNER_OF_UNKNOWN_PARTITION, f"held by {thread}, but there is {missing}"
+    if expected.owners is not None and tp.topic not in expected.topics:
+        return (
+            ProblemKind.OWNER_OF_UNSUBSCRIBED_TOPIC,
+            f"held by {thread}, but no member subscribes to {tp.topic}",
+        )
+    session = _session_problem(snapshot, entry)
+    if session:
+        return ProblemKind.OWNER_NOT_MEMBER, session
+    named = (expected.owners or {}).get(tp)
+    if named is not None and named != thread:
+        return ProblemKind.WRONG_OWNER, f"held by {thread}, the plan names {named}"
+    return None, ""
+
+
+def _session_problem(snapshot: GroupSnapshot, entry: DecodedZnode[Owner]) -> str | None:
+    """Why the holder is no member of now: not registered, or a leftover of a former session."""
+    assert entry.value is not None
+    member = entry.value.member
+    session = snapshot.session_ids.get(member) if member else None
+    holder = entry.stat.ephemeral_owner
+    if session is None:
+        owned_by = f"session {hex_session(holder)}" if holder else "no session (a persistent znode)"
+        return f"held by {entry.value.thread_id} ({owned_by}), which is not registered"
+    if holder != session:
+        where = f"session {hex_session(holder)}" if holder else "no session (a persistent znode)"
+        return (
+            f"held by {entry.value.thread_id} in {where}, but that member is registered in "
+            f"session {hex_session(session)}: a leftover that goes when its session ends"
+        )
+    return None
+
+
+def _unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[Problem]:
+    owners: Mapping[TopicPartition, str] = expected.owners or {}
+    for tp, thread in owners.items():
+        if tp not in snapshot.owners:
+            path = Owner.path(snapshot.group, tp)
+            yield Problem(
+                kind=ProblemKind.UNOWNED,
+                topic=tp.topic,
+                partition=tp.partition,
+                expected=thread,
+                detail=f"{path}: expected {thread}, found no owner",
+            )
+
+
+def hex_session(session_id: int) -> str:
+    """A session id as ZooKeeper's own tools print it."""
+    return f"0x{session_id & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedOwnership:
+    """Who should own what."""
+
+    assignor: str
+    members: tuple[EvaluatedMember, ...]
+    owners: Mapping[TopicPartition, str] | None
+    """Partition to thread id; None where it cannot be known."""
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    topics: frozenset[str] = field(default=frozenset())
+    """Topics that at least one member subscribes to."""
+
+    def threads(self, member: str) -> Mapping[str, int]:
+        """Evaluated topics of a member; empty for one that could not be evaluated."""
+        return next((one.threads for one in self.members if one.member == member), {})
+
+
+def expected_ownership(snapshot: GroupSnapshot, strategy: str | None = None) -> ExpectedOwnership:
+    """The assignment that this group's members should have reached; `strategy` overrides theirs."""
+    evaluated, problems = evaluate_members(snapshot)
+    published, differing = published_strategy(snapshot)
+    problems += differing
+    topics = frozenset(topic for member in evaluated for topic in member.threads)
+    partitions = {topic: snapshot.partitions(topic) for topic in sorted(topics)}
+    unknown = any(p.kind is ProblemKind.UNSUPPORTED_SUBSCRIPTION for p in problems)
+    actual = {tp: entry.value.thread_id for tp, entry in snapshot.owners.items() if entry.value}
+    chosen = strategy or published or inferred_strategy(evaluated, partitions, actual)
+    owners: Mapping[TopicPartition, str] | None = None
+    notes: tuple[str, ...] = ()
+    if not unknown:
+        try:
+            owners, notes = _assigned(snapshot, chosen, evaluated, partitions)
+        except AssignmentError as error:
+            problems.append(Problem(kind=ProblemKind.UNSUPPORTED_SUBSCRIPTION, detail=str(error)))
+    return ExpectedOwnership(
+        assignor=chosen,
+        members=tuple(evaluated),
+        owners=owners,
+        problems=tuple(problems),
+        notes=notes,
+        topics=topics,
+    )
+
+
+def evaluate_members(snapshot: GroupSnapshot) -> tuple[list[EvaluatedMember], list[Problem]]:
+    """Every readable member with its subscription evaluated against the topics of the snapshot."""
+    exclude_internal = published_exclude_internal(snapshot)
+    evaluated: list[EvaluatedMember] = []
+    problems: list[Problem] = []
+    for member, entry in sorted(snapshot.registrations.items()):
+        if entry.value is None:
+            continue
+        try:
+            threads = evaluate(entry.value.wanted(), sorted(snapshot.topic_names), exclude_internal)
+        except ConfigError as error:
+            problems.append(
+                Problem(
+                    kind=ProblemKind.UNSUPPORTED_SUBSCRIPTION,
+                    found=next(iter(entry.value.subscription), None),
+                    since_ms=entry.stat.ctime,
+                    detail=f"{entry.znode.path}: {error}; no assignment can be expected of this group",
+                )
+            )
+            continue
+        evaluated.append(EvaluatedMember(member, threads))
+    return evaluated, problems
+
+
+def published_strategy(snapshot: GroupSnapshot) -> tuple[str | None, list[Problem]]:
+    """The strategy that the members of ours use, None where nobody published one.
+
+    `sticky` is in force only when every registration publishes it; otherwise members of ours use
+    range (recipes 4). Members that publish different ones never agree: that is a problem.
+    """
+    by_strategy: dict[str, list[str]] = {}
+    for member, registration in _readable(snapshot):
+        if registration.strategy:
+            by_strategy.setdefault(registration.strategy, []).append(member)
+    if not by_strategy:
+        return None, []
+    problems = []
+    if len(by_strategy) > 1:
+        found = ", ".join(f"{name} ({len(members)})" for name, members in sorted(by_strategy.items()))
+        detail = "; ".join(f"{name}: {', '.join(members)}" for name, members in sorted(by_strategy.items()))
+        problems.append(Problem(kind=ProblemKind.ASSIGNORS_DIFFER, found=found, detail=detail))
+    problems += _differing_exclusions(snapshot)
+    return agreed_strategy([registration.strategy for _, registration in _readable(snapshot)]), problems
+
+
+def _differing_exclusions(snapshot: GroupSnapshot) -> list[Problem]:
+    """Members that treat internal topics differently evaluate the same wildcard differently."""
+    published = {member: registration.exclude_internal for member, registration in _readable(snapshot)}
+    if not {True, False} <= set(published.values()):
+        return []
+    including = ", ".join(member for member, value in published.items() if value is False)
+    detail = f"exclude_internal_topics differs: off in {including}, on elsewhere"
+    return [Problem(kind=ProblemKind.ASSIGNORS_DIFFER, found="exclude_internal", detail=detail)]
+
+
+def published_exclude_internal(snapshot: GroupSnapshot) -> bool:
+    """Whether wildcards leave internal topics out; Kafka's default where nobody publishes it."""
+    published = {registration.exclude_internal for _, registration in _readable(snapshot)} - {None}
+    return published != {False}
+
+
+def _readable(snapshot: GroupSnapshot) -> Sequence[tuple[str, Registration]]:
+    return [(m, entry.value) for m, entry in sorted(snapshot.registrations.items()) if entry.value]
+
+
+def _assigned(
+    snapshot: GroupSnapshot,
+    strategy: str,
+    members: Sequence[EvaluatedMember],
+    partitions: Mapping[str, Sequence[int]],
+) -> tuple[Mapping[TopicPartition, str], tuple[str, ...]]:
+    previous = None
+    if needs_previous(strategy) and snapshot.plan and snapshot.plan.value:
+        plan = snapshot.plan.value
+        if plan.inputs == inputs_digest(strategy, members, partitions):
+            return plan.owners, ()  # what the group has agreed on for just this membership
+        previous = plan.owners
+    result = assign(strategy, members, partitions, previous)
+    return result.owners, result.notes

@@ -1,0 +1,120 @@
+"""The checker of brokers and controllers, and the invariants decided from the brokers' own records. Pure.
+
+S11 to S17, L6 and L7 come from the servers' log (`server_invariants`, `reassignment_invariants`,
+`convergence`); here the brokers' records are compared: requests that brokers obeyed, lines that they
+acknowledged. Records are those of `zkgroup.history.records`; `member` names the broker, `pid` its process.
+
+    control.accepted   broker, incarnation, controller, epoch        a request of a controller was obeyed
+    role.taken         broker, topic, partition, leader, leader_epoch, life
+    append.ok          topic, partition, offset, lines, life         acknowledged with acks=all
+    lines.read         topic, partition, offset, lines, life         given to a consumer
+    lines.kept         broker, topic, partition, lines, life         what a leader holds when all is over
+
+`incarnation` is anything that differs between two starts of a broker, `life` anything that differs between
+two topics of one name, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from zkgroup.history.cluster.convergence import DECIDED as DECIDED_AT_REST
+from zkgroup.history.cluster.convergence import check_settled
+from zkgroup.history.cluster.server_invariants import DECIDED as DECIDED_BY_SERVER
+from zkgroup.history.cluster.server_invariants import ClusterServerAudit
+from zkgroup.history.records import Record, Recording, in_order
+from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Violation
+from zkgroup.history.transactions import ServerTransaction
+from zkgroup.model import TopicPartition
+
+DECIDED_BY_RECORDS = frozenset({"S11 on the wire", "S12 on the wire"})
+LINES = "lines"
+"""Name of the rule that a line that was acknowledged or read stands at its offset in the end."""
+
+
+_DONE = {"append.ok": "acknowledged", "lines.read": "read"}
+
+
+def check_obedience(records: Sequence[Record]) -> Iterator[Violation]:
+    """An epoch is one controller's; a broker obeys no older one, and no leader epoch twice."""
+    controllers: dict[int, int] = {}
+    epochs: dict[tuple[int, Any], int] = {}
+    leaders: dict[tuple[TopicPartition, int, Any], int] = {}
+    for record in records:
+        fields = record.fields
+        if record.kind == "control.accepted":
+            epoch, controller = fields["epoch"], fields["controller"]
+            if controllers.setdefault(epoch, controller) != controller:
+                detail = f"epoch {epoch} was {controllers[epoch]}'s, and broker {fields['broker']} obeyed"
+                yield Violation("S11", f"{detail} {controller} in it")
+            key = fields["broker"], fields["incarnation"]
+            if epoch < epochs.get(key, epoch):
+                detail = f"broker {fields['broker']} obeyed epoch {epoch} after {epochs[key]}"
+                yield Violation("S11", detail)
+            epochs[key] = epoch
+        elif record.kind == "role.taken":
+            tp, leader_epoch = record.topic_partition, fields["leader_epoch"]
+            term = tp, leader_epoch, fields.get("life")
+            led_by = leaders.setdefault(term, fields["leader"])
+            if led_by != fields["leader"]:
+                detail = f"led by {led_by} and by {fields['leader']} in leader epoch {leader_epoch}"
+                yield Violation("S12", detail, tp)
+
+
+def check_lines(records: Sequence[Record], figures: ClusterFigures) -> Iterator[Violation]:
+    """Every line that was acknowledged, or read, is at its offset in what the leader holds in the end.
+
+    Partitions of which no leader said in the end what it holds are passed over.
+    """
+    kept = {
+        _log_position(record): record.fields["lines"] for record in records if record.kind == "lines.kept"
+    }
+    for record in records:
+        if record.kind not in _DONE:
+            continue
+        tp, offset, lines = record.topic_partition, record.fields["offset"], list(record.fields["lines"])
+        figures.acknowledged_lines += len(lines) if record.kind == "append.ok" else 0
+        if _log_position(record) not in kept:
+            continue
+        found = list(kept[_log_position(record)][offset : offset + len(lines)])
+        if found != lines:
+            yield Violation(LINES, f"{lines} were {_DONE[record.kind]} at {offset}, found {found}", tp)
+
+
+def _log_position(record: Record) -> tuple[TopicPartition, Any]:
+    return record.topic_partition, record.fields.get("life")
+
+
+def check_cluster(
+    transactions: Iterable[ServerTransaction],
+    records: Iterable[Record] | Recording = (),
+    options: ClusterOptions | None = None,
+) -> ClusterReport:
+    """Decides the invariants of one cluster's history.
+
+    Args:
+        transactions: everything that the server accepted and refused, in any order.
+        records: what brokers recorded, in any order (`zkgroup.history.cluster.checker`).
+        options: what only the caller knows.
+    """
+    options = options or ClusterOptions()
+    damage: tuple[str, ...] = ()
+    if isinstance(records, Recording):
+        damage = tuple(f"not a record: {line!r}" for line in records.broken)
+        records = records.records
+    log = tuple(sorted(transactions, key=lambda transaction: transaction.zxid))
+    told = tuple(sorted(records, key=in_order))
+
+    figures = ClusterFigures()
+    decided = set(DECIDED_BY_SERVER)
+    violations: list[Violation] = list(ClusterServerAudit(log, options, figures).run())
+    if options.quiet_from_ms is not None:
+        decided |= DECIDED_AT_REST
+        violations += check_settled(log, options)
+    if told:
+        decided |= DECIDED_BY_RECORDS
+        violations += check_obedience(told)
+        violations += check_lines(told, figures)
+        decided.update(LINES for record in told if record.kind == "lines.kept")
+    return ClusterReport(tuple(violations), frozenset(decided), figures, damage)

@@ -1,0 +1,235 @@
+"""S6: the outcome that a member got for a commit agrees with the server's log.
+
+A commit reported as done is in the log, with its value and version, at its zxid; one reported as refused is
+not. A commit without an answer may be either, and accounts for one write at most, so a second write of the
+same value has no cause. A release is a commit too, as it writes the position.
+
+A member killed in the middle of a commit has recorded no outcome, which counts as no answer. Where the
+recording of a member may have ended early (nothing later in the log is acknowledged in it), nothing is
+concluded beyond its end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from zkgroup.history.group.evidence import Evidence
+from zkgroup.history.group.replay import ReplayedGroup, number_in
+from zkgroup.history.group.server_invariants import NO_SESSION
+from zkgroup.history.records import Record, partition_of
+from zkgroup.history.report import Violation
+from zkgroup.history.transactions import Change, ServerTransaction
+from zkgroup.model import TopicPartition
+
+ReportedOutcome = Literal["nothing", "ok", "fail", "info"]
+_ROWS: Final = {"commit": "offsets", "release": "partitions"}
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One position that a member began to write."""
+
+    topic_partition: TopicPartition
+    value: int
+    version: int
+    """Of the offset znode, once it is written."""
+    token: int | None
+    """The claim that it was processed under."""
+    invoked: Record
+    told: ReportedOutcome = "nothing"
+    zxid: int | None = None
+    """Where it is written, by what the member was told or, for want of an answer, by the log."""
+
+    @property
+    def is_written(self) -> bool:
+        return self.zxid is not None or self.told == "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetWrite:
+    """An accepted write of an offset, as the log has it."""
+
+    topic_partition: TopicPartition
+    zxid: int
+    session: int
+    members: frozenset[str]
+    """Whose registration the transaction checks."""
+    value: int | None
+    """None where it is no number."""
+    version: int
+    is_claim: bool
+
+
+_Key = tuple[str, TopicPartition, int, int]
+
+
+class Acknowledgements:
+    """What was asked for and told, beside what was written. `check` also fills in what the log tells."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._oks: dict[tuple[TopicPartition, int], tuple[int, int, str]] = {}
+        """Partition and zxid to value, version and member, of what was told as done."""
+        self._told_twice: list[Violation] = []
+        self.attempts = tuple(self._read())
+        self.writes = tuple(_offset_writes(evidence))
+        self.explained: dict[OffsetWrite, Attempt] = {}
+        """Writes of the log and who asked for them; filled by `check`."""
+
+    def _read(self) -> Iterator[Attempt]:
+        begun: dict[tuple[str, int, str, int], list[Attempt]] = {}
+        for record in self._evidence.records:
+            operation, _, step = record.kind.partition(".")
+            if operation not in _ROWS or step not in ("invoke", "ok", "fail", "info"):
+                continue
+            key = (record.member, record.pid, operation, record.fields["id"])
+            if step == "invoke":
+                begun[key] = [
+                    each for row in record.fields[_ROWS[operation]] if (each := _attempt(record, row))
+                ]
+                yield from begun[key]
+            else:
+                self._outcome(record, step, operation, begun.get(key, []))  # type: ignore[arg-type]
+
+    def _outcome(
+        self, record: Record, told: ReportedOutcome, operation: str, attempts: list[Attempt]
+    ) -> None:
+        zxid = record.fields.get("zxid")
+        for attempt in attempts:
+            if attempt.told != "nothing":
+                detail = f"{record.member} was told {attempt.told!r} and {told!r} of one commit"
+                self._told_twice.append(Violation("S6", detail, attempt.topic_partition, zxid))
+                return
+            attempt.told, attempt.zxid = told, zxid if told == "ok" else None
+        if told == "ok" and zxid is not None:
+            for row in record.fields[_ROWS[operation]]:
+                if row.get("version") is not None and row.get("offset") is not None:
+                    self._oks[partition_of(row), zxid] = row["offset"], row["version"], record.member
+
+    # --- beside the log -----------------------------------------------------------------------------
+
+    def check(self) -> Iterator[Violation]:
+        """S6 over every commit and release. To be called once, with a server's log at hand."""
+        yield from self._told_twice
+        written = {(write.topic_partition, write.zxid): write for write in self.writes}
+        for (tp, zxid), (value, version, member) in self._oks.items():
+            write = written.get((tp, zxid))
+            if write is None:
+                detail = f"{member} was told that {value} is committed, which the log does not have"
+                yield Violation("S6", detail, tp, zxid)
+            elif (write.value, write.version) != (value, version):
+                found = f"{write.value} in version {write.version}"
+                detail = (
+                    f"{member} was told that {value} is committed in version {version}, the log has {found}"
+                )
+                yield Violation("S6", detail, tp, zxid)
+        yield from self._unaccounted()
+
+    def _unaccounted(self) -> Iterator[Violation]:
+        """Writes of members that record, whose success was reported to no caller."""
+        by_zxid = {
+            (a.topic_partition, a.zxid): a for a in self.attempts if a.told == "ok" and a.zxid is not None
+        }
+        open_: defaultdict[_Key, list[Attempt]] = defaultdict(list)
+        failed: dict[_Key, Attempt] = {}
+        for attempt in self.attempts:
+            key = (attempt.invoked.member, attempt.topic_partition, attempt.version, attempt.value)
+            if attempt.told == "fail":
+                failed[key] = attempt
+            elif attempt.zxid is None:
+                open_[key].append(attempt)
+        recorded = _Recorded(self._evidence)
+        for write in self.writes:
+            tp, zxid = write.topic_partition, write.zxid
+            if (mine := by_zxid.get((tp, zxid))) is not None:
+                self.explained[write] = mine
+            member = recorded.writer(write)
+            if write.is_claim or member is None or write.value is None or (tp, zxid) in self._oks:
+                continue
+            key = (member, tp, write.version, write.value)
+            if open_[key]:
+                attempt = open_[key].pop(0)
+                attempt.zxid = zxid
+                self.explained[write] = attempt
+            elif key in failed:
+                detail = f"{member} was told that {write.value} is not committed, and it is"
+                yield Violation("S6", detail, tp, zxid)
+            elif recorded.goes_on_after(member, write.session, zxid):
+                detail = (
+                    f"{write.value} in version {write.version} was written once more than {member} asked for"
+                )
+                yield Violation("S6", detail, tp, zxid)
+
+
+class _Recorded:
+    """Which members have recorded anything, in which sessions, and up to where surely."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._members: defaultdict[int, set[str]] = defaultdict(set)
+        self._last: dict[tuple[str, int], int] = {}
+        """Member and session to the last zxid that it was told."""
+        for record in evidence.records:
+            if record.session in (None, NO_SESSION):
+                continue
+            self._members[record.session].add(record.member)
+            if (
+                record.kind in ("claim.ok", "commit.ok", "release.ok")
+                and record.fields.get("zxid") is not None
+            ):
+                key = record.member, record.session
+                self._last[key] = max(self._last.get(key, 0), record.fields["zxid"])
+
+    def writer(self, write: OffsetWrite) -> str | None:
+        """The zkgroup member that wrote, where that is certain."""
+        known = self._members.get(write.session, set())
+        found = known & write.members if write.members else known
+        return next(iter(found)) if len(found) == 1 else None
+
+    def goes_on_after(self, member: str, session: int, zxid: int) -> bool:
+        """Whether it recorded what came later in this session: then nothing before it is missing."""
+        return self._last.get((member, session), 0) > zxid
+
+
+def _attempt(record: Record, row: Mapping[str, Any]) -> Attempt | None:
+    """None for a release that writes no position."""
+    version = row["fence"] + 1 if "fence" in row else row.get("version")
+    if row.get("offset") is None or version is None:
+        return None
+    return Attempt(partition_of(row), row["offset"], version, row.get("token"), record)
+
+
+def _offset_writes(evidence: Evidence) -> Iterator[OffsetWrite]:
+    picture = ReplayedGroup(evidence.group)
+    for transaction in evidence.transactions:
+        if transaction.refusal is not None or transaction.kind != "write":
+            continue
+        yield from _writes_of(transaction, picture)
+
+
+def _writes_of(transaction: ServerTransaction, picture: ReplayedGroup) -> Iterator[OffsetWrite]:
+    claimed: set[TopicPartition] = set()
+    members: set[str] = set()
+    found: list[tuple[Change, TopicPartition, bool]] = []
+    for change in transaction.changes:
+        place = picture.place(change.path)
+        if place is None:
+            continue
+        if place.kind == "id" and change.action == "check":
+            members.add(place.member)
+        elif place.kind == "owner" and change.action == "create":
+            claimed.add(place.topic_partition)
+        elif place.kind == "offset" and change.action in ("create", "set"):
+            found.append((change, place.topic_partition, place.topic_partition in claimed))
+    for change, tp, is_claim in found:
+        yield OffsetWrite(
+            tp,
+            transaction.zxid,
+            transaction.session,
+            frozenset(members),
+            number_in(change.data),
+            change.version or 0,
+            is_claim,
+        )

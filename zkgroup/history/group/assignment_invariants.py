@@ -1,0 +1,204 @@
+"""S10 and L1 to L4: equal views lead to equal assignments, and a settled group owns what the assignment says.
+
+The range strategy is written here a second time and shares no code with `zkgroup.assignment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from zkgroup.assignment.comparison import result_digest
+from zkgroup.assignment.wildcards import evaluate
+from zkgroup.errors import ConfigError
+from zkgroup.history.group.evidence import Evidence
+from zkgroup.history.group.replay import ReplayedGroup
+from zkgroup.history.records import Record, partition_of
+from zkgroup.history.report import Figures, Violation
+from zkgroup.model import TopicPartition
+
+
+def plain_range(
+    members: Mapping[str, Mapping[str, int]], partitions: Mapping[str, Sequence[int]]
+) -> dict[tuple[str, int], str]:
+    """(topic, partition) to thread id, from each member's thread counts by topic."""
+    owners: dict[tuple[str, int], str] = {}
+    for topic in {topic for wanted in members.values() for topic in wanted}:
+        threads = [f"{name}-{n}" for name, wanted in members.items() for n in range(wanted.get(topic, 0))]
+        threads.sort(key=lambda thread: thread.encode("utf-16-be"))
+        left = sorted(set(partitions.get(topic, ())), reverse=True)
+        while threads and left:
+            # The next thread takes its share of what is left, rounded up.
+            thread, share = threads[0], -(-len(left) // len(threads))
+            del threads[0]
+            owners.update({(topic, left.pop()): thread for _ in range(share)})
+    return owners
+
+
+_NO_PLAN = frozenset({"unsupported_subscription", "assignment_refused"})
+"""A member that recorded one of these plans nothing new in this pass, and says so."""
+
+
+def check_views(evidence: Evidence, figures: Figures) -> Iterator[Violation]:
+    """S10 over every plan that a member recorded with its outcome."""
+    views: dict[tuple[str, str], Record] = {}
+    results: dict[tuple[str, str], Record] = {}
+    for records in evidence.by_member.values():
+        begun: Record | None = None
+        refused = False
+        for record in records:
+            if record.kind in _NO_PLAN:
+                refused = True
+            elif record.kind == "rebalance.begin":
+                figures.rebalances += 1
+                begun, refused = (None if refused else record), False
+                if begun is not None:
+                    yield from _same_view(views.setdefault(_key(record), record), record)
+            elif record.kind == "rebalance.end" and begun is not None:
+                if record.fields["generation"] == begun.fields["generation"]:
+                    yield from _same_result(results.setdefault(_key(begun), record), record)
+                    yield from _right(begun, record)
+                begun = None
+
+
+def _key(begin: Record) -> tuple[str, str]:
+    return begin.fields["strategy"], begin.fields["inputs"]
+
+
+def _same_view(first: Record, second: Record) -> Iterator[Violation]:
+    for name in ("members", "partitions"):
+        if _plain(first.fields[name]) != _plain(second.fields[name]):
+            detail = f"{first.member} and {second.member} hash different {name} to {first.fields['inputs']}"
+            yield Violation("S10", detail)
+
+
+def _same_result(first: Record, second: Record) -> Iterator[Violation]:
+    if first.fields["result"] != second.fields["result"]:
+        detail = (
+            f"from the same view {first.member} computed {first.fields['result']},"
+            f" {second.member} {second.fields['result']}"
+        )
+        yield Violation("S10", detail)
+
+
+def _right(begin: Record, end: Record) -> Iterator[Violation]:
+    """The result, and the member's own share of it, against an independent computation."""
+    if begin.fields["strategy"] != "range":
+        return
+    computed = plain_range(begin.fields["members"], begin.fields["partitions"])
+    expected = {TopicPartition(*key): thread for key, thread in computed.items()}
+    if result_digest(expected) != end.fields["result"]:
+        yield Violation(
+            "S10", f"{end.member} computed {end.fields['result']}, which is not the range assignment"
+        )
+    for row in end.fields["mine"]:
+        owner = expected.get(partition_of(row), "")
+        if owner.rpartition("-")[0] != end.member:
+            yield Violation("S10", f"{end.member} holds what range gives to {owner!r}", partition_of(row))
+
+
+def _plain(value: Any) -> Any:
+    """Comparable whatever order the keys and partitions were in."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return sorted(value) if isinstance(value, list | tuple) else value
+
+
+def settled_by_server_log(evidence: Evidence) -> Iterator[Violation]:
+    """Decides by the znodes: the picture at the deadline, and every change after it."""
+    settled_at_ms = evidence.settled_at_ms
+    assert settled_at_ms is not None
+    picture = ReplayedGroup(evidence.group)
+    looked = False
+    for transaction in evidence.transactions:
+        if transaction.at_ms > settled_at_ms and not looked:
+            looked = True
+            yield from _whole(picture)
+        for change in transaction.changes if transaction.refusal is None else ():
+            place = picture.place(change.path)
+            if (
+                looked
+                and place is not None
+                and place.kind == "owner"
+                and change.action in ("create", "delete")
+            ):
+                detail = (
+                    f"its owner changed {transaction.at_ms - settled_at_ms} ms after the group had settled"
+                )
+                yield Violation("L4", detail, place.topic_partition, transaction.zxid)
+            picture.apply(transaction, change)
+    if not looked:
+        yield from _whole(picture)
+
+
+def settled_by_records(evidence: Evidence) -> Iterator[Violation]:
+    """Decides by what the members say: the last view that any of them planned from, and what each holds."""
+    settled_at_ms = evidence.settled_at_ms
+    assert settled_at_ms is not None
+    views = [record for record in evidence.records if record.kind == "rebalance.begin"]
+    before = [view for view in views if view.ms <= settled_at_ms]
+    for view in views[len(before) :]:
+        detail = f"{view.member} planned anew {view.ms - settled_at_ms:.0f} ms after the group had settled"
+        yield Violation("L4", detail)
+    if not before:
+        return
+    last = max(before, key=lambda view: (view.fields["generation"], view.ts)).fields
+    owners: dict[TopicPartition, str] = {}
+    for holding in evidence.holdings:
+        over = holding.end is not None and holding.end.ms <= settled_at_ms
+        if (
+            holding.begin.ms <= settled_at_ms
+            and not over
+            and holding.member not in evidence.options.ended_members
+        ):
+            owners[holding.topic_partition] = holding.member
+    expected = plain_range(last["members"], last["partitions"]) if last["strategy"] == "range" else None
+    topics = {topic for wanted in last["members"].values() for topic in wanted}
+    yield from _compare(
+        {TopicPartition(topic, n) for topic in topics for n in last["partitions"].get(topic, ())},
+        owners,
+        None
+        if expected is None
+        else {TopicPartition(*key): thread.rpartition("-")[0] for key, thread in expected.items()},
+        last["members"],
+    )
+
+
+def _whole(picture: ReplayedGroup) -> Iterator[Violation]:
+    registrations = picture.wanted()
+    wanted: dict[str, Mapping[str, int]] = {}
+    for member, registration in registrations.items():
+        try:
+            hidden = registration.exclude_internal is not False
+            wanted[member] = evaluate(registration.wanted(), picture.topics, hidden)
+        except ConfigError:
+            return  # a wildcard that cannot be evaluated: the assignment is not known
+    partitions: Mapping[str, Sequence[int]] = picture.topics
+    plain = {registration.strategy or "range" for registration in registrations.values()} <= {"range"}
+    topics = {topic for threads in wanted.values() for topic in threads}
+    yield from _compare(
+        {TopicPartition(topic, n) for topic in topics for n in partitions.get(topic, ())},
+        {tp: owned.text for tp, owned in picture.owners.items()},
+        {TopicPartition(*key): thread for key, thread in plain_range(wanted, partitions).items()}
+        if plain
+        else None,
+        {owned.text: owned.member in wanted for owned in picture.owners.values()},
+    )
+
+
+def _compare(
+    partitions: set[TopicPartition],
+    owners: Mapping[TopicPartition, str],
+    expected: Mapping[TopicPartition, str] | None,
+    alive: Mapping[str, object],
+) -> Iterator[Violation]:
+    """`alive` has a true value, or any mapping, for owners that are members."""
+    for tp in sorted(partitions - owners.keys()):
+        yield Violation("L1", "nobody owns it", tp)
+    for tp, owner in sorted(owners.items()):
+        if alive.get(owner) is None or alive[owner] is False:
+            yield Violation("L2", f"its owner {owner!r} is no member", tp)
+        elif tp not in partitions:
+            yield Violation("L2", f"owned by {owner!r}, but nobody wants it or it does not exist", tp)
+        elif expected is not None and expected.get(tp) != owner:
+            yield Violation("L3", f"owned by {owner!r}, which should be {expected.get(tp)!r}", tp)

@@ -1,0 +1,111 @@
+"""The checker of a group: all invariants over one history, as one report. Pure.
+
+In simulation the memory server's log decides what was accepted; on real servers the members' records do.
+`Report.decided` names the invariants that the history could decide; the others are not reported as holding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkgroup.errors import ConfigError
+from zkgroup.history.group.acknowledgements import Acknowledgements
+from zkgroup.history.group.assignment_invariants import check_views, settled_by_records, settled_by_server_log
+from zkgroup.history.group.delivery_invariants import ProcessedAudit, check_deliveries
+from zkgroup.history.group.evidence import CheckOptions, Evidence
+from zkgroup.history.group.member_invariants import DECIDED as DECIDED_BY_RECORDS
+from zkgroup.history.group.member_invariants import check_chains
+from zkgroup.history.group.replay import groups_in
+from zkgroup.history.group.server_invariants import DECIDED as DECIDED_BY_SERVER
+from zkgroup.history.group.server_invariants import GroupServerAudit, half_claims
+from zkgroup.history.records import Record, Recording, in_order
+from zkgroup.history.report import Figures, Report, Violation
+from zkgroup.history.transactions import ServerTransaction
+
+_BY_RECORDS = frozenset({"S7", "S8", "S9", "S10"})
+_AT_REST = frozenset({"L1", "L2", "L3", "L4"})
+
+
+def check_history(
+    records: Iterable[Record] | Recording,
+    transactions: Iterable[ServerTransaction] = (),
+    options: CheckOptions | None = None,
+) -> Report:
+    """Decides the invariants of one group's history.
+
+    Args:
+        records: what the members recorded, in any order.
+        transactions: everything that the server accepted and refused, in any order; without it S1-S4 and
+            L1-L4 are decided from the records, S5 claim by claim, S6 and S22 are not.
+        options: what only the caller knows.
+
+    Raises:
+        ConfigError: the log holds several groups and the options name none.
+    """
+    options = options or CheckOptions()
+    damage: tuple[str, ...] = ()
+    if isinstance(records, Recording):
+        damage = tuple(f"not a record: {line!r}" for line in records.broken)
+        records = records.records
+    log = tuple(sorted(transactions, key=lambda transaction: transaction.zxid))
+    evidence = Evidence(tuple(sorted(records, key=in_order)), log, _group(log, options), options)
+
+    figures = Figures()
+    _count(evidence, figures)
+    violations: list[Violation] = []
+    decided: set[str] = set()
+    if log:
+        decided |= DECIDED_BY_SERVER
+        audit = GroupServerAudit(evidence, figures)
+        violations += audit.run()
+        if evidence.records:
+            decided.add("S22")
+            violations += half_claims(evidence, audit)
+    if evidence.records:
+        decided |= _BY_RECORDS | DECIDED_BY_RECORDS
+        # With the server's log at hand the chains are checked all the same, as a check of the records.
+        violations += check_chains(evidence, Figures() if log else figures)
+        violations += check_deliveries(evidence, figures)
+        violations += check_views(evidence, figures)
+        violations += _commits(evidence, decided)
+    if options.quiet_from_ms is not None and (log or evidence.records):
+        decided |= _AT_REST
+        violations += settled_by_server_log(evidence) if log else settled_by_records(evidence)
+    return Report(tuple(violations), frozenset(decided), figures, damage)
+
+
+def _commits(evidence: Evidence, decided: set[str]) -> list[Violation]:
+    """S5 and S6: commits beside what was processed, and what was told beside what was written."""
+    told = Acknowledgements(evidence)
+    found: list[Violation] = []
+    if evidence.transactions:
+        decided.add("S6")
+        found += told.check()
+    processed = ProcessedAudit(evidence, told)
+    if processed.is_decidable:
+        decided.add("S5")
+        found += processed.check()
+    return found
+
+
+def _group(log: tuple[ServerTransaction, ...], options: CheckOptions) -> str:
+    if options.group is not None:
+        return options.group
+    groups = groups_in(log)
+    if len(groups) > 1:
+        raise ConfigError(f"the log holds the groups {', '.join(sorted(groups))}: say which one to check")
+    return next(iter(groups), "")
+
+
+def _count(evidence: Evidence, figures: Figures) -> None:
+    figures.records = len(evidence.records)
+    for record in evidence.records:
+        operation, _, outcome = record.kind.partition(".")
+        if operation in ("claim", "commit", "release"):
+            figures.operations += outcome == "invoke"
+            figures.unknown_outcomes += outcome == "info"
+        if not evidence.transactions and record.kind in ("commit.fail", "release.fail"):
+            figures.refused_commits += 1
+            figures.refused_stale_commits += record.fields.get("reason") in ("BadVersion", "NoNode")
+        figures.lease_expiries += record.kind == "lease.expired"
+        figures.resets_obeyed += record.kind == "reset.obeyed"

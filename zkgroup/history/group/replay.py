@@ -1,0 +1,199 @@
+"""Replays a server's log: the znodes of one group after each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.history.transactions import Change, ServerTransaction
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import Topic, topics_path
+from zkgroup.znodes.consumers import (
+    Offset,
+    Owner,
+    Registration,
+    consumers_path,
+    ids_path,
+    offsets_path,
+    owners_path,
+    resets_path,
+)
+from zkgroup.znodes.group_records import Reset
+from zkgroup.znodes.ids import number_of
+
+_NO_PARTITION = TopicPartition("", -1)
+GroupZnodeKind = Literal["id", "owner", "offset", "reset", "topic"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupZnode:
+    """What a path is about: a member, a partition or a topic of the group."""
+
+    kind: GroupZnodeKind
+    member: str = ""
+    topic_partition: TopicPartition = _NO_PARTITION
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberZnode:
+    session: int
+    czxid: int
+    registration: Registration | None
+    """None where it is not readable: such a member owns nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerZnode:
+    session: int
+    czxid: int
+    text: str
+    member: str | None
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetZnode:
+    """An offset znode."""
+
+    value: int | None
+    """None where it is not readable."""
+    version: int
+    czxid: int
+
+
+class ReplayedGroup:
+    """The state of a group. `apply` takes one change at a time, in the order of the log."""
+
+    def __init__(self, group: str) -> None:
+        self.sessions: set[int] = set()
+        self.ids: dict[str, MemberZnode] = {}
+        self.owners: dict[TopicPartition, OwnerZnode] = {}
+        self.offsets: dict[TopicPartition, OffsetZnode] = {}
+        self.topics: dict[str, tuple[int, ...]] = {}
+        self._places = _GroupPaths(group)
+
+    def place(self, path: str) -> GroupZnode | None:
+        return self._places.find(path)
+
+    def apply(self, transaction: ServerTransaction, change: Change) -> None:
+        """Takes over one accepted change."""
+        place = self.place(change.path)
+        if place is None or change.action == "check":
+            return
+        gone = change.action == "delete"
+        match place.kind:
+            case "id":
+                self._id(transaction, change, place.member, gone=gone)
+            case "owner":
+                self._owner(transaction, change, place.topic_partition, gone=gone)
+            case "offset":
+                self._offset(transaction, change, place.topic_partition, gone=gone)
+            case "topic":
+                self._topic(change, place.topic, gone=gone)
+
+    def wanted(self) -> Mapping[str, Registration]:
+        """The readable registrations."""
+        return {name: one.registration for name, one in self.ids.items() if one.registration is not None}
+
+    def _id(self, transaction: ServerTransaction, change: Change, member: str, *, gone: bool) -> None:
+        if gone:
+            self.ids.pop(member, None)
+            return
+        try:
+            registration = Registration.decode(change.path, change.data)
+        except CorruptZnodeError:
+            registration = None
+        before = self.ids.get(member)
+        session = change.ephemeral_owner if change.action == "create" or before is None else before.session
+        self.ids[member] = MemberZnode(session, transaction.zxid, registration)
+
+    def _owner(
+        self, transaction: ServerTransaction, change: Change, tp: TopicPartition, *, gone: bool
+    ) -> None:
+        if gone:
+            self.owners.pop(tp, None)
+        elif change.action == "create":
+            text = (change.data or b"").decode("utf-8", "replace")
+            owner = Owner(text)
+            self.owners[tp] = OwnerZnode(
+                change.ephemeral_owner, transaction.zxid, text, owner.member, transaction.at_ms
+            )
+
+    def _offset(
+        self, transaction: ServerTransaction, change: Change, tp: TopicPartition, *, gone: bool
+    ) -> None:
+        if gone:
+            self.offsets.pop(tp, None)
+            return
+        try:
+            value = Offset.decode(change.path, change.data).value
+        except CorruptZnodeError:
+            value = None
+        before = self.offsets.get(tp)
+        czxid = transaction.zxid if change.action == "create" or before is None else before.czxid
+        self.offsets[tp] = OffsetZnode(value, change.version or 0, czxid)
+
+    def _topic(self, change: Change, topic: str, *, gone: bool) -> None:
+        self.topics.pop(topic, None)
+        if not gone:
+            try:
+                self.topics[topic] = Topic.decode(change.path, change.data).numbers
+            except CorruptZnodeError:
+                self.topics[topic] = ()
+
+
+class _GroupPaths:
+    """Tells what a path is about, remembering the answers: a log names the same few paths again and again."""
+
+    def __init__(self, group: str) -> None:
+        self._ids = f"{ids_path(group)}/"
+        self._partitions: dict[str, GroupZnodeKind] = {
+            f"{owners_path(group)}/": "owner",
+            f"{offsets_path(group)}/": "offset",
+        }
+        self._resets = f"{resets_path(group)}/"
+        self._topics = f"{topics_path()}/"
+        self._known: dict[str, GroupZnode | None] = {}
+
+    def find(self, path: str) -> GroupZnode | None:
+        if path not in self._known:
+            self._known[path] = self._look(path)
+        return self._known[path]
+
+    def _look(self, path: str) -> GroupZnode | None:
+        if path.startswith(self._ids):
+            return GroupZnode("id", member=path.removeprefix(self._ids))
+        if path.startswith(self._resets):
+            tp = Reset.partition_of(path.removeprefix(self._resets))
+            return GroupZnode("reset", topic_partition=tp) if tp else None
+        if path.startswith(self._topics) and "/" not in path.removeprefix(self._topics):
+            return GroupZnode("topic", topic=path.removeprefix(self._topics))
+        for prefix, kind in self._partitions.items():
+            topic, slash, name = path.removeprefix(prefix).partition("/")
+            number = number_of(name)
+            if path.startswith(prefix) and slash and number is not None:
+                return GroupZnode(kind, topic_partition=TopicPartition(topic, number))
+        return None
+
+
+def number_in(data: bytes | None) -> int | None:
+    """The value of an offset znode; None where it is no number."""
+    try:
+        return int(data or b"")
+    except ValueError:
+        return None
+
+
+def groups_in(transactions: tuple[ServerTransaction, ...]) -> set[str]:
+    """The groups with a registration."""
+    prefix = f"{consumers_path()}/"
+    found = set()
+    for transaction in transactions:
+        for change in transaction.changes:
+            parts = change.path.removeprefix(prefix).split("/") if change.path.startswith(prefix) else []
+            if change.action == "create" and len(parts) == 3 and parts[1] == "ids":
+                found.add(parts[0])
+    return found

@@ -1,0 +1,80 @@
+"""Values of consumer groups: partitions, lease grants, subscriptions, members and assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; ordered by topic, then by number.
+
+    A tuple rather than a dataclass: it is the key of every map of a group's assignment, and a tuple is
+    hashed seven times as fast.
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseGrant:
+    """What a claim that the server accepted gives to the application."""
+
+    topic_partition: TopicPartition
+    thread: int
+    """Number of the owning thread (stream) of the member, from 0."""
+    token: int
+    """The owner znode's czxid: the fencing token. It only ever grows for a partition."""
+    offset: int | None
+    """Position to start from, written with the claim; None where nothing was ever committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticSubscription:
+    """Topics by name with a thread count each (>= 1)."""
+
+    topics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Whitelist:
+    """Every topic whose whole name matches a Java regular expression."""
+
+    expression: str
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Blacklist:
+    """Every topic whose whole name does not match a Java regular expression."""
+
+    expression: str
+    threads: int = 1
+
+
+Subscription = StaticSubscription | Whitelist | Blacklist
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedMember:
+    """A member with its subscription evaluated against the topics of the moment: input of assignors."""
+
+    member: str
+    """The consumer id string, `<group>_<...>`."""
+    threads: Mapping[str, int]
+    """Topic to thread count; empty for a member that wants nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Who should own what, for the whole group."""
+
+    owners: Mapping[TopicPartition, str]
+    """Partition to thread id (`<member>-<n>`). Partitions without a subscriber are absent."""
+    notes: tuple[str, ...] = field(default=())
+    """What a person should know about how it came about (ties, fallback)."""

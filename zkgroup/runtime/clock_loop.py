@@ -1,0 +1,106 @@
+"""An event loop on a clock that is driven: its timers are the clock's, and it takes part in it.
+
+On a clock that goes by itself nothing of this is needed: an asyncio loop has a clock of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar, TypeVarTuple
+
+from zkgroup.model.ports import Clock, DrivenClock, Sleeper
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_RESOLUTION_S = 0.0005
+"""Timers are due within half of the clock's unit, as sums of seconds are never exact."""
+
+
+def loop_factory(clock: Clock | None, name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """For `asyncio.Runner`: what makes the loop; None on a clock that goes by itself."""
+    if not isinstance(clock, DrivenClock):
+        return None
+    return lambda: ClockLoop(clock, name)
+
+
+def party_beside(
+    loop: asyncio.AbstractEventLoop, name: str, has_news: Callable[[], object]
+) -> Sleeper | None:
+    """For a thread that works for what is on the loop: so it takes part in the loop's clock, if driven."""
+    if not isinstance(loop, ClockLoop):
+        return None
+    party = Sleeper(loop.driven, name, has_news)
+    party.join()
+    return party
+
+
+class ClockLoop(asyncio.SelectorEventLoop):
+    """Sleeps, timeouts and `time` of everything that runs on it are those of a `DrivenClock`.
+
+    No time passes while it has something to do: a callback, a socket that is ready, work in its executor.
+    What waits for a peer that takes no part waits in vain, as time passes meanwhile.
+    """
+
+    def __init__(self, clock: DrivenClock, name: str) -> None:
+        super().__init__(_Selector(self, clock, name))
+        self.driven = clock
+        self._clock_resolution = _RESOLUTION_S
+        self.working = 0
+        """Pieces of work that executors have not finished."""
+
+    def time(self) -> float:
+        return self.driven.now_ms() / 1000
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        self.working += 1
+        try:
+            future = super().run_in_executor(executor, func, *args)
+        except BaseException:
+            self.working -= 1
+            raise
+        future.add_done_callback(self._finished)
+        return future
+
+    def _finished(self, _: object) -> None:
+        self.working -= 1
+
+    def wake(self) -> None:
+        """Ends a wait of the loop; from any thread."""
+        self._write_to_self()  # type: ignore[attr-defined]
+
+    def has_callbacks(self) -> bool:
+        """Whether it has something to call now; from any thread."""
+        return bool(self._ready)  # type: ignore[attr-defined]
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits for sockets at most until a time of the clock."""
+
+    def __init__(self, loop: ClockLoop, clock: DrivenClock, name: str) -> None:
+        super().__init__()
+        self._loop = loop
+        self._clock = clock
+        self._sleeper = Sleeper(clock, name, self._has_news)
+        self._sleeper.join()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return super().select(0)
+        self._sleeper.worker = threading.get_ident()
+        until_ms = None if timeout is None else self._clock.now_ms() + math.ceil((timeout - 1e-6) * 1000)
+        return self._sleeper.sleep(until_ms, super().select, self._loop.wake)
+
+    def close(self) -> None:
+        self._sleeper.leave()
+        super().close()
+
+    def _has_news(self) -> bool:
+        return self._loop.working > 0 or self._loop.has_callbacks() or bool(super().select(0))

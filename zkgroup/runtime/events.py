@@ -1,0 +1,101 @@
+"""Events and effects that machines share: sessions, replies, watches, timers, requests, log events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from zkgroup.model.requests import Outcome, Request, Session
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConnected:
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSuspended:
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """Jumps the queue of the shell: nothing of the old session may be done after it."""
+
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The one outcome of the effect `Submit` with the same id."""
+
+    request_id: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFired:
+    """The watch armed by the effect `Submit` with this id fired."""
+
+    request_id: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    name: str
+
+
+SharedEvent = SessionConnected | SessionSuspended | SessionLost | Answered | WatchFired | TimerFired
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit this request; report its outcome as `Answered` and a fired watch as `WatchFired`."""
+
+    request_id: int
+    request: Request
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Report `TimerFired(name)` at this time; replaces a timer of the same name."""
+
+    name: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """Something for people: the log, the metrics and, of a member, the history. Changes nothing.
+
+    Every machine has it among its own effects; who performs those tells it.
+    """
+
+    kind: str
+    fields: Mapping[str, object]
+
+
+SharedEffect = Submit | SetTimer | CancelTimer
+
+
+class Watch:
+    """Called once when the watch fires. Who knows what it has to tell silences it: `fired`, set before."""
+
+    __slots__ = ("_then", "fired")
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self.fired = False
+        self._then = then
+
+    def __call__(self) -> None:
+        if not self.fired:
+            self.fired = True
+            self._then()

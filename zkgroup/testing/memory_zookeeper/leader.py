@@ -1,0 +1,160 @@
+"""The leader in memory: the present tree, the sessions, and the log of every transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from zkgroup.model import Znode, ZnodeStat
+from zkgroup.model.ports import Clock
+from zkgroup.model.requests import Create, Delete, MultiDone, MultiRefused, SetData
+from zkgroup.testing.memory_zookeeper.tree import (
+    SUPERUSER,
+    AnyOperation,
+    Change,
+    Created,
+    Credentials,
+    Deleted,
+    Entries,
+    SetAcl,
+    Tree,
+    parent_of,
+    prepare,
+)
+
+TransactionKind = Literal["write", "create_session", "close_session"]
+_FIRST_SESSION_ID = 0x1000_0000_0000_0001
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One entry of the write log. Every write gets one, accepted or not."""
+
+    zxid: int
+    time_ms: int
+    """Wall time of the server."""
+    session_id: int
+    """0 for what the test itself writes."""
+    client: str
+    kind: TransactionKind
+    operations: tuple[AnyOperation, ...]
+    """As asked for. Empty for sessions."""
+    changes: tuple[Change, ...]
+    """As applied; the ephemerals that went with a session are its deletions. Empty when refused."""
+    stats: tuple[ZnodeStat | None, ...]
+    """One for each change: the znode's Stat after it, None for a deletion."""
+    refused: MultiRefused | None = None
+    acls: Mapping[str, Entries] | None = None
+    """Of the znodes changed and of their parents, where they are not open; None where all are."""
+
+
+@dataclass(slots=True)
+class ServerSession:
+    """A session as the server keeps it."""
+
+    session_id: int
+    timeout_ms: int
+    client: str
+    heard_ms: int
+    """When the server last heard of its client, by the server's clock."""
+    alive: bool = True
+
+
+class Leader:
+    """Orders all writes. Not thread-safe; MemoryZooKeeper guards it."""
+
+    def __init__(self, clock: Clock, epoch: int, on_commit: Callable[[Transaction], None]) -> None:
+        self.clock = clock
+        self.tree = Tree()
+        self.tree.zxid = epoch << 32
+        self.log: list[Transaction] = []
+        self.sessions: dict[int, ServerSession] = {}
+        self._on_commit = on_commit
+
+    def transact(
+        self,
+        operations: tuple[AnyOperation, ...],
+        session_id: int = 0,
+        client: str = "",
+        asker: Credentials = SUPERUSER,
+    ) -> MultiDone | MultiRefused:
+        """Runs one transaction and logs it. A refused one uses up a zxid too, as on a real server."""
+        prepared = prepare(self.tree, operations, session_id, asker)
+        if isinstance(prepared, MultiRefused):
+            self._commit(session_id, client, "write", operations, (), prepared)
+            return prepared
+        changes = prepared.changes
+        stats = self._commit(session_id, client, "write", operations, changes, acls=prepared.acls)
+        told = tuple(
+            [
+                stat if isinstance(operation, (SetData, SetAcl)) else None
+                for operation, stat in zip(operations, stats, strict=True)
+            ]
+        )
+        created = tuple([change.path for change in changes if isinstance(change, Created)])
+        return MultiDone(told, self.tree.zxid, created)
+
+    def _commit(
+        self,
+        session_id: int,
+        client: str,
+        kind: TransactionKind,
+        operations: tuple[AnyOperation, ...] = (),
+        changes: tuple[Change, ...] = (),
+        refused: MultiRefused | None = None,
+        acls: Mapping[str, Entries] | None = None,
+    ) -> tuple[ZnodeStat | None, ...]:
+        tree, time_ms = self.tree, self.clock.wall_ms()
+        tree.zxid += 1
+        zxid = tree.zxid
+        stats = tuple([tree.apply(change, zxid, time_ms) for change in changes])
+        entry = Transaction(
+            zxid, time_ms, session_id, client, kind, operations, changes, stats, refused, acls
+        )
+        self.log.append(entry)
+        self._on_commit(entry)
+        return stats
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def create_session(self, client: str, timeout_ms: int) -> ServerSession:
+        session_id = _FIRST_SESSION_ID + len(self.sessions)
+        session = ServerSession(session_id, timeout_ms, client, self.clock.now_ms())
+        self.sessions[session_id] = session
+        self._commit(session_id, client, "create_session")
+        return session
+
+    def end_session(self, session: ServerSession) -> None:
+        """Deletes its ephemerals in one transaction. Nothing happens when it is over."""
+        if session.alive:
+            session.alive = False
+            paths = self.tree.ephemerals.get(session.session_id, {})
+            deletions = tuple([Deleted(path) for path in paths])
+            touched = {*paths, *map(parent_of, paths)}
+            acls = {path: acl for path, acl in self.tree.acls.items() if path in touched}
+            self._commit(session.session_id, session.client, "close_session", changes=deletions, acls=acls)
+
+    # --- a stranger's writes ----------------------------------------------------------------------
+
+    def put(self, path: str, data: bytes | None) -> None:
+        parts = path.strip("/").split("/")
+        for depth in range(1, len(parts)):
+            parent = "/" + "/".join(parts[:depth])
+            if parent not in self.tree.nodes:
+                self.transact((Create(parent, None),))
+        exists = path in self.tree.nodes
+        self.transact((SetData(path, data or b"", -1) if exists else Create(path, data),))
+
+    def remove(self, path: str) -> None:
+        below = [known for known in self.tree.nodes if known == path or known.startswith(path + "/")]
+        for victim in sorted(below, reverse=True):
+            self.transact((Delete(victim, -1),))
+
+    def znodes(self) -> dict[str, Znode]:
+        """Everything but /zookeeper, sorted by path."""
+        return {
+            path: Znode(path, node.data, node.stat())
+            for path, node in sorted(self.tree.nodes.items())
+            if path.split("/")[1] != "zookeeper"
+        }

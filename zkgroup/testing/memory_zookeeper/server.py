@@ -1,0 +1,580 @@
+"""`MemoryZooKeeper`: a server in memory, with the answers of a real one, and every fault on demand."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal, NamedTuple, get_args
+
+from zkgroup.model import Znode
+from zkgroup.model.ports import Clock, DrivenClock
+from zkgroup.model.requests import (
+    AclEntry,
+    Code,
+    Create,
+    CreateMissing,
+    CreateMissingDone,
+    Exists,
+    ExistsDone,
+    ListChildren,
+    ListChildrenDone,
+    ListMany,
+    ListManyDone,
+    Lost,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    Operation,
+    Outcome,
+    Read,
+    ReadAcls,
+    ReadAclsDone,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    Refused,
+    Sync,
+    SyncDone,
+    Unanswered,
+    ZnodeAcl,
+)
+from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.memory_zookeeper.client import InFlight, Link, MemoryClient, Reply
+from zkgroup.testing.memory_zookeeper.leader import Leader, ServerSession, Transaction
+from zkgroup.testing.memory_zookeeper.tree import ADMIN, OPEN, READ, SetAcl, credentials, masked
+from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
+from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
+
+StepKind = Literal["request", "reply", "watch", "session", "connect", "orphan", "catch_up"]
+Fault = Literal["lost_reply", "lost_request", "late"]
+
+
+class Step(NamedTuple):
+    """Something that can happen next to a client."""
+
+    kind: StepKind
+    """`request`: its oldest request is executed. `reply`, `watch`, `session`: its oldest outcome, watch
+    event or session event is delivered. `connect`: it reaches a server. `orphan`: a request of a
+    connection that is gone is executed after all. `catch_up`: its server applies one more transaction."""
+    client: str
+
+
+OnWatch = Callable[[str], None] | None
+
+
+def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> Outcome:
+    """Executes a request on the server of this client and gives its outcome."""
+    request = flight.request
+    if isinstance(request, Multi):
+        session_id = flight.session.session_id
+        outcome = server.leader.transact(request.operations, session_id, client.name, client.credentials)
+        server.catch_up(client.name)
+        return outcome
+    if isinstance(request, CreateMissing):
+        return _create_missing(server, client, request, flight.session.session_id)
+    if isinstance(request, Sync):
+        server.catch_up(client.name)
+        return SyncDone()
+    if isinstance(request, ReadMany | ListMany):
+        found = (*flight.found, *_read_paths(client, request, request.paths[len(flight.found) :]))
+        return ReadManyDone(found) if isinstance(request, ReadMany) else ListManyDone(found)
+    if isinstance(request, ReadAcls):
+        return ReadAclsDone(tuple([_acl(client, path) for path in request.paths]))
+    if not client.may_read(request.path):  # type: ignore[union-attr]
+        return Refused(Code.NO_AUTH, request.path)  # type: ignore[union-attr]
+    return _READS[type(request)](client, request, flight.on_watch)
+
+
+def read_part(client: MemoryClient, paths_at_once: int) -> bool:
+    """Reads on in the client's oldest request, if that is a bulk read with more left than that many paths.
+
+    False where it is to be executed to its end.
+    """
+    flight = client.requests[0]
+    request = flight.request
+    if not isinstance(request, ReadMany | ListMany):
+        return False
+    left = request.paths[len(flight.found) :]
+    if len(left) <= paths_at_once:
+        return False
+    found = (*flight.found, *_read_paths(client, request, left[:paths_at_once]))
+    client.requests[0] = flight._replace(found=found)
+    return True
+
+
+def _read_paths(client: MemoryClient, request: ReadMany | ListMany, paths: tuple[str, ...]) -> list[Any]:
+    look = client.tree.read if isinstance(request, ReadMany) else client.tree.children
+    if client.tree.acls.keys().isdisjoint(paths):
+        return [look(path) for path in paths]
+    return [look(path) if client.may_read(path) else Code.NO_AUTH for path in paths]
+
+
+def _create_missing(
+    server: MemoryZooKeeper, client: MemoryClient, request: CreateMissing, session_id: int
+) -> Outcome:
+    """As pipelined creates: each stands alone; those after a refused one are still tried.
+
+    A real client looks first, so no ACL is against what its server shows.
+    """
+    refusal: Outcome | None = None
+    for path in request.paths:
+        outcome = server.leader.transact((Create(path, None),), session_id, client.name, client.credentials)
+        if isinstance(outcome, MultiRefused) and outcome.code is not Code.NODE_EXISTS:
+            if outcome.code in (Code.NO_AUTH, Code.INVALID_ACL) and path in client.tree.nodes:
+                continue
+            refusal = refusal or Refused(outcome.code, path)
+    server.catch_up(client.name)
+    return refusal or CreateMissingDone()
+
+
+def _read(client: MemoryClient, request: Read, on_watch: OnWatch) -> Outcome:
+    _arm(client.data_watches, request, on_watch)
+    return ReadDone(client.tree.read(request.path))
+
+
+def _acl(client: MemoryClient, path: str) -> ZnodeAcl | Code | None:
+    """For who may read or administrate; who may not administrate sees no digest."""
+    stat, acl = client.tree.stat(path), client.tree.acls.get(path)
+    if stat is None:
+        return None
+    if acl is None:
+        return ZnodeAcl(OPEN, stat)
+    if not client.credentials.may(READ | ADMIN, acl):
+        return Code.NO_AUTH
+    return ZnodeAcl(acl if client.credentials.may(ADMIN, acl) else masked(acl), stat)
+
+
+def _exists(client: MemoryClient, request: Exists, on_watch: OnWatch) -> Outcome:
+    _arm(client.data_watches, request, on_watch)
+    return ExistsDone(client.tree.stat(request.path))
+
+
+def _list_children(client: MemoryClient, request: ListChildren, on_watch: OnWatch) -> Outcome:
+    children = client.tree.children(request.path)
+    _arm(client.child_watches if children is not None else client.data_watches, request, on_watch)
+    return ListChildrenDone(children or (), client.tree.stat(request.path))
+
+
+def _arm(
+    table: dict[str, list[Callable[[str], None]]], request: Read | Exists | ListChildren, on_watch: OnWatch
+) -> None:
+    if request.watch and on_watch is not None:
+        table.setdefault(request.path, []).append(on_watch)
+
+
+_READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
+    Read: _read,
+    Exists: _exists,
+    ListChildren: _list_children,
+}
+
+
+class DirectWrites(ABC):
+    """The part of a MemoryZooKeeper that belongs to no client. Thread-safe in direct mode."""
+
+    leader: Leader
+    _lock: threading.RLock
+
+    @abstractmethod
+    def locked(self) -> AbstractContextManager[None]: ...
+
+    def topic(self, name: str, partitions: int, *, replicas: tuple[int, ...] = (0,)) -> None:
+        """Creates a topic, with what its znode needs, or gives it more partitions.
+
+        `replicas`: broker ids of each partition. No broker need be registered for a group to share it.
+        """
+        path = Topic.path(name)
+        with self.locked():
+            for parent in (broker_ids_path(), topics_path()):
+                if parent not in self.leader.tree.nodes:
+                    self.leader.put(parent, None)
+            self.leader.put(path, Topic(dict.fromkeys(range(partitions), replicas)).encode())
+
+    def tree(self) -> dict[str, Znode]:
+        """Every znode as the leader has it, without /zookeeper."""
+        with self._lock:
+            return self.leader.znodes()
+
+    def find(self, path: str) -> Znode | None:
+        """One znode as the leader has it."""
+        with self._lock:
+            return self.leader.tree.read(path)
+
+    def write(self, *operations: Operation, session_id: int = 0) -> MultiDone | MultiRefused:
+        """A transaction of somebody else, at once; ephemerals need a session of this server."""
+        with self.locked():
+            return self.leader.transact(operations, session_id)
+
+    def put(self, path: str, data: bytes | None = None) -> None:
+        """Creates a persistent znode with its parents, or sets its data."""
+        with self.locked():
+            self.leader.put(path, data)
+
+    def remove(self, path: str) -> None:
+        """Deletes a znode with everything below it, if it exists."""
+        with self.locked():
+            self.leader.remove(path)
+
+    def set_acl(self, path: str, *acl: Acl) -> None:
+        """Gives a znode another ACL, whatever its present one says. Raises ValueError where it cannot be."""
+        with self.locked():
+            done = self.leader.transact((SetAcl(path, acl, -1),))
+        refused = done if isinstance(done, MultiRefused) else None
+        if refused is not None:
+            raise ValueError(f"{path}: {refused.code.value}")
+
+    def acl(self, path: str) -> tuple[AclEntry, ...]:
+        """The ACL of a znode."""
+        with self._lock:
+            return self.leader.tree.acls.get(path, OPEN)
+
+
+class MemoryZooKeeper(DirectWrites):
+    """The server. `log` and `tree()` are the truth that clients see late."""
+
+    bulk_paths: int | None = None
+    """So many paths of a bulk read are read at one moment, in stepped mode; all of them when None."""
+
+    def __init__(self, clock: Clock | None = None, *, stepped: bool = False, epoch: int = 0) -> None:
+        """`epoch`: upper half of the zxids, as the election of a real leader sets it."""
+        self.clock: FakeClock = clock if clock is not None else FakeClock()  # type: ignore[assignment]
+        """The one that was given, else one of its own: give it to members too."""
+        self.stepped = stepped
+        self.leader = Leader(self.clock, epoch, self._committed)
+        self.clients: dict[str, MemoryClient] = {}
+        self._steps: dict[str, dict[StepKind, Step]] = {}  # made once: the simulator asks all the time
+        self._lock = threading.RLock()
+        self._ready: deque[Step] = deque()
+        self._delivering = False
+        self._depth = 0
+
+    @property
+    def log(self) -> list[Transaction]:
+        """Every write, accepted or refused, and every session's beginning and end, in order of zxid."""
+        return self.leader.log
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def client(
+        self,
+        name: str | None = None,
+        session_timeout_ms: int = 6000,
+        *,
+        auth: Digest | None = None,
+        acl: tuple[Acl, ...] = OPEN_ACL,
+    ) -> MemoryClient:
+        """A new client of its own session. In stepped mode its connection is a step to be delivered.
+
+        `auth` and `acl`: as in `ClientSettings`, who it is, and the ACL of every znode that it creates.
+        """
+        with self.locked():
+            name = name if name is not None else f"client-{len(self.clients)}"
+            assert name not in self.clients, f"a client {name!r} exists"
+            tree = self.leader.tree.copy() if self.stepped else self.leader.tree
+            client = MemoryClient(self, name, session_timeout_ms, tree, credentials(auth, acl))
+            client.applied = len(self.log)
+            self.clients[name] = client
+            self._steps[name] = {kind: Step(kind, name) for kind in get_args(StepKind)}
+            self.queued(client, "connect")
+        return client
+
+    # --- what can happen, and making it happen ----------------------------------------------------
+
+    def pending(self) -> list[Step]:
+        """Every step that is possible now, clients in order of their making. Stepped mode."""
+        steps = []
+        newest = len(self.leader.log)
+        for client in self.clients.values():
+            possible = self._steps[client.name]
+            if client.requests:
+                steps.append(possible["request"])
+            if client.replies:
+                steps.append(possible["reply"])
+            if client.watches:
+                steps.append(possible["watch"])
+            if client.news:
+                steps.append(possible["session"])
+            if client.link is not Link.CONNECTED and self._can_connect(client):
+                steps.append(possible["connect"])
+            if client.orphans:
+                steps.append(possible["orphan"])
+            if client.applied < newest:
+                steps.append(possible["catch_up"])
+        return steps
+
+    def deliver(self, step: Step, fault: Fault | None = None) -> None:
+        """Makes one step happen. Nothing happens where the client has nothing of the kind.
+
+        Faults, of a `request`: `lost_reply`: executed, outcome `Unanswered`. `lost_request`: not
+        executed, outcome `Unanswered`. `late`: outcome `Unanswered` now, executed later as an `orphan`.
+        Of a `reply`: `lost_reply`: the answer becomes `Unanswered` (outcomes that the client itself
+        gives cannot be lost). The connection lives on; see `cut` for one that does not.
+        """
+        with self._lock:
+            callbacks = self._take(step, fault)
+        for callback in callbacks:
+            callback()
+
+    def settle(self, limit: int = 100_000) -> None:
+        """Delivers everything in order until nothing is pending. Stepped mode, for the quiet end."""
+        for _ in range(limit):
+            steps = self.pending()
+            if not steps:
+                return
+            for step in steps:
+                self.deliver(step)
+        raise AssertionError(f"still something to deliver after {limit} rounds: {self.pending()}")
+
+    def _take(self, step: Step, fault: Fault | None) -> list[Callable[[], object]]:
+        client = self.clients[step.client]
+        kind = step.kind
+        if kind == "request" and client.requests:
+            self._execute_next(client, fault)
+        elif kind == "reply" and client.replies:
+            reply = client.replies.popleft()
+            if fault is not None and reply.is_answer:
+                return [lambda: reply.on_outcome(Unanswered("the reply got lost"))]
+            client.saw(reply.zxid)
+            return [lambda: reply.on_outcome(reply.outcome)]
+        elif kind == "watch" and client.watches:
+            fired = client.watches.popleft()
+            return [lambda c=call: c(fired.path) for call in fired.callbacks]  # type: ignore[misc]
+        elif kind == "session" and client.news:
+            news = client.news.popleft()
+            if self._can_connect(client):
+                self.queued(client, "connect")
+            return [lambda tell=tell: tell(news.event) for tell in news.listeners]  # type: ignore[misc]
+        elif kind == "connect" and self._can_connect(client):
+            self._connect(client)
+        elif kind == "orphan" and client.orphans:
+            self._execute_orphan(client)
+        elif kind == "catch_up":
+            self.catch_up(client.name, 1)
+        return []
+
+    # --- executing requests -----------------------------------------------------------------------
+
+    def _execute_next(self, client: MemoryClient, fault: Fault | None) -> None:
+        if not client.requests[0].session.alive:
+            self.disconnect(client, "the server knows no such session")
+            return
+        while client.orphans:  # sent before it
+            self._execute_orphan(client)
+        if self.bulk_paths is not None and fault is None and read_part(client, self.bulk_paths):
+            return
+        flight = client.requests.popleft()
+        outcome: Outcome | None = None
+        if fault == "late":
+            client.orphans.append(flight)
+        elif fault != "lost_request":
+            outcome = self._execute(client, flight)
+        if fault is None and outcome is not None:
+            self._answer(client, flight, outcome, client.tree.zxid, is_answer=True)
+        else:
+            self._answer(client, flight, Unanswered("no answer in time"), 0, is_answer=False)
+
+    def _execute_orphan(self, client: MemoryClient) -> None:
+        self._execute(client, client.orphans.popleft()._replace(on_watch=None))
+
+    def _execute(self, client: MemoryClient, flight: InFlight) -> Outcome | None:
+        session = flight.session
+        if not session.alive:
+            return None
+        session.heard_ms = self.clock.now_ms()
+        if flight.request is None:
+            self.leader.end_session(session)
+            return None
+        return execute(self, client, flight)
+
+    def _answer(
+        self, client: MemoryClient, flight: InFlight, outcome: Outcome, zxid: int, *, is_answer: bool
+    ) -> None:
+        if flight.on_outcome is not None:
+            client.replies.append(Reply(flight.on_outcome, outcome, zxid, is_answer))
+            self.queued(client, "reply")
+
+    # --- servers that follow ----------------------------------------------------------------------
+
+    def _committed(self, entry: Transaction) -> None:
+        """In direct mode every client reads the leader's own tree."""
+        if not self.stepped:
+            for client in self.clients.values():
+                client.applied += 1
+                client.fire(entry)
+
+    def catch_up(self, name: str, transactions: int | None = None) -> None:
+        """The server of this client applies so many more transactions, all where None; watches fire."""
+        client = self.clients[name]
+        tree = client.tree
+        end = len(self.log) if transactions is None else min(len(self.log), client.applied + transactions)
+        for entry in self.log[client.applied : end]:
+            client.applied += 1
+            tree.zxid = entry.zxid
+            for change in entry.changes:
+                tree.apply(change, entry.zxid, entry.time_ms)
+            client.fire(entry)
+
+    # --- connections and sessions -----------------------------------------------------------------
+
+    def _can_connect(self, client: MemoryClient) -> bool:
+        if client.held:
+            return False
+        if client.link is Link.LOST:
+            return not client.news  # everybody has been told of the end first
+        return client.link in (Link.CONNECTING, Link.SUSPENDED)
+
+    def _connect(self, client: MemoryClient) -> None:
+        client.orphans.clear()  # the session has moved: what the old server still holds is refused
+        session = client.session
+        if client.link is Link.SUSPENDED and session is not None:
+            if not session.alive:
+                client.become(Link.LOST, Lost(client.incarnation, "expired"))
+                return
+            session.heard_ms = self.clock.now_ms()
+        else:
+            client.session = self.leader.create_session(client.name, client.session_timeout_ms)
+            client.incarnation += 1
+            self.catch_up(client.name)
+        client.become(Link.CONNECTED, client.connected_event())
+
+    def disconnect(
+        self, client: MemoryClient, reason: str, *, tell: bool = True, keep_requests: bool = False
+    ) -> None:
+        """The client gives its connection up: nobody is answered any more, its watches are gone."""
+        for flight in client.requests:
+            self._answer(client, flight, Unanswered(reason), 0, is_answer=False)
+        if keep_requests:
+            client.orphans.extend(client.requests)
+            for _ in client.requests:
+                self.queued(client, "orphan")
+        client.requests.clear()
+        if not self.stepped and client.session is not None and isinstance(self.clock, DrivenClock):
+            client.session.heard_ms = self.clock.now_ms()
+            self._await_expiry(client, client.session)
+        client.data_watches.clear()
+        client.child_watches.clear()
+        if tell:
+            client.become(Link.SUSPENDED, client.suspended_event())
+            self.queued(client, "connect")
+
+    def _await_expiry(self, client: MemoryClient, session: ServerSession) -> None:
+        """Direct mode: the session ends unless its client is heard of, or connects again, in time."""
+
+        def end() -> None:
+            with self.locked():
+                is_used = client.session is session and client.link is Link.CONNECTED
+                if is_used or not session.alive:
+                    return
+                if self.clock.now_ms() < session.heard_ms + session.timeout_ms:
+                    self._await_expiry(client, session)
+                else:
+                    self.leader.end_session(session)
+
+        self.clock.call_at(session.heard_ms + session.timeout_ms, end)
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def cut(
+        self, name: str, *, executed: int = 0, keep_requests: bool = False, hold: bool | None = None
+    ) -> None:
+        """The connection breaks: the first `executed` requests in flight were executed, none is answered.
+
+        `keep_requests`: the others are not lost but on their way, and may be executed (as `orphan` steps)
+        until the client has connected again. `hold`: it cannot connect until `resume`; when not said, in
+        direct mode only.
+        """
+        with self.locked():
+            client = self.clients[name]
+            client.held = not self.stepped if hold is None else hold
+            if client.link is Link.CONNECTED:
+                for _ in range(min(executed, len(client.requests))):
+                    flight = client.requests.popleft()
+                    self._execute(client, flight)
+                    self._answer(client, flight, Unanswered("connection lost"), 0, is_answer=False)
+                self.disconnect(client, "connection lost", keep_requests=keep_requests)
+
+    def suspend(self, name: str) -> None:
+        """Cuts the connection of this client until `resume`.
+
+        The client is told at once that it is suspended. In direct mode its session ends, with its ephemerals,
+        when the clock has been moved by the session's timeout; the client learns of that after `resume`.
+        """
+        self.cut(name, hold=True)
+
+    def resume(self, name: str) -> None:
+        """A client that was held reaches a server again, in its session or in a new one."""
+        with self.locked():
+            self.clients[name].held = False
+            self.queued(self.clients[name], "connect")
+
+    def expire(self, name: str) -> None:
+        """The server ends the session of this client now, wherever the client is: its ephemerals are gone.
+
+        In direct mode a connected client is told at once and opens a new session; in stepped mode it
+        learns it when its next request is executed, or when it connects again.
+        """
+        with self.locked():
+            client = self.clients[name]
+            assert client.session is not None, f"{name} has no session"
+            self.expire_session(client.session.session_id)
+            if not self.stepped and client.link is Link.CONNECTED:
+                self.disconnect(client, "session expired")
+
+    def expire_session(self, session_id: int) -> None:
+        """As `expire`, for any session: also one that its client has abandoned."""
+        with self.locked():
+            self.leader.end_session(self.leader.sessions[session_id])
+
+    def ping(self, name: str) -> None:
+        """The server hears of a connected client, as by its pings."""
+        client = self.clients[name]
+        if client.link is Link.CONNECTED and client.session is not None and client.session.alive:
+            client.session.heard_ms = self.clock.now_ms()
+
+    def overdue(self) -> list[int]:
+        """Sessions that the server may expire by now: not heard of for their timeout."""
+        now, sessions = self.clock.now_ms(), self.leader.sessions.values()
+        return [one.session_id for one in sessions if one.alive and now - one.heard_ms >= one.timeout_ms]
+
+    # --- direct mode ------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Guards the state; in direct mode everything queued meanwhile is delivered at the end."""
+        with self._lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                outermost = self._depth == 0
+        if outermost and not self.stepped:
+            self._drain()
+
+    def queued(self, client: MemoryClient, kind: StepKind) -> None:
+        if not self.stepped:
+            self._ready.append(self._steps[client.name][kind])
+
+    def _drain(self) -> None:
+        """Delivers what is ready, unless another thread (or an outer frame of this one) is at it."""
+        while True:
+            with self._lock:
+                if self._delivering or not self._ready:
+                    return
+                self._delivering = True
+            try:
+                self._deliver_ready()
+            finally:
+                with self._lock:
+                    self._delivering = False
+
+    def _deliver_ready(self) -> None:
+        while True:
+            with self._lock:
+                if not self._ready:
+                    return
+                step = self._ready.popleft()
+            self.deliver(step)

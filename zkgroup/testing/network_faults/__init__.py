@@ -1,0 +1,1 @@
+"""TCP proxies in front of real ZooKeeper servers that delay, withhold, drop and cut."""

@@ -1,0 +1,324 @@
+"""TCP proxies on an event loop in a thread; the one for client ports knows sessions and requests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
+
+from zkgroup.runtime.acceptor import Acceptor
+from zkgroup.zookeeper.embedded.server import HOST
+
+CALL_S = 60.0
+LARGEST_PIECE = 1 << 26
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a thread, called from other threads."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Awaits `work()` on the loop. Raises TimeoutError after `CALL_S`."""
+
+        async def run() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(CALL_S)
+
+    def do(self, act: Callable[[], T]) -> T:
+        """Calls `act()` on the loop's thread."""
+
+        async def work() -> T:
+            return act()
+
+        return self.call(work)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_S)
+        self._loop.close()
+
+
+class Way:
+    """One direction of all connections: open or withheld, and how slow."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.delay_s = 0.0
+
+
+@dataclass(eq=False)
+class ProxyConnection:
+    """A client's connection and the one made for it to the server."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+
+    def abort(self) -> None:
+        for writer in (self.client, self.server):
+            writer.transport.abort()
+
+
+C = TypeVar("C", bound=ProxyConnection)
+
+
+class Proxy(Generic[C]):
+    """In front of one port. Everything here runs on the loop's thread.
+
+    A subclass says what a connection is, and may look at the pieces that pass.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.server_port = server_port
+        self.port = 0
+        """That clients use, once started."""
+        self.to_server, self.to_client = Way(), Way()
+        self.refusing = False
+        self.connections: set[C] = set()
+        self._accepted: set[asyncio.StreamWriter] = set()
+        self._acceptor = Acceptor(self._accept, piece_bytes=LARGEST_PIECE)
+
+    async def start(self) -> int:
+        """The port that clients use."""
+        _, self.port = await self._acceptor.start(HOST)
+        return self.port
+
+    async def stop(self) -> None:
+        self._acceptor.stop()
+        self.cut()
+        for way in (self.to_server, self.to_client):
+            way.open.set()
+        await self._acceptor.close()
+
+    def cut(self) -> None:
+        """Resets every connection."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    def socket_inodes(self) -> Iterator[str]:
+        """Of all its sockets, as /proc/self/fd names them."""
+        writers = {*self._accepted, *(connection.server for connection in self.connections)}
+        sockets = [writer.get_extra_info("socket") for writer in writers]
+        for one in [*sockets, *self._acceptor.listening]:
+            if one.fileno() >= 0:
+                yield str(os.fstat(one.fileno()).st_ino)
+
+    # --- for subclasses ---------------------------------------------------------------------------
+
+    def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> C:
+        raise NotImplementedError
+
+    async def _admit(self) -> bool:
+        """Whether a new connection is passed on."""
+        return not self.refusing
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the server. Raises OSError where it does not listen."""
+        return await asyncio.open_connection(HOST, self.server_port, limit=LARGEST_PIECE)
+
+    async def _read(self, reader: asyncio.StreamReader, way: Way, first: bool) -> bytes | None:
+        """The next piece; None at the end."""
+        try:
+            return await reader.read(1 << 16) or None
+        except ConnectionError:
+            return None
+
+    def _look(self, connection: C, piece: bytes, way: Way, first: bool) -> bytes:
+        """What goes on in the place of a piece that was read."""
+        return piece
+
+    async def _may_pass(self, connection: C, piece: bytes, way: Way) -> None:
+        """Returns once this piece may go on; those behind it wait, too."""
+        await way.open.wait()
+
+    def _arrives(self, connection: C, piece: bytes, way: Way) -> bool:
+        """False: the connection breaks instead of this piece's arrival."""
+        return True
+
+    # --- passing on -------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._accepted.add(writer)
+        try:
+            if await self._admit():
+                await self._serve(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass  # either end has gone, or the proxy stops
+        finally:
+            self._accepted.discard(writer)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await self._connect()
+        connection = self._connection(writer, server_writer)
+        self.connections.add(connection)
+        pumps = [
+            asyncio.create_task(self._pump(connection, reader, server_writer, self.to_server)),
+            asyncio.create_task(self._pump(connection, server_reader, writer, self.to_client)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            connection.abort()
+            self.connections.discard(connection)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(
+        self, connection: C, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
+    ) -> None:
+        """Passes pieces on. Reading and writing apart, so that a delay slows nothing down."""
+        due: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
+        sender = asyncio.create_task(self._send(connection, due, writer, way))
+        try:
+            first = True
+            while (piece := await self._read(reader, way, first)) is not None:
+                passed = self._look(connection, piece, way, first)
+                due.put_nowait((asyncio.get_running_loop().time() + way.delay_s, passed))
+                first = False
+            due.put_nowait(None)
+            await sender
+        finally:
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+    async def _send(
+        self,
+        connection: C,
+        due: asyncio.Queue[tuple[float, bytes] | None],
+        writer: asyncio.StreamWriter,
+        way: Way,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while (item := await due.get()) is not None:
+            at, piece = item
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            await self._may_pass(connection, piece, way)
+            if not self._arrives(connection, piece, way):
+                connection.abort()
+                return
+            writer.write(piece)
+            await writer.drain()
+
+
+RequestKind = Literal["create", "delete", "exists", "read", "set", "list", "sync", "multi", "multi_read"]
+OPCODES: dict[RequestKind, tuple[int, ...]] = {  # ZooDefs.OpCode@3.9.5
+    "create": (1, 15),
+    "delete": (2,),
+    "exists": (3,),
+    "read": (4,),
+    "set": (5,),
+    "list": (8, 12),
+    "sync": (9,),
+    "multi": (14,),
+    "multi_read": (22,),
+}
+
+
+class Dropped:
+    """Tells whether an armed `drop_reply` or `drop_request` has hit."""
+
+    def __init__(self, opcodes: tuple[int, ...], *, executed: bool, then_refuse: bool = False) -> None:
+        self.opcodes = opcodes
+        self.executed = executed
+        self.then_refuse = then_refuse
+        self._hit = threading.Event()
+
+    def hit(self) -> None:
+        self._hit.set()
+
+    @property
+    def happened(self) -> bool:
+        """Whether it has hit by now."""
+        return self._hit.is_set()
+
+    def wait(self, timeout_s: float = 30.0) -> None:
+        """Raises TimeoutError when no such request came."""
+        if not self._hit.wait(timeout_s):
+            raise TimeoutError(f"no request of kind {self.opcodes} in {timeout_s:g} s")
+
+
+@dataclass(eq=False)
+class ProxiedClient(ProxyConnection):
+    """A client's connection and its session."""
+
+    session_id: int = 0
+    password: bytes = b""
+    doomed: dict[int, Dropped] = field(default_factory=dict)
+    """xid of requests whose reply must not arrive."""
+    unanswered: set[int] = field(default_factory=set)
+    """xid of requests whose reply has not been passed on; pings are none."""
+
+
+class ClientProxy(Proxy[ProxiedClient]):
+    """In front of one server's client port."""
+
+    def __init__(self, server_port: int) -> None:
+        super().__init__(server_port)
+        self.armed: Dropped | None = None
+        self.most_unanswered = 0
+        """Requests of one connection."""
+        self.requests = 0
+        self.unanswered = 0
+        """Summed up over the requests: how many of its connection waited then, itself included."""
+
+    def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> ProxiedClient:
+        return ProxiedClient(client, server)
+
+    async def _read(self, reader: asyncio.StreamReader, way: Way, first: bool) -> bytes | None:
+        """A packet with its length in front; None at the end. A four-letter command passes as it is."""
+        try:
+            head = await reader.readexactly(4)
+            (length,) = struct.unpack(">i", head)
+            if not 0 <= length < LARGEST_PIECE:
+                return head + await reader.read(LARGEST_PIECE)
+            return head + await reader.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    def _look(self, connection: ProxiedClient, piece: bytes, way: Way, first: bool) -> bytes:
+        """Notes sessions and arms the drop of a reply."""
+        if first:
+            if way is self.to_client and len(piece) >= 24:
+                connection.session_id, length = struct.unpack_from(">qi", piece, 12)
+                connection.password = piece[24 : 24 + length]
+        elif way is self.to_server and len(piece) >= 12:
+            xid, opcode = struct.unpack_from(">ii", piece, 4)
+            if xid > 0:
+                connection.unanswered.add(xid)
+                self.most_unanswered = max(self.most_unanswered, len(connection.unanswered))
+                self.requests += 1
+                self.unanswered += len(connection.unanswered)
+            if self.armed is not None and opcode in self.armed.opcodes:
+                connection.doomed[xid] = self.armed
+                self.armed = None
+        return piece
+
+    def _arrives(self, connection: ProxiedClient, piece: bytes, way: Way) -> bool:
+        xid = struct.unpack_from(">i", piece, 4)[0] if len(piece) > 8 else 0
+        if way is self.to_client:
+            connection.unanswered.discard(xid)
+        doom = connection.doomed.get(xid)
+        if doom is None or doom.executed is not (way is self.to_client):
+            return True
+        self.refusing |= doom.then_refuse
+        connection.abort()
+        doom.hit()
+        return False

@@ -1,0 +1,460 @@
+"""A broker process in the simulation: production machine, control requests, metadata cache and replicas.
+
+A broker of Kafka 0.8.2.2 is the same one with Kafka's registration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from zkgroup.broker.hosted_controller import RegisteredStore
+from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.machine import effects as ef
+from zkgroup.broker.machine.context import BrokerConfig
+from zkgroup.broker.machine.events import (
+    FetchesPaused,
+    MaximalIsrsSet,
+    ReplicasChanged,
+    Serving,
+    TopicsFollowed,
+)
+from zkgroup.broker.machine.isr import IsrChangePropagationConfig
+from zkgroup.broker.machine.machine import BrokerMachine
+from zkgroup.broker.machine.registration import BrokerStartup
+from zkgroup.broker.replicas.actions import (
+    followed_again,
+    perform,
+    read_followers,
+    role_change,
+    set_maximal_isrs,
+)
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.min_insync import MinInsync
+from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.server.control_requests import (
+    Action,
+    BecomeFollower,
+    BecomeLeader,
+    ControlRequestHandler,
+    DeleteReplica,
+    SetReplicas,
+)
+from zkgroup.broker.server.line_requests import LineRequests, follower_fetched
+from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
+from zkgroup.testing.simulation.cluster.shell import Shell
+from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import Response
+from zkgroup.wire.replica_host import (
+    ACKS_ALL,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    FetchLinesRequest,
+    FetchLinesResponse,
+)
+from zkgroup.znodes.brokers import BrokerRegistration
+
+if TYPE_CHECKING:
+    from zkgroup.testing.simulation.cluster.world import ClusterWorld
+
+LAG_MAX_MS: Final = 3_000
+FETCH_WAIT_MS: Final = 500
+"""So long a leader may hold a fetch."""
+NOTICES: Final = IsrChangePropagationConfig(every_ms=500, quiet_ms=500, waiting_max_ms=5_000)
+CLUSTER_ID: Final = bytes(range(16))
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Lines appended with acks=all that are not answered yet."""
+
+    topic_partition: TopicPartition
+    request: AppendLinesRequest
+    response: AppendLinesResponse
+
+
+@dataclass(frozen=True, eq=False)
+class HeldFetch:
+    """A follower's fetch that waits for something to be said."""
+
+    topic_partition: TopicPartition
+    follower: BrokerProcess
+    request: FetchLinesRequest
+    """As the leader takes it."""
+    asked: FetchLinesRequest
+    first: FetchLinesResponse
+    until_ms: int
+
+
+class BrokerProcess:
+    """One start of a broker. Its lines (`place`) outlive it."""
+
+    def __init__(
+        self, world: ClusterWorld, broker: int, place: MemoryLogDir, *, pid: int, is_kafka: bool
+    ) -> None:
+        self.broker, self.pid = broker, pid
+        self.name = f"b{broker}-{pid}"
+        self.host = ReplicaManager(broker, place)
+        self.cache = MetadataCache()
+        self.receiver = ControlRequestHandler(broker, self.cache)
+        self.client = world.server.client(self.name, world.setup.session_timeout_ms)
+        self.gate = RegisteredStore(self.client)
+        self.epoch = -1
+        self.is_up = self.obeys = False
+        self.failure: Exception | None = None
+        self.unfit: set[TopicPartition] = set()
+        """What it could not serve: to its controller it is offline there until it starts or is in sync."""
+        self.errands: deque[Callable[[], None]] = deque()
+        """What the machine's thread has left to the replicas' thread, in order."""
+        self.lives: dict[TopicPartition, int] = {}
+        """Life of the topic when a role was taken."""
+        self.follows: dict[TopicPartition, int] = {}
+        self.held: set[TopicPartition] = set()
+        """Followed, and not to be fetched for now."""
+        self.min_insync = MinInsync(broker, 1)
+        self.line_requests = LineRequests(self.knows, self.min_insync)
+        self.waiting: list[Appended] = []
+        self.held_fetches: list[HeldFetch] = []
+        """Of others, by this leader."""
+        self._changed: set[TopicPartition] = set()
+        """Where there may be more to say since the held fetches were looked at."""
+        self.host.listen(self._changed_at)
+        self.answers: dict[TopicPartition, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
+        self.asking: dict[TopicPartition, HeldFetch] = {}
+        """Fetches that a leader holds, and that are not given up."""
+        self._world, self._is_kafka = world, is_kafka
+        timing: dict[str, Any] = {"lag_max_ms": LAG_MAX_MS, "notices": NOTICES}
+        config = BrokerConfig(broker=broker, new_cluster_id=CLUSTER_ID, jitter=world.rng.random, **timing)
+        self.machine = BrokerMachine(config)
+        if is_kafka:
+            self.machine.startup = Kafka08Startup(self.machine.core)
+        store: Store = Kafka08Registering(self.client) if is_kafka else self.client
+        self.shell = Shell(self.machine, store, world.clock, self._perform)
+
+    def stop(self) -> None:
+        """The process is gone; its session is not told."""
+        self.shell.stop()
+        self.is_up = False
+        self.errands.clear()
+        self.waiting.clear()
+        for fetch in self.held_fetches:  # their connections break
+            fetch.follower.asking.pop(fetch.topic_partition, None)
+        self.held_fetches.clear()
+        self.answers.clear()
+        self.host.close()
+
+    # --- the controller's requests --------------------------------------------------------------------
+
+    @property
+    def is_listening(self) -> bool:
+        return self.is_up and self.obeys
+
+    def obey(self, request: ControlRequest) -> Response | None:
+        """What the broker's service does, at one moment; None where it closes the connection."""
+        if not self.obeys:
+            return None
+        before = self.receiver.controller_epoch
+        match request:
+            case LeaderAndIsrRequest():
+                handling: Any = self.receiver.leader_and_isr(request)
+            case StopReplicaRequest():
+                handling = self.receiver.stop_replica(request)
+            case _:
+                response: Response = self.receiver.update_metadata(request, self._world.clock.now_ms())
+                return self._obeyed(request, before, response)
+        try:
+            action = next(handling)
+            while True:
+                error = self._act(action, request)
+                self._acted(action, error)
+                action = handling.send(error)
+        except StopIteration as end:
+            return self._obeyed(request, before, end.value)
+
+    def _told(self, request: LeaderAndIsrRequest) -> None:
+        """A word on what is held, too."""
+        followed = followed_again(self.receiver.replicas, request)
+        self.held -= followed
+        self.shell.tell(TopicsFollowed(frozenset(tp.topic for tp in followed)))
+
+    def _obeyed(self, request: ControlRequest, before: int | None, response: Any) -> Response:
+        if response.error == ErrorCode.NONE:
+            if isinstance(request, LeaderAndIsrRequest):
+                self._told(request)
+            if before != request.controller_epoch:
+                self._note(
+                    "control.accepted",
+                    incarnation=self.pid,
+                    controller=request.controller_id,
+                    epoch=request.controller_epoch,
+                )
+        else:
+            self._world.figures["requests refused"] += 1
+        assert isinstance(response, Response)
+        return response
+
+    def _act(self, action: Action, request: ControlRequest) -> int:
+        if isinstance(action, BecomeLeader | BecomeFollower):
+            self._world.audit.begins(self, action.topic_partition, request)
+        elif isinstance(action, DeleteReplica):
+            self._world.audit.deletes(self, action.topic_partition, request)
+        return perform(self.host, self.broker, action)
+
+    def _acted(self, action: Action, error: int) -> None:
+        if isinstance(action, SetReplicas):
+            self.shell.tell(ReplicasChanged(action.state))
+            return
+        change = role_change(action, error)
+        tp = change.topic_partition
+        self.follows.pop(tp, None)
+        self.held.discard(tp)
+        self.answers.pop(tp, None)
+        self.asking.pop(tp, None)
+        change.tell(self.min_insync)
+        self.shell.tell(change.event)
+        if change.leader is not None:
+            self.follows[tp] = change.leader.broker
+        if change.role is Role.LEADER:
+            self.unfit.discard(tp)
+        if isinstance(action, BecomeLeader | BecomeFollower) and error == ErrorCode.NONE:
+            self._took(tp, action.state.leader, action.state.leader_epoch)
+        elif error == ErrorCode.KAFKA_STORAGE_ERROR:
+            self.unfit.add(tp)
+
+    def _took(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
+        life = self.lives[tp] = self._world.life(tp.topic)
+        self._note(
+            "role.taken",
+            topic=tp.topic,
+            partition=tp.partition,
+            leader=leader,
+            leader_epoch=leader_epoch,
+            life=life,
+        )
+
+    def _note(self, kind: str, **fields: object) -> None:
+        session = self.client.session.session_id if self.client.session else 0
+        told = {"broker": self.broker, **fields}
+        self._world.recording.record(self.pid, f"broker-{self.broker}", session, kind, told)
+
+    # --- the machine's orders -------------------------------------------------------------------------
+
+    def _perform(self, effect: ef.BrokerEffect) -> None:
+        match effect:
+            case ef.Prepared():
+                self.shell.tell(Serving(f"h{self.broker}", 9092, f"folder-{self.broker}"))
+            case ef.Registered(epoch, incarnation):
+                if self.epoch >= 0:
+                    self.cache.doubt()
+                self.epoch = epoch
+                self.is_up = True
+                self.errands.append(self._registered)
+                self._world.registered(self, incarnation)
+            case ef.SetMaximalIsrs():
+                self.errands.append(lambda: self._count(effect))
+            case ef.ReadFollowers():
+                self.errands.append(lambda: self._look(effect))
+            case ef.PauseFetches():
+                self.errands.append(self._hold)
+            case ef.ResumeFetches(partitions):
+                self.errands.append(lambda: self.held.difference_update(partitions))
+            case ef.IsrChanged(tp, leader_epoch, isr):
+                self.min_insync.isr_changed(tp, leader_epoch, isr)
+            case ef.Failed(error):
+                self.failure = error
+                self._note("registration.failed", error=str(error))
+            case _:
+                pass
+
+    def _count(self, order: ef.SetMaximalIsrs) -> None:
+        behind = set_maximal_isrs(self.host, order)
+        if order.batch is not None:
+            self.shell.tell(MaximalIsrsSet(order.batch, behind))
+
+    def _look(self, order: ef.ReadFollowers) -> None:
+        self.shell.tell(read_followers(self.host, order))
+
+    def _registered(self) -> None:
+        self.obeys = True
+
+    def _hold(self) -> None:
+        self.obeys = False
+        self.answers.clear()
+        self.asking.clear()
+        new = frozenset(self.follows.keys() - self.held)
+        self.held.update(new)
+        self.shell.tell(FetchesPaused(new))
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def leads(self, tp: TopicPartition) -> ReplicaView | None:
+        view = self.host.view(tp)
+        return view if view is not None and view.role is Role.LEADER else None
+
+    def append(self, tp: TopicPartition, lines: tuple[bytes, ...]) -> bool:
+        """A producer with acks=all; answered by `look_at_waiting`."""
+        view = self.leads(tp)
+        if view is None:
+            return False
+        request = AppendLinesRequest(tp.topic, tp.partition, view.leader_epoch, ACKS_ALL, lines)
+        response = self.line_requests.append(self.host, request)
+        if not self.line_requests.must_wait(request, response):
+            return False
+        self.waiting.append(Appended(tp, request, response))
+        return True
+
+    def _changed_at(self, tp: TopicPartition) -> None:
+        self._changed.add(tp)
+
+    def look_at_waiting(self) -> None:
+        """Answers what can be answered now: lines that were appended, and fetches that are held."""
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            answer = self.line_requests.replicated(self.host, one.request, one.response)
+            if answer is None:
+                self.waiting.append(one)
+            elif answer.error == ErrorCode.NONE:
+                self._acknowledged(one)
+        held, self.held_fetches = self.held_fetches, []
+        changed, self._changed = self._changed, set()
+        for fetch in held:
+            tp = fetch.topic_partition
+            if fetch.follower.asking.get(tp) is not fetch:
+                continue  # its connection is closed
+            response = fetch.first
+            if tp in changed:
+                response = self.host.fetch(fetch.request, held=True)
+                self._fetched(fetch.request, response)
+            self._answer(fetch, response)
+
+    def _acknowledged(self, one: Appended) -> None:
+        tp, request, offset = one.topic_partition, one.request, one.response.base_offset
+        self._note(
+            "append.ok",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            leader_epoch=request.leader_epoch,
+            lines=[line.decode() for line in request.lines],
+            life=self._world.life(tp.topic),
+        )
+        self._world.acknowledged(tp, offset, request.lines)
+
+    def keep(self, tp: TopicPartition) -> None:
+        """Records what this leader holds."""
+        place = self._world.places[self.broker]
+        log = place.open(tp)
+        batches = log.read(0, log.end_offset, 1 << 30) if log is not None else ()
+        lines = b"".join(batch.lines for batch in batches).decode().splitlines()
+        life = self._world.life(tp.topic)
+        self._note("lines.kept", topic=tp.topic, partition=tp.partition, lines=lines, life=life)
+
+    def note_read(
+        self, tp: TopicPartition, offset: int, lines: list[bytes], leader_epoch: int, life: int
+    ) -> None:
+        """A consumer was given these lines."""
+        self._note(
+            "lines.read",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            leader_epoch=leader_epoch,
+            lines=[line.decode() for line in lines],
+            life=life,
+        )
+        self._world.lines_read(tp, life, offset + len(lines))
+
+    def ask(self, tp: TopicPartition) -> bool:
+        """A follower asks the leader that it knows; the answer is on its way. Whether it could ask."""
+        if tp in self.held:
+            return False
+        leader = self._world.network.processes.get(self.follows[tp])
+        wait_ms = FETCH_WAIT_MS if self._world.setup.holds_fetches else 0
+        asked = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=wait_ms)
+        if asked is None or not isinstance(leader, BrokerProcess) or not leader.is_up:
+            return False
+        request = self._as_asked(asked, leader.leads(tp))
+        response = leader.line_requests.refused(asked) or leader.host.fetch(request)
+        leader._fetched(request, response)
+        until_ms = self._world.clock.now_ms() + wait_ms
+        leader._answer(HeldFetch(tp, self, request, asked, response, until_ms), response)
+        return True
+
+    def _fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+        if (event := follower_fetched(request, response)) is not None:
+            self.shell.tell(event)
+
+    def _answer(self, fetch: HeldFetch, response: FetchLinesResponse) -> None:
+        """Sends the answer, or holds the fetch while there is nothing to say."""
+        tp, follower = fetch.topic_partition, fetch.follower
+        is_over = self._world.clock.now_ms() >= fetch.until_ms
+        if self.line_requests.says_nothing(fetch.first, response) and not is_over:
+            follower.asking[tp] = fetch
+            self.held_fetches.append(fetch)
+            return
+        follower.asking.pop(tp, None)
+        follower.answers[tp] = fetch.asked, response
+
+    def knows(self, broker: int) -> bool:
+        """Whether a controller has said that it lives."""
+        return broker in self.cache.brokers
+
+    def _as_asked(self, request: FetchLinesRequest, leader: ReplicaView | None) -> FetchLinesRequest:
+        """What the leader makes of it."""
+        if leader is None or not self._world.setup.fetches_without_terms:
+            return request
+        return dataclasses.replace(request, leader_epoch=leader.leader_epoch)
+
+    def take(self, tp: TopicPartition) -> None:
+        """The leader's answer arrives."""
+        request, response = self.answers.pop(tp)
+        self.host.take(request, response)
+
+
+class Kafka08Startup(BrokerStartup):
+    """Of a broker of Kafka: other brokers of Kafka are no obstacle."""
+
+    def _is_foreign(self, znode: Znode) -> bool:
+        return False
+
+
+class Kafka08Registering:
+    """A store that registers a broker as Kafka does: without our key."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.listen, self.abandon, self.close = store.listen, store.abandon, store.close
+
+    @property
+    def last_zxid(self) -> int:
+        return self._store.last_zxid
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        """See `Store`."""
+        if isinstance(request, Multi):
+            request = Multi(tuple(_without_key(each) for each in request.operations))
+        self._store.submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+
+
+def _without_key(operation: Any) -> Any:
+    is_ours = isinstance(operation, Create | SetData) and operation.path.startswith("/brokers/ids/")
+    if not is_ours:
+        return operation
+    told = BrokerRegistration.decode(operation.path, operation.data)
+    plain = dataclasses.replace(told, extensions={})
+    return dataclasses.replace(operation, data=plain.encode())

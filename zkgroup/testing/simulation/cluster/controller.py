@@ -1,0 +1,197 @@
+"""A zkgroup controller in the simulation: the production machine, its connections and its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from zkgroup.controller.machine import effects as ef
+from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelDown,
+    ChannelUp,
+    ControllerEvent,
+    Retire,
+    ShutdownAsked,
+)
+from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Outcome, Request, SetData
+from zkgroup.runtime.events import LogEvent
+from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
+from zkgroup.testing.simulation.cluster.network import BrokerConnection
+from zkgroup.testing.simulation.cluster.shell import Shell, Task
+from zkgroup.wire.messages import Response
+
+if TYPE_CHECKING:
+    from zkgroup.testing.simulation.cluster.world import ClusterWorld
+
+
+class ProvenStore:
+    """A store that remembers when the newest write that was accepted in this session was sent."""
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        self.listen, self.abandon, self.close = store.listen, store.abandon, store.close
+        self._store = store
+        self._clock = clock
+        self._proven: tuple[int, int] | None = None
+        """The session's incarnation, and when."""
+
+    @property
+    def last_zxid(self) -> int:
+        return self._store.last_zxid
+
+    @property
+    def age_ms(self) -> int | None:
+        """How long ago that was; None before the first."""
+        return None if self._proven is None else self._clock.now_ms() - self._proven[1]
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        """See `Store`."""
+        sent = incarnation, self._clock.now_ms()
+
+        def heard(outcome: Outcome) -> None:
+            if isinstance(outcome, MultiDone) and (self._proven is None or sent > self._proven):
+                self._proven = sent
+            on_outcome(outcome)
+
+        told = heard if isinstance(request, Multi) else on_outcome
+        self._store.submit(request, incarnation=incarnation, on_outcome=told, on_watch=on_watch)
+
+
+class ControllerProcess:
+    """One candidate, beside a broker (on the broker's gate) or by itself."""
+
+    def __init__(
+        self, world: ClusterWorld, broker: int, name: str, store: Store, client: MemoryClient, *, alone: bool
+    ) -> None:
+        self.broker, self.name, self.client = broker, name, client
+        self.is_alone = alone
+        self.epochs: list[int] = []
+        """Those that it has won."""
+        self._world = world
+        self._lease_until_ms: int | None = None
+        self._last_shutdown = 0
+        config = ElectorConfig(
+            broker=broker,
+            controller_only=ControllerOnly(f"h{broker}", 9092) if alone else None,
+            jitter=world.rng.random,
+            request_bytes_max=world.setup.request_bytes_max,
+        )
+        self.machine = ControllerMachine(config, world.setup.controller_settings())
+        self._proof = ProvenStore(store, world.clock)
+        self._lease_fraction = config.lease_fraction
+        self.shell = Shell(self.machine, self._proof, world.clock, self._perform)
+
+    @property
+    def rules(self) -> bool:
+        return self.machine.election.is_ruling
+
+    def has_read(self, tp: TopicPartition) -> bool:
+        """Whether it rules and has read a request to move this partition."""
+        request = self.machine.active.reassignments.request if self.machine.active is not None else None
+        return request is not None and tp in request.targets
+
+    @property
+    def awaited(self) -> list[BrokerConnection]:
+        """Connections with a request, or its answer, on the way, after which the broker is told more."""
+        active = self.machine.active
+        waiting = {} if active is None else active.requests.queues.waiting
+        return [line for line in self._world.network.busy(self) if waiting.get(line.broker, 0) > 1]
+
+    def transactions(self) -> list[list[Create | SetData | Delete]]:
+        """What it has sent to ZooKeeper to change znodes, and no server has executed."""
+        sent = [flight.request for flight in self.client.requests if isinstance(flight.request, Multi)]
+        found = [[each for each in one.operations if not isinstance(each, Check)] for one in sent]
+        return [changes for changes in found if changes]
+
+    def stop(self) -> None:
+        """The process is gone."""
+        self.shell.stop()
+        self._world.network.close_all(self)
+
+    def retire(self) -> None:
+        self.shell.tell(Retire("the simulation asks for it"))
+
+    def shut_down(self, broker: int) -> None:
+        """A broker asks to be relieved."""
+        self._last_shutdown += 1
+        self.shell.tell(ShutdownAsked(self._last_shutdown, broker))
+
+    # --- connections ----------------------------------------------------------------------------------
+
+    def connected(self, line: BrokerConnection) -> None:
+        self._happened(line, ChannelUp(line.broker, line.incarnation))
+
+    def disconnected(self, line: BrokerConnection) -> None:
+        self._happened(line, ChannelDown(line.broker, line.incarnation))
+
+    def answered(self, line: BrokerConnection, response: Response) -> None:
+        self._happened(line, BrokerAnswered(line.broker, line.incarnation, response))
+
+    def _happened(self, line: BrokerConnection, event: ControllerEvent) -> None:
+        """As the real pool: nothing is told of a channel that was closed meanwhile, and what the machine
+        orders upon the news goes out on that very connection or on none."""
+        connection = line.connection
+
+        def look() -> None:
+            if line.is_open:
+                line.told = connection
+                self.shell.give(event)
+
+        self.shell.tell(Task(look))
+
+    # --- effects --------------------------------------------------------------------------------------
+
+    def _perform(self, effect: ef.ControllerEffect) -> None:
+        network = self._world.network
+        match effect:
+            case ef.OpenChannel(broker, incarnation):
+                network.open(self, broker, incarnation)
+            case ef.CloseChannel(broker, incarnation):
+                network.close(self, broker, incarnation)
+            case ef.SendToBroker(message):
+                self._send(message.broker, message.incarnation, effect)
+            case ef.ExtendLease(until_ms):
+                self._lease_until_ms = until_ms
+            case ef.Elected():
+                self.epochs.append(effect.epoch)
+            case ef.Resigned():
+                self._lease_until_ms = None
+                network.close_all(self)
+            case ef.ShutdownAnswered():
+                self._world.shutdown_answered(self, effect)
+            case LogEvent(kind, fields):
+                assert kind != "duty.failed", f"{self.name}: {fields.get('detail')}"
+                self._world.figures[f"note {kind}"] += 1
+                if kind == "abandoned.wanted":
+                    partitions = cast("tuple[str, ...]", fields["partitions"])
+                    self._world.let_go.update((fields["broker"], name) for name in partitions)
+            case _:
+                pass
+
+    def _send(self, broker: int, incarnation: int, effect: ef.SendToBroker) -> None:
+        """As the real channel: without a lease nothing goes out, and the connection is given up."""
+        lease = self._lease_until_ms
+        if lease is None or self._world.clock.now_ms() >= lease:
+            self._world.figures["requests held back by the lease"] += 1
+            self._world.network.cut_of(self, broker)
+            return
+        session = self.client.session
+        timeout_ms = self._world.setup.session_timeout_ms if session is None else session.timeout_ms
+        age_ms = self._proof.age_ms
+        assert age_ms is not None, f"S18 {self.name}: a request goes out before any write was accepted"
+        assert age_ms < self._lease_fraction * timeout_ms, (
+            f"S18 {self.name}: a request to {broker} goes out {age_ms} ms after the last accepted write"
+        )
+        self._world.network.send(self, broker, incarnation, effect.message.request)

@@ -1,0 +1,263 @@
+"""Faults of a schedule of a cluster: networks, processes, disks."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from zkgroup.model.requests import Delete
+from zkgroup.testing.memory_zookeeper.server import Fault
+from zkgroup.testing.simulation.cluster.controller import ControllerProcess
+from zkgroup.znodes.controller import Controller
+
+if TYPE_CHECKING:
+    from zkgroup.testing.simulation.cluster.world import ClusterWorld
+
+
+class ClusterFaults:
+    """The faults of one schedule. Each method does one thing to the world, or returns False."""
+
+    def __init__(self, world: ClusterWorld, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+
+    def happen(self, fault: str) -> object:
+        """Does the fault of that name. False where it could not happen."""
+        return getattr(self, fault)()
+
+    # --- between clients and ZooKeeper ----------------------------------------------------------------
+
+    def _lose(self, fault: Fault) -> object:
+        running = self._world.clients()
+        waiting = [s for s in self._world.server.pending() if s.kind == "request" and s.client in running]
+        if not waiting:
+            return False
+        step = self._rng.choice(waiting)
+        self._world.server.deliver(step, fault)
+        return step.client
+
+    def lost_reply(self) -> object:
+        return self._lose("lost_reply")
+
+    def lost_request(self) -> object:
+        return self._lose("lost_request")
+
+    def late(self) -> object:
+        return self._lose("late")
+
+    def _client(self) -> str | None:
+        """The ruler's more often than another's."""
+        rulers = [one.client.name for one in self._world.rulers]
+        names = sorted(self._world.clients())
+        return self._rng.choice(rulers * len(names) + names) if names else None
+
+    def cut_client(self) -> object:
+        name = self._client()
+        if name is None:
+            return False
+        self._world.server.cut(
+            name, executed=self._rng.randint(0, 2), keep_requests=self._rng.random() < 0.5, hold=False
+        )
+        return name
+
+    def expire(self) -> object:
+        name = self._client()
+        if name is None or self._world.server.clients[name].session is None:
+            return False
+        self._world.server.expire(name)
+        return name
+
+    def isolate(self) -> object:
+        """No server can be reached for a while, perhaps for longer than the session lives."""
+        name = self._client()
+        if name is None:
+            return False
+        self._world.isolate(name, self._rng.choice((300, 2000, 4500, 8000)))
+        return name
+
+    def stall(self) -> object:
+        """Nothing passes between a client and ZooKeeper for a while, and its connection stands."""
+        name = self._client()
+        if name is None:
+            return False
+        ms = self._rng.choice((1_000, 3_000, 5_000))
+        self._world.stall(name, ms)
+        return f"{name} for {ms}"
+
+    # --- at the moment at which they matter -----------------------------------------------------------
+
+    def answer_late(self) -> object:
+        """A broker that is to be told more answers when the lease of a ruler of ours is over, as ZooKeeper
+        has not answered either."""
+        world = self._world
+        awake = world.awake_brokers()
+        able = [(one, line) for one in self._ours() for line in one.awaited if line.process in awake]
+        if not able:
+            return False
+        ruler, line = self._rng.choice(able)
+        ms = self._rng.randint(4_000, 5_500)
+        world.stall(ruler.name, ms + self._rng.choice((1, 500)))
+        world.advance(ms)
+        world.network.deliver(line)
+        world.network.answer(line)
+        while ruler.shell.inbox and world.is_awake(ruler.name):
+            ruler.shell.take_event()
+        return f"{line} after {ms}"
+
+    def depose(self) -> object:
+        """`/controller` is deleted by hand between two transactions of its owner that are on their way."""
+        able = [one for one in self._ours() if len(one.transactions()) > 1]
+        if not able:
+            return False
+        one = self._rng.choice(able)
+        step = next(s for s in self._world.server.pending() if (s.kind, s.client) == ("request", one.name))
+        left = self._rng.randint(1, len(one.transactions()))
+        while len(one.transactions()) > left:
+            self._world.server.deliver(step)
+        return one.name if self.delete_controller() else False
+
+    def _ours(self) -> list[ControllerProcess]:
+        return [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
+
+    def delete_controller(self) -> object:
+        """By hand."""
+        return self._world.write(Delete(Controller.path(), -1))
+
+    # --- processes ------------------------------------------------------------------------------------
+
+    def pause(self) -> object:
+        """The whole process stops, its broker and its candidate."""
+        name = self._client()
+        if name is None:
+            return False
+        broker = self._world.clients()[name]
+        ms = self._rng.choice((500, 3000, 5000, 9000))
+        for process in (self._world.brokers.get(broker), self._world.controllers.get(broker)):
+            if process is not None:
+                self._world.pause(process.name, ms)
+        return f"{broker} for {ms}"
+
+    def kill_controller(self) -> object:
+        """The ruler's process dies; it is started again, sometimes at once."""
+        rulers = self._world.rulers
+        return self._kill(self._rng.choice(rulers).broker) if rulers else False
+
+    def kill_broker(self) -> object:
+        running = sorted(self._world.brokers)
+        return self._kill(self._rng.choice(running)) if running else False
+
+    def kill_ahead(self) -> object:
+        """A leader takes a line in, shows it to consumers if it will, and dies before any follower has it."""
+        world = self._world
+        picture = world.audit.look()
+        able = [
+            (one, tp)
+            for tp in sorted(picture.partitions())
+            for one in world.awake_brokers()
+            if one.leads(tp) is not None
+            and (state := picture.state(tp)) is not None
+            and len(world.brokers.keys() & set(state.isr)) > 1
+        ]
+        if not able:
+            return False
+        leader, tp = self._rng.choice(able)
+        leader.append(tp, (b"ahead at %d" % world.clock.now_ms(),))
+        world.consumers.read_from(leader, tp)
+        return tp, self._kill(leader.broker)
+
+    def _kill(self, broker: int) -> object:
+        self._world.kill(broker, executed=self._rng.randint(0, 2), keep_requests=self._rng.random() < 0.3)
+        back = self._rng.random() < 0.5
+        if back:
+            self._world.restart(broker)
+        return f"{broker}{' and back' if back else ''}"
+
+    def start(self) -> object:
+        """Somebody who is down comes back."""
+        setup = self._world.setup
+        down = [one for one in (*setup.brokers, *setup.alone) if not self._runs(one)]
+        if not down:
+            return False
+        self._world.restart(self._rng.choice(down))
+        return down
+
+    def _runs(self, broker: int) -> bool:
+        return (
+            broker in self._world.brokers or broker in self._world.controllers or broker in self._world.lost
+        )
+
+    def bounce(self) -> object:
+        """An orderly restart that is faster than any watch."""
+        running = sorted(self._world.brokers)
+        if not running:
+            return False
+        broker = self._rng.choice(running)
+        self._world.close(broker)
+        self._world.restart(broker)
+        return broker
+
+    # --- disks ----------------------------------------------------------------------------------------
+
+    def lose_broker(self) -> object:
+        """A broker and its disk are gone for good, where no acknowledged line is lost by it."""
+        world = self._world
+        gone = world.lost | world.switched_off
+        able = [one for one in sorted(world.brokers) if not gone and self._may_lose(one)]
+        if not able or len(world.setup.brokers) < 3:
+            return False
+        broker = self._rng.choice(able)
+        world.kill(broker)
+        world.lost.add(broker)
+        world.places[broker].lose()
+        return broker
+
+    def _may_lose(self, broker: int) -> bool:
+        """Whether another member of each ISR that it is in has every acknowledged line."""
+        picture = self._world.audit.look()
+        for tp, lines in self._world.acked.items():
+            state = picture.state(tp)
+            if state is None or broker not in state.isr or not lines:
+                continue
+            others = [self._world.brokers.get(one) for one in state.isr if one != broker]
+            end = max(max(lines) + 1, self._world.read_ends.get((tp, self._world.life(tp.topic)), 0))
+            if not any(one is not None and (one.host.log_end_offset(tp) or 0) >= end for one in others):
+                return False
+        return True
+
+    def break_disk(self) -> object:
+        """One log of a broker cannot be opened, made or deleted, until it is repaired."""
+        partitions = sorted(self._world.audit.look().partitions())
+        if not partitions:
+            return False
+        broker, tp = self._rng.choice(self._world.setup.brokers), self._rng.choice(partitions)
+        self._world.places[broker].break_log(tp)
+        self._world.broken.add((broker, tp))
+        return f"{tp} of {broker}"
+
+    # --- between controllers and brokers --------------------------------------------------------------
+
+    def cut_line(self) -> object:
+        """A connection breaks; one with an unanswered request, if there is one."""
+        lines = [line for line in self._world.network.lines if line.process is not None]
+        busy = [line for line in lines if line.request is not None or line.response is not None]
+        if not lines:
+            return False
+        line = self._rng.choice(busy or lines)
+        self._world.network.cut(line)
+        return str(line)
+
+    def part(self) -> object:
+        """A controller and a broker reach one another no more, or again."""
+        pairs = [(one.name, broker) for one in self._world.rulers for broker in self._world.brokers]
+        if not pairs:
+            return False
+        name, broker = self._rng.choice(pairs)
+        cut_off = self._world.network.cut_off
+        if (name, broker) in cut_off:
+            cut_off.discard((name, broker))
+            return f"{name} and {broker} again"
+        cut_off.add((name, broker))
+        for line in list(self._world.network.lines):
+            if (line.owner.name, line.broker) == (name, broker):
+                self._world.network.cut(line)
+        return f"{name} and {broker}"

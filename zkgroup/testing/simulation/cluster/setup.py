@@ -1,0 +1,137 @@
+"""The setup of one schedule of a cluster: drawn from its seed, printed with a failure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.znodes.json_fields import DATA_BYTES_MAX
+
+FAULTS = (
+    "lost_reply",
+    "lost_request",
+    "late",
+    "cut_client",
+    "expire",
+    "isolate",
+    "stall",
+    "answer_late",
+    "depose",
+    "pause",
+    "kill_controller",
+    "kill_broker",
+    "kill_ahead",
+    "bounce",
+    "lose_broker",
+    "break_disk",
+    "cut_line",
+    "part",
+    "delete_controller",
+)
+OPERATIONS = (
+    "create_topic",
+    "grow",
+    "delete_topic",
+    "force_deletion",
+    "reassign",
+    "change_target",
+    "cancel",
+    "prefer",
+    "resign",
+    "shut_down",
+    "configure",
+    "allow_unclean",
+    "elect_unclean",
+    "store_plan",
+    "change_plan",
+)
+_APART = frozenset({"force_deletion"})
+"""Drawn by themselves: the schedules without them are what they were before there were these."""
+FOREIGN_WRITES = (
+    "write_request",
+    "delete_request",
+    "real_step",
+    "break_znode",
+    "outrun",
+    "raise_epoch",
+    "forbid",
+)
+AWAITED = {"real_step": 10.0, "answer_late": 50.0, "depose": 100.0, "outrun": 20.0, "forbid": 25.0}
+"""What seldom finds its moment, and so many times as often tries."""
+SMALL_BYTES = 720
+"""Holds two states of partitions, or one with its parents, or the throttles of a topic."""
+Kind = Literal["ours", "kafka"]
+Replicas = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSetup:
+    """The cluster and the weights of what may happen to it."""
+
+    kind: Kind
+    """`kafka`: the brokers are Kafka's, with candidates of Kafka; ours are controllers that host nothing."""
+    brokers: tuple[int, ...]
+    candidates: tuple[int, ...]
+    """Brokers that also stand for election."""
+    alone: tuple[int, ...] = ()
+    """Ids of candidates of ours that host nothing."""
+    real_first: bool = False
+    """A candidate of Kafka rules before those of ours start."""
+    topics: Mapping[str, tuple[Replicas, ...]] = field(default_factory=dict)
+    """Replica lists of the topics at the start."""
+    steps: int = 250
+    bursts: float = 0.12
+    """Chance in each step that all that waits happens, a few times."""
+    stale: bool = False
+    """Servers of clients lag behind by any amount."""
+    rebalances: bool = False
+    fetches_without_terms: bool = False
+    """Followers ask as those of Kafka 0.8.2.2: not for a leader of a certain leader epoch."""
+    holds_fetches: bool = False
+    """Leaders hold a fetch until there is something to say, for a while."""
+    request_bytes_max: int = DATA_BYTES_MAX
+    """Of one transaction of a controller's many writes."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Chance of each fault, operation and act of a stranger in a thousand steps."""
+    session_timeout_ms: int = 6000
+
+    def controller_settings(self) -> ControllerSettings:
+        return ControllerSettings(auto_rebalance=self.rebalances, rebalance_first_ms=2_000)
+
+
+def draw_cluster(seed: int, steps: int) -> ClusterSetup:
+    """The setup of a seed. Every fault is drawn on its own, so that each pair meets in some schedule."""
+    rng = random.Random(seed)  # noqa: S311 - the same seed shall draw the same
+    kind: Kind = "kafka" if rng.random() < 0.25 else "ours"
+    brokers = tuple(range(1, rng.choice((3, 3, 4)) + 1))
+    few = brokers[: rng.choice((2, 2, 3))]
+    topics = {}
+    for index in range(rng.choice((1, 1, 2))):
+        factor = rng.choice((1, 2, 2, 3, 3))
+        topics[f"t{index}"] = tuple(tuple(rng.sample(brokers, factor)) for _ in range(rng.choice((1, 2, 3))))
+    weights = {fault: rng.choice((0.0, 0.0, 3.0, 8.0)) for fault in FAULTS}
+    weights |= {
+        operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS if operation not in _APART
+    }
+    weights |= {stranger: rng.choice((0.0, 0.0, 4.0, 12.0)) for stranger in FOREIGN_WRITES}
+    weights |= {name: weights[name] * times for name, times in AWAITED.items()}
+    if kind == "ours":  # a real controller would make a replica of whatever a broker has kept
+        apart = random.Random(f"apart {seed}")  # noqa: S311
+        weights |= {operation: apart.choice((0.0, 0.0, 12.0)) for operation in sorted(_APART)}
+    return ClusterSetup(
+        kind=kind,
+        brokers=brokers,
+        candidates=few,
+        alone=(101, 102) if kind == "kafka" else (101,) if rng.random() < 0.3 else (),
+        real_first=kind == "kafka" and rng.random() < 0.6,
+        topics=topics,
+        steps=steps,
+        stale=rng.random() < 0.5,
+        rebalances=rng.random() < 0.3,
+        request_bytes_max=SMALL_BYTES if rng.random() < 0.7 else DATA_BYTES_MAX,
+        holds_fetches=rng.random() < 0.5,
+        weights=weights,
+    )

@@ -1,0 +1,306 @@
+"""The application of a simulated consumer: polls, processes, commits, seeks and gets callbacks, in steps.
+
+Its next step is drawn. What it is given is checked at once: no record of a claim comes before `on_assigned`
+of that claim has returned, and no commit covers a record that is not processed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from zkgroup.consumer.callbacks import CallbackCall
+from zkgroup.consumer.consumer_engine import ConsumerEngine
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.subscription_state import PositionEpoch, SubscriptionState
+from zkgroup.errors import CommitResult
+from zkgroup.model import TopicPartition
+
+Act = Callable[[], object]
+
+TAKEN_AT_ONCE = (1, 1, 2, 5)
+MANY = 1100
+"""Commits at once: more than the member's agenda would start without asking anything."""
+BEHIND_OR_AHEAD = (-3, -1, 0, 0, 1, 4)
+"""Where a commit of the application's own offsets stands to what it was given."""
+
+
+OPEN_MAX = 2
+"""Commits under way, before it orders more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """What an application does beside polling and committing what is processed."""
+
+    ack_mode: str = "auto"
+    own_offsets: bool = False
+    """It commits offsets that it counts itself."""
+    bursts: bool = False
+    """Now and then it orders a thousand commits at once."""
+    seeks: bool = False
+    calls_inside: bool = False
+    """It uses the consumer in its callbacks."""
+
+
+class ApplicationError(AssertionError):
+    """A consumer did to its application what it must not."""
+
+
+@dataclass(slots=True)
+class Ordered:
+    """A commit of the application, until its future ends."""
+
+    future: Future[CommitResult]
+    own: dict[TopicPartition, int] | None
+    """Offsets of the application's own; None where it was ordered as what is processed."""
+    claims: dict[TopicPartition, PositionEpoch]
+    """What it was ordered under."""
+
+
+class Application(RebalanceListener):
+    """One member's program. Its steps raise `ApplicationError` for what must not be."""
+
+    def __init__(self, rng: random.Random, habits: Habits) -> None:
+        self._rng = rng
+        self._habits = habits
+        self._acks = habits.ack_mode == "explicit"
+        """It acknowledges each record; else asking for more does."""
+        self._member: ConsumerEngine | None = None
+        self._is_polling = False
+        self._is_woken = False
+        self.in_hand: list[Record] = []
+        """Delivered and not acknowledged."""
+        self._returned: set[int] = set()
+        """Tokens of the claims whose `on_assigned` has returned."""
+        self._assigning: dict[CallbackCall, list[int]] = {}
+        self._assigned: list[int] = []
+        self._open: list[Ordered] = []
+        self.own_committed: set[int] = set()
+        """Tokens of claims in which it has committed offsets of its own."""
+        self.figures: Counter[str] = Counter()
+        self._awaited: Future[CommitResult] | None = None
+        """What the running callback waits for."""
+        self.handed_back: list[Future[None]] = []
+        self.stands_still_until_ms = 0
+        """It does nothing before this time: the program is stuck in a record."""
+        self.results: list[CommitResult] = []
+        self.reached: dict[TopicPartition, int] = {}
+        """The offset after the last record delivered."""
+
+    def attach(self, member: ConsumerEngine) -> None:
+        self._member = member
+
+    @property
+    def member(self) -> ConsumerEngine:
+        assert self._member is not None
+        return self._member
+
+    def wake(self) -> None:
+        """There may be something new for a poll that waits."""
+        self._is_woken = True
+
+    # --- RebalanceListener ------------------------------------------------------------------------
+
+    def on_assigned(self, leases: Sequence[Lease]) -> None:
+        self._assigned = [lease.token for lease in leases]
+        self._do_inside()
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._do_inside()
+
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self._do_inside()
+
+    def _do_inside(self) -> None:
+        """Callbacks may use the consumer, too."""
+        self._awaited = None
+        if not self._habits.calls_inside:
+            return
+        self.figures["acts in callbacks"] += 1
+        act = self._rng.choice(("nothing", "commit", "commit and wait", "seek", "pause", "hand back", "ack"))
+        if act.startswith("commit"):
+            future = self.commit()
+            self._awaited = future if act == "commit and wait" else None
+        elif act == "ack" and self._acks:
+            while self.in_hand:
+                self.ack(0)
+        elif act in ("seek", "pause", "hand back") and self.owned:
+            self._change(act, self._rng.choice(self.owned))
+
+    def _change(self, act: str, tp: TopicPartition) -> None:
+        if act == "seek":
+            self.seek(tp)
+        elif act == "hand back":
+            self.hand_back(tp)
+        else:
+            self.member.pause([tp])
+            self.member.resume([tp])
+
+    def may_return(self) -> bool:
+        """The running callback has what it waits for."""
+        return self._awaited is None or self._awaited.done()
+
+    def began(self, call: CallbackCall) -> None:
+        """A callback has run up to its return."""
+        self._assigning[call], self._assigned = self._assigned, []
+
+    def returned(self, call: CallbackCall) -> None:
+        self._returned.update(self._assigning.pop(call, ()))
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        return self.member.delivery.owned()
+
+    @property
+    def _subscriptions(self) -> SubscriptionState:
+        return self.member.delivery._subscriptions
+
+    @property
+    def open_commits(self) -> int:
+        return len(self._open)
+
+    def acts(self) -> list[Act]:
+        """What it may do next by itself."""
+        acts: list[Act] = []
+        if self.member.engine.clock.now_ms() < self.stands_still_until_ms:
+            return acts
+        if not self._is_polling:
+            acts.append(self.begin_poll)
+        elif self._is_woken:
+            acts.append(self.take)
+        if self._acks and self.in_hand:
+            acts.append(lambda: self.ack(self._rng.randrange(len(self.in_hand))))
+        owned = self.owned
+        if owned and self.open_commits < OPEN_MAX:
+            if self._rng.random() < 0.4:
+                acts.append(self.commit)
+            if self._habits.own_offsets and self._rng.random() < 0.5:
+                acts.append(self.commit_own)
+            if self._habits.bursts and not self.figures["bursts"] and self._rng.random() < 0.05:
+                acts.append(self.commit_many)
+        if owned and self._habits.seeks and self._rng.random() < 0.2:
+            acts.append(lambda: self.seek(self._rng.choice(owned)))
+        return acts
+
+    def begin_poll(self) -> None:
+        if not self._acks:
+            self.in_hand.clear()
+        self._is_polling = self._is_woken = True
+        self.member.begin_poll()
+
+    def take(self) -> None:
+        """A poll that waits looks again; it ends where there are records."""
+        self._is_woken = False
+        records = self.member.delivery.take(self._rng.choice(TAKEN_AT_ONCE))
+        if not records:
+            return
+        self._is_polling = False
+        self.member.end_poll()
+        for record in records:
+            if record.token not in self._returned:
+                raise ApplicationError(
+                    f"{record.topic_partition} at {record.offset} was delivered before the on_assigned of "
+                    f"its claim {record.token} had returned"
+                )
+            self.reached[record.topic_partition] = record.offset + 1
+        self.in_hand += records
+
+    def ack(self, index: int) -> None:
+        self.member.ack(self.in_hand.pop(index))
+
+    def commit(self) -> Future[CommitResult]:
+        """What is processed."""
+        return self._order(None)
+
+    def commit_own(self) -> None:
+        """An offset of its own, of one partition: ahead of what is processed, or behind it."""
+        tp = self._rng.choice(self.owned)
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["commits of own offsets"] += 1
+            self._order({tp: max(0, at + self._rng.choice(BEHIND_OR_AHEAD))})
+
+    def commit_many(self) -> None:
+        """The same, a thousand times, without waiting: as tasks do that each process a record."""
+        flow = self._subscriptions.find(self._rng.choice(self.owned))
+        if flow is not None and not flow.settling:
+            self.figures["bursts"] += 1
+            for _ in range(MANY):
+                self._order({flow.topic_partition: flow.tracker.position})
+
+    def _order(self, offsets: dict[TopicPartition, int] | None) -> Future[CommitResult]:
+        claims = {tp: flow.identity for tp, flow in self._subscriptions.by_partition.items()}
+        self.own_committed.update(claims[tp][0] for tp in offsets or () if tp in claims)
+        self._open.append(Ordered(self.member.commit(offsets), offsets, claims))
+        return self._open[-1].future
+
+    def seek(self, tp: TopicPartition) -> None:
+        """Some records back or forward."""
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["seeks"] += 1
+            self.member.delivery.seek(tp, max(0, at + self._rng.choice((-4, -2, -1, 1))))
+
+    def hand_back(self, tp: TopicPartition) -> None:
+        self.handed_back.append(self.member.engine.hand_back([tp]))
+
+    def reap(self) -> None:
+        """Looks at the commits that have ended."""
+        if not any(ordered.future.done() for ordered in self._open):
+            return
+        ended = [ordered for ordered in self._open if ordered.future.done()]
+        self._open = [ordered for ordered in self._open if not ordered.future.done()]
+        for ordered in ended:
+            if ordered.future.exception() is None:
+                self.results.append(ordered.future.result())
+                self._check_result(ordered)
+
+    def _check_result(self, ordered: Ordered) -> None:
+        result = ordered.future.result()
+        for tp, value in result.committed.items():
+            flow = self._subscriptions.find(tp)
+            if ordered.own is not None or flow is None or flow.sought or flow.settling:
+                continue
+            # A position from before a reset would show here: what it counts is not processed any more.
+            is_same = flow.grant.token == ordered.claims.get(tp, (0, 0))[0]
+            if is_same and value > flow.tracker.position:
+                raise ApplicationError(f"{tp} committed at {value}, processed up to {flow.tracker.position}")
+        held = self.member.engine._machine._components.context.owned.held
+        for tp, error in result.refused.items():
+            flow, claim = self._subscriptions.find(tp), held.get(tp)
+            if ordered.own is None or flow is None or claim is None or "without a seek" not in str(error):
+                continue
+            if claim.position_epoch > self._subscriptions.last_move_id:
+                continue  # by a reset since, which is not told any more where the partition is being given up
+            # At or behind what this member has committed in this claim itself, it is committed.
+            if flow.identity == ordered.claims.get(tp) and ordered.own[tp] >= claim.floor:
+                raise ApplicationError(f"{tp}: {ordered.own[tp]} is refused: {error}")
+
+    def check_ended(self) -> None:
+        """The member has ended, or is at rest: so has everything that was ordered."""
+        waiting = [ordered.future for ordered in self._open] + self.handed_back
+        if not all(future.done() for future in waiting):
+            raise ApplicationError("something that was ordered does not end")
+
+    # --- at rest ----------------------------------------------------------------------------------
+
+    def calm(self) -> bool:
+        """Does what keeps an application going, one thing at a time; False where it waits for records."""
+        self.stands_still_until_ms = 0
+        while self._acks and self.in_hand:
+            self.ack(0)
+        if not self._is_polling:
+            self.begin_poll()
+        elif self._is_woken:
+            self.take()
+        else:
+            return False
+        return True

@@ -1,0 +1,456 @@
+"""Members and consumers in steps: production engine, machine, delivery and callbacks, without a thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, cast
+
+from zkgroup.consumer.callbacks import CallbackCall, Callbacks
+from zkgroup.consumer.consumer_engine import ConsumerEngine
+from zkgroup.consumer.delivery import Delivery
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.machine import MemberConfig, MemberDescription, MemberMachine
+from zkgroup.consumer.machine import events as ef
+from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.options import MemberOptions
+from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
+from zkgroup.errors import MemberIdInUseError
+from zkgroup.metrics import NoMetrics
+from zkgroup.model import LeaseGrant, TopicPartition
+from zkgroup.model.ports import Instant
+from zkgroup.model.requests import Request
+from zkgroup.runtime.events import Submit
+from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.memory_zookeeper.client import MemoryClient
+from zkgroup.testing.simulation.group.application import Application
+from zkgroup.testing.simulation.group.audit import OrderRules
+from zkgroup.testing.simulation.group.source import Log, SteppedSource
+from zkgroup.testing.simulation.schedule import Recording
+
+
+class SteppedRunner:
+    """A `CallbackRunner`. What a callback does is done when it begins; it returns later, or never."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[CallbackCall] = deque()
+        self._running: CallbackCall | None = None
+        self._left: list[CallbackCall] = []
+        """Left behind, and not returned yet."""
+        self._errors: dict[CallbackCall, BaseException] = {}
+        self._inside = False
+        self.may_return: Callable[[], bool] = lambda: True
+        """Whether what the running callback itself waits for has come."""
+
+    # --- CallbackRunner ---------------------------------------------------------------------------
+
+    def submit(self, call: CallbackCall) -> None:
+        self._waiting.append(call)
+
+    def stop_waiting_for(self, call: CallbackCall) -> bool:
+        if call in self._waiting:
+            self._waiting.remove(call)
+            return False
+        if self._running is call:
+            self._running = None
+            self._left.append(call)
+        return True
+
+    @property
+    def running(self) -> CallbackCall | None:
+        return self._running
+
+    def is_inside(self) -> bool:
+        return self._inside
+
+    def stop(self, timeout_s: float) -> bool:
+        del timeout_s
+        return self._running is None
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    @property
+    def can_begin(self) -> bool:
+        return self._running is None and bool(self._waiting)
+
+    @property
+    def can_return(self) -> bool:
+        return self._running is not None and self.may_return()
+
+    @property
+    def can_return_late(self) -> bool:
+        return bool(self._left)
+
+    def begin(self) -> CallbackCall:
+        """The next callback runs. What it raises is told when it returns."""
+        call = self._running = self._waiting.popleft()
+        self._inside = True
+        try:
+            call.run()
+        except Exception as error:  # noqa: BLE001 - the application's; it is given to the member below
+            self._errors[call] = error
+        finally:
+            self._inside = False
+        return call
+
+    def finish(self) -> CallbackCall:
+        """The running callback returns."""
+        assert self._running is not None
+        call, self._running = self._running, None
+        call.done(self._errors.pop(call, None))
+        return call
+
+    def finish_late(self) -> CallbackCall:
+        """One that was left behind returns after all."""
+        call = self._left.pop(0)
+        call.done(self._errors.pop(call, None))
+        return call
+
+
+STANDSTILL_REQUESTS_MAX = 100
+"""Of one member, while the clock stands still."""
+
+
+class WatchedMachine(MemberMachine):
+    """The machine, with an eye on all that goes in and comes out."""
+
+    def __init__(self, config: MemberConfig) -> None:
+        super().__init__(config)
+        self._order = OrderRules(config.group)
+        self._state = ef.MemberState.NEW
+        self.finished: ef.Finish | None = None
+        self.states: list[ef.MemberState] = []
+        self.asked: list[Request] = []
+        self.effects: list[ef.Effect] = []
+        self.on_committed: Callable[[Mapping[TopicPartition, int]], None] = lambda stands: None
+        """Told of offsets that count as committed."""
+        self.on_extended: Callable[[int], None] = lambda until_ms: None
+        """Told of the end of a lease that is granted."""
+        self._asked_at = (0, 0)
+        """A time, and the number of requests since the clock came there."""
+
+    def step(self, event: ev.Event, now: Instant) -> tuple[ef.Effect, ...]:
+        self._order.event(event)
+        effects = super().step(event, now)
+        for effect in effects:
+            self._order.effect(effect)
+            self._see(effect, now.ms)
+        self.effects += effects
+        return effects
+
+    def _see(self, effect: ef.Effect, now_ms: int) -> None:
+        if isinstance(effect, Submit):
+            assert self.finished is None, "asks after Finish"
+            self.asked.append(effect.request)
+            self._count_request(now_ms)
+        elif isinstance(effect, ef.ChangeState):
+            assert effect.before is self._state, f"{effect.before} told, {self._state} known"
+            self._state = effect.after
+            self.states.append(effect.after)
+        elif isinstance(effect, ef.FinishCommit):
+            self.on_committed(effect.stands)
+        elif isinstance(effect, ef.ExtendLease):
+            self.on_extended(effect.until_ms)
+        elif isinstance(effect, ef.Finish):
+            self.finished = effect
+
+    def _count_request(self, now_ms: int) -> None:
+        at_ms, count = self._asked_at
+        count = count + 1 if at_ms == now_ms else 1
+        self._asked_at = (now_ms, count)
+        assert count <= STANDSTILL_REQUESTS_MAX, (
+            f"{count} requests of {self._components.context.config.member_id} while the clock stands still"
+        )
+
+
+class Actor:
+    """One member, stepped from outside."""
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        client: MemoryClient,
+        clock: FakeClock,
+        recording: Recording,
+        pid: int,
+        *,
+        listener: RebalanceListener | None = None,
+        share: DeliveryPort | None = None,
+    ) -> None:
+        self.member_id = config.member_id
+        self.client = client
+        self.pid = pid
+        """Number of this process among all that were ever started."""
+        self.runner = SteppedRunner()
+        self.machine = WatchedMachine(config)
+        self._config = config
+        self._clock = clock
+        self._recording = recording
+        self._is_dead = False
+        self.engine = self._open(listener, share)
+
+    def _open(self, listener: RebalanceListener | None, share: DeliveryPort | None) -> MemberEngine:
+        engine = self._built(listener, share)
+        engine.open()
+        return engine
+
+    def _built(self, listener: RebalanceListener | None, share: DeliveryPort | None) -> MemberEngine:
+        return MemberEngine(
+            group=self._config.group,
+            member=self.member_id,
+            machine=self.machine,
+            store=self.client,
+            clock=self._clock,
+            callbacks=Callbacks(listener, self.runner),
+            callback_timeout_ms=self._config.settings.revoke_timeout_ms,
+            owns_client=self._config.owns_client,
+            history=self,
+            metrics=NoMetrics(),
+            share=share,
+        )
+
+    # --- what can be seen -------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> ef.Finish | None:
+        return self.machine.finished
+
+    @property
+    def state(self) -> ef.MemberState:
+        return self.engine.state
+
+    @property
+    def states(self) -> list[ef.MemberState]:
+        """All that it was in, in order."""
+        return self.machine.states
+
+    @property
+    def asked(self) -> list[Request]:
+        """Every request, in order."""
+        return self.machine.asked
+
+    @property
+    def effects(self) -> list[ef.Effect]:
+        """Every effect, in order."""
+        return self.machine.effects
+
+    def held(self) -> Mapping[TopicPartition, LeaseGrant]:
+        """What the machine believes to own."""
+        return self.machine.held()
+
+    def handed_back(self) -> frozenset[TopicPartition]:
+        """What its application does not want before a later plan."""
+        return frozenset(self.machine._components.context.owned.handed_back)
+
+    def describe(self) -> MemberDescription:
+        return self.machine.describe()
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """The loop has something to handle."""
+        return self.engine.loop.has_work
+
+    def next_timer_ms(self) -> int | None:
+        return self.engine.loop.next_timer_ms
+
+    def run(self, limit: int = 1) -> int:
+        """The loop handles up to so many of the entries that wait, and timers that are due."""
+        return self.engine.loop.run_pending(limit)
+
+    def post(self, event: ev.Event) -> None:
+        """Gives the loop an event, after all that waits."""
+        self.engine.loop.post(event)
+
+    def give(self, event: ev.Event) -> None:
+        """Gives the machine this event now."""
+        self.engine.loop.step(event)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing more is done, nobody is told."""
+        self._is_dead = True
+        self.engine.loop.stop()
+
+    # --- HistorySink ------------------------------------------------------------------------------
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        """What a `HistoryFile` would write."""
+        session = self.client.session.session_id if self.client.session else 0
+        self._recording.record(self.pid, self.member_id, session, kind, fields)
+
+
+class CheckedLock:
+    """The delivery's lock: one that is taken twice would stand still for ever."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.was_taken_twice = False
+
+    def __enter__(self) -> None:
+        if self.is_held:
+            self.was_taken_twice = True  # whoever calls may be guarded against errors of the application
+            raise AssertionError("the lock of the delivery is taken by whoever holds it")
+        self.is_held = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.is_held = False
+
+
+class ConsumingActor(Actor):
+    """One consumer, stepped from outside."""
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        client: MemoryClient,
+        clock: FakeClock,
+        recording: Recording,
+        pid: int,
+        *,
+        log: Log,
+        application: Application,
+        acknowledged: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None:
+        self.application = application
+        self._source = SteppedSource(log)
+        self._fetch_due_ms: int | None = 0
+        self._acknowledged = acknowledged
+        self._lock = CheckedLock()
+        self._complaints: list[str] = []
+        self._sought: dict[TopicPartition, tuple[int, int]] = {}
+        """Claims that were sought in and are given up: token, and position to be released with."""
+        super().__init__(config, client, clock, recording, pid, listener=application)
+        self.runner.may_return = application.may_return
+        self.machine.on_committed = self._committed
+
+    def _open(self, listener: RebalanceListener | None, share: DeliveryPort | None) -> MemberEngine:
+        """The delivery is the share."""
+        del share
+        config = self._config
+        options = MemberOptions(
+            address=None,
+            client=self.client,
+            group=config.group,
+            subscription=config.subscription,
+            settings=config.settings,
+            listener=listener,
+            history=self,
+            metrics=None,
+            clock=self._clock,
+            connection=None,
+        )
+        self.member = ConsumerEngine(
+            options,
+            self._source,
+            self.runner,
+            self.application.wake,
+            lambda _, __, share: self._built(listener, share),
+        )
+        self.member.delivery._subscriptions.lock = self._lock  # type: ignore[assignment]
+        self.application.attach(self.member)
+        self._watch_drains(self.member.delivery)
+        self.member.open()
+        return self.member.engine
+
+    def _committed(self, stands: Mapping[TopicPartition, int]) -> None:
+        """What counts as committed is in the tree, and no further than what is processed."""
+        self._acknowledged(stands)
+        flows = self.member.delivery._subscriptions
+        for tp, value in stands.items():
+            flow, held = flows.find(tp), self.machine._components.context.owned.held.get(tp)
+            if flow is None or held is None or flow.grant.token != held.token or flow.settling:
+                continue
+            is_of_before = flow.sought != held.sought or held.position_epoch > flows.last_move_id
+            if is_of_before or held.token in self.application.own_committed:
+                continue
+            at = flow.tracker.position
+            assert value <= at, f"{tp} is committed at {value}, processed up to {at}"
+
+    def _watch_drains(self, delivery: Delivery) -> None:
+        """Notes what a claim that was sought in is given up with."""
+        real = delivery.drain
+
+        def drain(
+            partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[ProcessedPositions], None]
+        ) -> None:
+            tokens = {tp: self.held()[tp].token for tp in partitions if tp in self.held()}
+
+            def drained(processed: ProcessedPositions) -> None:
+                for tp in processed.seeks.keys() & tokens.keys() & processed.positions.keys():
+                    if tokens[tp] not in self.application.own_committed:
+                        self._sought[tp] = (tokens[tp], processed.positions[tp])
+                done(processed)
+
+            real(partitions, until_ms, drained)
+
+        delivery.drain = drain  # type: ignore[method-assign]
+
+    def _check_release(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """A seek goes with the partition that is given up, unless somebody has moved the offset since."""
+        for row in rows:
+            tp, offset = TopicPartition(row["topic"], row["partition"]), row["offset"]
+            token, position = self._sought.pop(tp, (None, None))
+            if token == row["token"] and offset is not None and offset != position:
+                self._complaints.append(f"{tp} was sought, processed up to {position}, released at {offset}")
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def next_timer_ms(self) -> int | None:
+        times = [at for at in (super().next_timer_ms(), self._fetch_due_ms) if at is not None]
+        return min(times, default=None)
+
+    @property
+    def can_fetch(self) -> bool:
+        """The fetcher has something to do."""
+        if self.finished is not None:
+            return False
+        is_due = self._fetch_due_ms is not None and self._clock.now_ms() >= self._fetch_due_ms
+        return is_due or self.member.fetcher.is_woken or self._source.is_rung
+
+    def fetch(self) -> None:
+        """One round of the fetcher."""
+        self._source.is_rung = False
+        due_ms = self.member.fetcher.run_pending()
+        slept_ms = self._source.slept_until()
+        self._fetch_due_ms = due_ms if slept_ms is None else slept_ms
+
+    def begin_callback(self) -> None:
+        self.application.began(self.runner.begin())
+
+    def end_callback(self) -> None:
+        self.application.returned(self.runner.finish())
+
+    def end_late_callback(self) -> None:
+        self.application.returned(self.runner.finish_late())
+
+    def check(self) -> None:
+        """Raises AssertionError for what steps before this one have shown."""
+        assert not self._lock.was_taken_twice, "application code was called under the lock of the delivery"
+        assert not self._complaints, "; ".join(self._complaints)
+        if self.finished is not None:
+            self._source.close()
+            self.application.check_ended()
+            error = self.finished.error  # an id is in use where a process that was killed is not expired yet
+            is_in_order = error is None or isinstance(error, MemberIdInUseError)
+            assert is_in_order, f"{self.member_id} failed: {error!r}"
+        self.application.reap()
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        self._lock.was_taken_twice |= self._lock.is_held
+        if kind in ("reset.obeyed", "foreign_write"):  # what was given up leads elsewhere
+            self._sought.pop(TopicPartition(str(fields["topic"]), cast("int", fields["partition"])), None)
+        if kind == "release.ok":
+            self._check_release(cast("Iterable[Mapping[str, Any]]", fields["partitions"]))
+        super().record(kind, fields)
+
+    def leave(self, timeout_s: float) -> None:
+        self.member.begin_close(timeout_s)
+
+    def kill(self) -> None:
+        super().kill()
+        self._source.close()

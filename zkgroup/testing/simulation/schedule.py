@@ -1,0 +1,177 @@
+"""What simulated schedules of groups and of clusters share: seed, steps, faults, trace, report and recording.
+
+Everything follows from the seed. A schedule first lets things go wrong for a number of steps, then ends the
+faults, demands convergence, and lets the history checker decide about the whole.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from zkgroup.history import Record
+from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+
+Action = Callable[[], object]
+"""One thing that may happen next."""
+TRACE_LINES_MAX = 40
+"""Of a failure's message."""
+_MOMENTS_MS = (1, 5, 20, 100)
+
+
+class ScheduleSetup(Protocol):
+    """What every setup has, beside what is drawn for the group or the cluster."""
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def stale(self) -> bool:
+        """Whether servers of clients lag behind by any amount."""
+        ...
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Chance of each fault in a thousand steps."""
+        ...
+
+
+class ScheduleWorld(Protocol):
+    """Where a schedule takes place."""
+
+    clock: FakeClock
+    server: MemoryZooKeeper
+
+    def next_due_ms(self) -> int | None:
+        """When the next timer fires."""
+        ...
+
+    def advance(self, ms: int) -> None: ...
+
+
+SetupT = TypeVar("SetupT", bound=ScheduleSetup)
+WorldT = TypeVar("WorldT", bound=ScheduleWorld)
+
+
+@dataclass(slots=True)
+class ScheduleReport(Generic[SetupT]):
+    """What happened in a schedule, so that a batch can show that its faults had effects."""
+
+    seed: int
+    setup: SetupT
+    figures: Counter[str] = field(default_factory=Counter)
+    converged_ms: int | None = None
+    """From the end of the faults; None in a group with JVM members, which promises no convergence."""
+
+
+class Schedule(ABC, Generic[SetupT, WorldT]):
+    """One schedule: draws, steps, injects faults, and reports. What happens is the subclass's."""
+
+    error: ClassVar[type[AssertionError]]
+    """Raised where a schedule breaks an invariant; its message names the seed."""
+    world: WorldT
+
+    def __init__(
+        self, seed: int, steps: int, setup: SetupT | None, draw: Callable[[int, int], SetupT]
+    ) -> None:
+        self.seed = seed
+        arguments = f"steps={steps}" if setup is None else "setup=..."  # which is printed, too
+        self._replay = f"{type(self).__name__}({seed}, {arguments}).run()"
+        self.setup = setup if setup is not None else draw(seed, steps)
+        self.rng = random.Random(f"schedule {seed}")  # noqa: S311 - it shall be the same again
+        self.report = ScheduleReport(seed, self.setup)
+        self.trace: list[str] = []
+
+    def _run(self, faults: Action) -> ScheduleReport[SetupT]:
+        """Faults, convergence, verdict. Raises `error`."""
+        try:
+            faults()
+            self.settle()
+            self.judge()
+        except Exception as error:
+            raise self.error(self._describe(f"{type(error).__name__}: {error}")) from error
+        self._count()
+        return self.report
+
+    def _steps(self) -> None:
+        for _ in range(self.setup.steps):
+            self.step()
+
+    @abstractmethod
+    def step(self) -> None:
+        """Perhaps a fault, and one of the things that may happen next."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Ends the faults and demands convergence within a bound, and that it stays."""
+
+    @abstractmethod
+    def judge(self) -> None:
+        """The history checker's verdict. Raises AssertionError."""
+
+    @abstractmethod
+    def _happen(self, what: str) -> tuple[str, object]:
+        """Makes a fault or an operation happen: its kind, and what was done; False where it cannot be."""
+
+    @abstractmethod
+    def _count(self) -> None:
+        """Adds the figures that are known at the end."""
+
+    @abstractmethod
+    def _state(self) -> Iterable[str]:
+        """Lines about members or controllers, for a failure's message."""
+
+    def inject(self, what: str) -> None:
+        """Makes one fault, operation or foreign write happen now, if it can."""
+        kind, did = self._happen(what)
+        if did is not False:
+            self.report.figures[f"{kind} {what}"] += 1
+            self.trace.append(f"{self.world.clock.now_ms()} {what}: {did}")
+
+    def _disturb(self, by: Iterable[str]) -> None:
+        """Injects each of these by its weight."""
+        weights = self.setup.weights
+        for what in by:
+            if (weight := weights.get(what, 0)) and self.rng.random() < weight / 1000:
+                self.inject(what)
+
+    def _catch_up(self) -> None:
+        if not self.setup.stale:
+            for name in self.world.server.clients:
+                self.world.server.catch_up(name)
+
+    def _advance(self, is_busy: Callable[[], bool]) -> None:
+        """Time passes: a moment, or up to the next timer where nothing else can happen."""
+        moments = [*_MOMENTS_MS]
+        due_ms = self.world.next_due_ms()
+        if due_ms is not None and not is_busy():
+            moments.append(max(1, due_ms - self.world.clock.now_ms()))
+        self.world.advance(self.rng.choice(moments))
+
+    def _describe(self, what: str) -> str:
+        lines = (
+            f"seed {self.seed}: {what}",
+            f"replay: {self._replay}",
+            f"setup: {self.setup}",
+            *(f"  {line}" for line in self.trace[-TRACE_LINES_MAX:]),
+            *(f"  {line}" for line in self._state()),
+        )
+        return "\n".join(lines)
+
+
+class Recording:
+    """Collects the records of all processes, in the order in which they were made."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.records: list[Record] = []
+
+    def record(self, pid: int, member: str, session: int, kind: str, fields: Mapping[str, object]) -> None:
+        seq = len(self.records) + 1
+        ts = self._clock.now_ms() * 1_000_000
+        self.records.append(Record(ts, seq, pid, member, session, kind, fields))

@@ -1,0 +1,361 @@
+"""Settings of topics, brokers, clients, users and addresses, and the values that every broker can read.
+
+Includes the throttles of a reassignment, of tools and brokers from 0.10.1 on (controller.md 4.6).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from zkgroup.errors import ConfigError
+from zkgroup.znodes.config import EntityKind
+from zkgroup.znodes.json_fields import INT32, show
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
+"""In `/config/brokers/<id>`: bytes a second, of every broker in an old or new replica list."""
+
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+"""In `/config/topics/<t>`: the replicas before the move, and those that it adds."""
+
+EVERY_REPLICA: Final = "*"
+
+_ITEM: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
+
+
+def throttled_replicas(replicas: Iterable[tuple[int, int]]) -> str:
+    """`<partition>:<broker>` items joined by commas, ascending: `0:1,0:2,1:3`."""
+    return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(replicas)))
+
+
+def parse_throttled_replicas(text: str) -> frozenset[tuple[int, int]] | None:
+    """The (partition, broker) pairs, or None for `*`, every replica of the topic. Raises ConfigError."""
+    if text.strip() == EVERY_REPLICA:
+        return None
+    pairs = set()
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        match = _ITEM.fullmatch(item)
+        if match is None or int(match[1]) not in INT32 or int(match[2]) not in INT32:
+            raise ConfigError(f"throttled replicas: expected <partition>:<broker>, found {show(item)}")
+        pairs.add((int(match[1]), int(match[2])))
+    return frozenset(pairs)
+
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_INT: Final = range(-(2**31), 2**31)
+_LONG: Final = range(-(2**63), 2**63)
+
+_NUMBERS: Final[Mapping[str, range]] = {
+    **dict.fromkeys(
+        (
+            "index.interval.bytes",
+            "max.message.bytes",
+            "min.insync.replicas",
+            "segment.bytes",
+            "segment.index.bytes",
+        ),
+        _INT,
+    ),
+    **dict.fromkeys(
+        (
+            "delete.retention.ms",
+            "file.delete.delay.ms",
+            "flush.messages",
+            "flush.ms",
+            "max.compaction.lag.ms",
+            "message.timestamp.difference.max.ms",
+            "min.compaction.lag.ms",
+            "retention.bytes",
+            "retention.ms",
+            "segment.jitter.ms",
+            "segment.ms",
+        ),
+        _LONG,
+    ),
+}
+_BOOLEANS: Final = frozenset(
+    {"message.downconversion.enable", "preallocate", "unclean.leader.election.enable"}
+)
+
+
+class Since(NamedTuple):
+    """The first release that has a setting."""
+
+    registration: int
+    """Version of the registrations of its brokers: those with a lower one do not know the setting."""
+    release: str
+
+
+SETTINGS: Final[Mapping[str, Since]] = {
+    **dict.fromkeys(
+        (
+            "cleanup.policy",
+            "delete.retention.ms",
+            "file.delete.delay.ms",
+            "flush.messages",
+            "flush.ms",
+            "index.interval.bytes",
+            "max.message.bytes",
+            "min.cleanable.dirty.ratio",
+            "min.insync.replicas",
+            "retention.bytes",
+            "retention.ms",
+            "segment.bytes",
+            "segment.index.bytes",
+            "segment.jitter.ms",
+            "segment.ms",
+            "unclean.leader.election.enable",
+        ),
+        Since(1, "0.8.2"),
+    ),
+    **dict.fromkeys(("compression.type", "preallocate"), Since(2, "0.9")),
+    **dict.fromkeys(
+        ("message.format.version", "message.timestamp.difference.max.ms", "message.timestamp.type"),
+        Since(3, "0.10.0"),
+    ),
+    **dict.fromkeys(("min.compaction.lag.ms", LEADER_REPLICAS, FOLLOWER_REPLICAS), Since(3, "0.10.1")),
+    "message.downconversion.enable": Since(4, "2.0"),
+    "max.compaction.lag.ms": Since(4, "2.3"),
+    **dict.fromkeys(
+        (
+            "compression.gzip.level",
+            "compression.lz4.level",
+            "compression.zstd.level",
+            "local.retention.bytes",
+            "local.retention.ms",
+            "message.timestamp.after.max.ms",
+            "message.timestamp.before.max.ms",
+            "remote.log.copy.disable",
+            "remote.log.delete.on.disable",
+            "remote.storage.enable",
+        ),
+        Since(5, "3"),
+    ),
+}
+"""Every setting of a topic in Kafka 0.8.2.2 to 3.9.1."""
+
+
+def unknown_to(settings: Iterable[str], oldest: int | None) -> Iterator[tuple[str, str]]:
+    """Those that the brokers with the oldest registration cannot know, with the release that brought each.
+
+    `oldest` is that registration's version; None where no real broker is registered.
+    """
+    for name in settings:
+        since = SETTINGS.get(name)
+        if oldest is not None and since is not None and oldest < since.registration:
+            yield name, since.release
+
+
+def check_topic_settings(settings: Mapping[str, str]) -> None:
+    """Raises ConfigError for the first name that no release knows, or value that a broker cannot read."""
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            guess = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.6)
+            more = f"; did you mean {guess[0]!r}?" if guess else ""
+            raise ConfigError(f"setting {show(name)}: expected a setting that topics have in Kafka{more}")
+        if name in _BOOLEANS and value.lower() not in ("true", "false"):
+            raise ConfigError(f"setting {name}: expected true or false, found {show(value)}")
+        if (numbers := _NUMBERS.get(name)) is None:
+            continue
+        if not _INTEGER.fullmatch(value) or int(value) not in numbers:
+            raise ConfigError(
+                f"setting {name}: expected a whole number from {numbers.start} to {numbers.stop - 1}, "
+                f"found {show(value)}"
+            )
+
+
+_WHOLE: Final = re.compile(r"\+?[0-9]{1,19}")
+_FRACTION: Final = re.compile(r"\+?[0-9]{1,19}(\.[0-9]{1,19})?")
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+
+_QUOTAS: Final[Mapping[str, int | None]] = {
+    "producer_byte_rate": _LONG_MAX,
+    "consumer_byte_rate": _LONG_MAX,
+    "request_percentage": None,
+    "controller_mutation_rate": None,
+}
+"""Of clients and users: the greatest whole number, or None where a fraction may be given."""
+
+KNOWN: Final[Mapping[EntityKind, Mapping[str, int | None]]] = {
+    "brokers": dict.fromkeys(
+        (LEADER_RATE, FOLLOWER_RATE, "replica.alter.log.dirs.io.max.bytes.per.second"), _LONG_MAX
+    ),
+    "clients": _QUOTAS,
+    "users": _QUOTAS,
+    "ips": {"connection_creation_rate": _INT_MAX},
+}
+
+
+BROKER_SETTINGS: Final = frozenset(
+    [
+        "advertised.listeners",
+        "auto.include.jmx.reporter",
+        "background.threads",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleaner.threads",
+        "log.cleanup.policy",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.index.interval.bytes",
+        "log.index.size.max.bytes",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "log.message.downconversion.enable",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.difference.max.ms",
+        "log.message.timestamp.type",
+        "log.preallocate",
+        "log.retention.bytes",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.hours",
+        "log.roll.jitter.hours",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "log.segment.delete.delay.ms",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "message.max.bytes",
+        "metric.reporters",
+        "min.insync.replicas",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "principal.builder.class",
+        "producer.id.expiration.ms",
+        "remote.fetch.max.wait.ms",
+        "remote.list.offsets.request.timeout.ms",
+        "remote.log.index.file.cache.total.size.bytes",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "remote.log.reader.threads",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "transaction.partition.verification.enable",
+        "unclean.leader.election.enable",
+    ]
+)
+"""What brokers take while they run, by `/config/brokers` (kafka/server/DynamicBrokerConfig.scala@3.9.1,
+`AllDynamicConfigs`, and the throttles). A plug-in of theirs may have more."""
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
+
+OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
+    "brokers": frozenset({LEADER_RATE, FOLLOWER_RATE, MIN_INSYNC_REPLICAS}),
+    "topics": frozenset(
+        {LEADER_REPLICAS, FOLLOWER_REPLICAS, MIN_INSYNC_REPLICAS, "unclean.leader.election.enable"}
+    ),
+}
+"""What brokers and controllers of zkgroup obey; of the kinds that are not here, nothing."""
+
+
+def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Those that no broker of Kafka takes while it runs, each with the nearest one that it does take."""
+    for name in settings:
+        found = _OF_LISTENER.fullmatch(name)
+        bare = found[1] if found else name
+        if bare not in BROKER_SETTINGS:
+            guess = difflib.get_close_matches(bare, BROKER_SETTINGS, n=1, cutoff=0.6)
+            yield name, (name.removesuffix(bare) + guess[0]) if guess else None
+
+
+def check_broker_settings(settings: Iterable[str]) -> None:
+    """Raises ConfigError for the first that no broker of Kafka takes while it runs."""
+    for name, guess in unknown_to_brokers(settings):
+        more = f" (did you mean {guess}?)" if guess else ""
+        raise ConfigError(
+            f"setting {show(name)}: Kafka's brokers take no such setting while they run{more}; "
+            "`--allow-unknown` sets one of a plug-in"
+        )
+
+
+def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None:
+    """Raises ConfigError for the first name that the kind does not have, or value that is no such number.
+
+    Brokers have settings beside the known ones; their values are not looked at, but for that of
+    `min.insync.replicas`, which zkgroup's brokers obey: one that they cannot read is as if none were set.
+    """
+    known = KNOWN.get(kind, {})
+    for name, value in settings.items():
+        if name not in known and kind != "brokers":
+            raise ConfigError(f"setting {show(name)}: {kind} have {', '.join(known)}")
+        if name == MIN_INSYNC_REPLICAS and kind == "brokers":
+            _check_min_insync(value)
+        if name not in known:
+            continue
+        highest = known[name]
+        if highest is None and not _FRACTION.fullmatch(value):
+            raise ConfigError(f"setting {name}: expected a number, found {show(value)}")
+        if highest is not None and not (_WHOLE.fullmatch(value) and int(value) <= highest):
+            raise ConfigError(
+                f"setting {name}: expected a whole number from 0 to {highest}, found {show(value)}"
+            )
+
+
+def _check_min_insync(value: str) -> None:
+    if not (value.isascii() and value.isdigit() and 1 <= int(value[:11]) <= _INT_MAX):
+        told = f"expected a whole number from 1 to {_INT_MAX}, found {show(value)}"
+        raise ConfigError(f"setting {MIN_INSYNC_REPLICAS}: {told}")

@@ -1,0 +1,199 @@
+"""zkgroup's own znodes of a group, beside Kafka's: resets, assignments, views, and the audit record.
+
+Numbers that may not fit 32 bits are stored as text, so that a JVM parser that reads them does not fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import group_path, resets_path, views_path
+from zkgroup.znodes.json_fields import (
+    DATA_BYTES_MAX,
+    INT32,
+    decimal,
+    integer_text_of,
+    object_of,
+    read_object,
+    show,
+    text_of,
+    write_object,
+)
+from zkgroup.znodes.paths import zkgroup_path
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """`/consumers/<g>/resets/<t>-<p>`: an operator set the offset; a running owner must go there.
+
+    Deleted and created in the transaction that writes the offset, so that the child watch of each member
+    on `resets` fires and the marker's `mzxid` tells resets apart. Persistent.
+    """
+
+    offset: int
+    """The position to go to; -1 for "none", the reset policy decides then."""
+    time_ms: int
+    """Epoch milliseconds, for people."""
+    by: str
+    """Who did it, for people."""
+
+    @staticmethod
+    def path(group: str, topic_partition: TopicPartition) -> str:
+        return f"{resets_path(group)}/{topic_partition}"
+
+    @staticmethod
+    def partition_of(name: str) -> TopicPartition | None:
+        """The partition that a child of `resets` is about, or None for a foreign name."""
+        topic, dash, number = name.rpartition("-")
+        partition = decimal(number, range(INT32[-1] + 1))
+        return TopicPartition(topic, partition) if dash and topic and partition is not None else None
+
+    def encode(self) -> bytes:
+        return write_object(
+            {"version": 1, "offset": str(self.offset), "time": str(self.time_ms), "by": self.by}
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a reset marker")
+        return cls(
+            integer_text_of(path, fields, "offset"),
+            integer_text_of(path, fields, "time"),
+            text_of(path, fields, "by"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`/consumers/<g>/plan`: the common past that the sticky strategy computes from.
+
+    `{"version":1,"generation":"<pzxid>","inputs":"<hash>","owners":{topic:{partition:thread}}}`.
+    Written by the first member that computed it, fenced by its expected data version; every sticky claim
+    checks that version. Persistent.
+    """
+
+    generation: int
+    """The `pzxid` of `ids` of the snapshot that it was computed from."""
+    inputs: str
+    owners: Mapping[TopicPartition, str]
+
+    @staticmethod
+    def path(group: str) -> str:
+        return f"{group_path(group)}/plan"
+
+    def encode(self) -> bytes:
+        """Raises ConfigError where the plan would not fit one request."""
+        topics: dict[str, dict[str, str]] = {}
+        for topic, partition, thread in sorted(
+            (tp.topic, tp.partition, who) for tp, who in self.owners.items()
+        ):
+            topics.setdefault(topic, {})[str(partition)] = thread
+        data = write_object(
+            {"version": 1, "generation": str(self.generation), "inputs": self.inputs, "owners": topics}
+        )
+        if len(data) > DATA_BYTES_MAX:
+            raise ConfigError(
+                f"plan of {len(self.owners)} partitions: expected at most {DATA_BYTES_MAX} bytes,"
+                f" found {len(data)}; use another strategy or shorter consumer ids"
+            )
+        return data
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a plan")
+        topics = object_of(path, fields, "owners")
+        owners = {
+            TopicPartition(topic, _partition(path, number)): text_of(path, partitions, number)
+            for topic in topics
+            for partitions in [object_of(path, topics, topic)]
+            for number in partitions
+        }
+        return cls(integer_text_of(path, fields, "generation"), text_of(path, fields, "inputs"), owners)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`/consumers/<g>/views/<member>`: what a member computed, so that `group verify` can name who disagrees.
+
+    Ephemeral; written lazily and only once the member is stable.
+    """
+
+    generation: int
+    inputs: str
+    """Digest of what went into the assignment."""
+    result: str
+    """Digest of the whole group's assignment."""
+
+    @staticmethod
+    def path(group: str, member: str) -> str:
+        return f"{views_path(group)}/{member}"
+
+    def encode(self) -> bytes:
+        return write_object(
+            {"version": 1, "generation": str(self.generation), "inputs": self.inputs, "result": self.result}
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a view")
+        return cls(
+            integer_text_of(path, fields, "generation"),
+            text_of(path, fields, "inputs"),
+            text_of(path, fields, "result"),
+        )
+
+
+def _partition(path: str, text: str) -> int:
+    number = decimal(text, range(INT32[-1] + 1))
+    if number is None:
+        raise CorruptZnodeError(path, "partition numbers as keys", show(text))
+    return number
+
+
+def audit_path() -> str:
+    """Parent of the records, one for each group."""
+    return f"{zkgroup_path()}/audit"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """Written in the same transaction as the change, so that an audit can tell it from a fault (recipes 18).
+
+    Persistent, one for each group; its history is in ZooKeeper's log.
+    """
+
+    time_ms: int
+    """Epoch milliseconds, for people."""
+    user: str
+    command: str
+    undo: str
+    """Id of the undo file and number of the transaction: says which act this record belongs to."""
+
+    @staticmethod
+    def path(group: str) -> str:
+        return f"{audit_path()}/{group}"
+
+    def encode(self) -> bytes:
+        return write_object(
+            {
+                "version": 1,
+                "time": str(self.time_ms),
+                "user": self.user,
+                "command": self.command,
+                "undo": self.undo,
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "an audit record")
+        return cls(
+            time_ms=integer_text_of(path, fields, "time"),
+            user=text_of(path, fields, "user"),
+            command=text_of(path, fields, "command"),
+            undo=text_of(path, fields, "undo"),
+        )

@@ -1,0 +1,92 @@
+"""The group, topic or broker that a path belongs to, for readers of logs; the root of zkgroup's znodes.
+
+Only the shape of a path is checked; names are as found.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal[
+    "member",
+    "owner",
+    "offset",
+    "group",
+    "broker",
+    "topic",
+    "partition_state",
+    "controller",
+    "controller_epoch",
+    "admin",
+    "config",
+    "other",
+]
+
+
+class PathKind(NamedTuple):
+    """What a path is of. `name` is the group, topic or broker id; the empty string where there is none."""
+
+    kind: Kind
+    name: str = ""
+    topic: str = ""
+    """owner and offset: the topic."""
+    partition: int = -1
+    """owner, offset and partition_state."""
+    member: str = ""
+    """member: its id."""
+
+
+_OTHER: Final = PathKind("other")
+_SINGLES: Final = {
+    "/controller": PathKind("controller"),
+    "/controller_epoch": PathKind("controller_epoch"),
+}
+
+
+@lru_cache(maxsize=1 << 16)
+def path_kind(path: str) -> PathKind:
+    """What a path below the chroot is of; kind `other` for anything that is not Kafka's.
+
+    A path below a group, topic or broker that has no kind of its own has the kind of what it is below.
+    Answers are remembered: a log names the same paths again and again.
+    """
+    names = path.split("/")
+    if len(names) < 3:
+        return _SINGLES.get(path, _OTHER)
+    root = names[1]
+    if root == "consumers":
+        return _of_group(names)
+    if root == "brokers" and len(names) > 3:
+        return _of_brokers(names)
+    if root in ("admin", "config"):
+        return PathKind("admin" if root == "admin" else "config", names[-1])
+    return _OTHER
+
+
+def _of_group(names: list[str]) -> PathKind:
+    group = names[2]
+    if len(names) == 5 and names[3] == "ids":
+        return PathKind("member", group, member=names[4])
+    if len(names) == 6 and names[3] in ("owners", "offsets") and _is_number(names[5]):
+        return PathKind("owner" if names[3] == "owners" else "offset", group, names[4], int(names[5]))
+    return PathKind("group", group)
+
+
+def _of_brokers(names: list[str]) -> PathKind:
+    if names[2] == "ids":
+        return PathKind("broker", names[3])
+    if names[2] != "topics":
+        return _OTHER
+    if len(names) == 7 and names[4] == "partitions" and names[6] == "state" and _is_number(names[5]):
+        return PathKind("partition_state", names[3], names[3], int(names[5]))
+    return PathKind("topic", names[3], names[3])
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
+
+
+def zkgroup_path() -> str:
+    """Everything of zkgroup's that belongs to no group."""
+    return "/zkgroup"

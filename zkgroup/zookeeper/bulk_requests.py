@@ -1,0 +1,280 @@
+"""Calls of many packets or of many paths: bulk reads, and the creation of missing parents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zkgroup.model.requests import (
+    CreateMissing,
+    CreateMissingDone,
+    ListMany,
+    ListManyDone,
+    Outcome,
+    ReadAcls,
+    ReadAclsDone,
+    ReadMany,
+    ReadManyDone,
+    Refused,
+)
+from zkgroup.zookeeper.requests import Call, lost
+from zkgroup.zookeeper.wire import (
+    NO_NODE,
+    NODE_EXISTS,
+    READ_OVERHEAD,
+    Op,
+    Paths,
+    decode_acl,
+    decode_children,
+    decode_data,
+    decode_names,
+    decode_znode,
+    encode_create,
+    encode_path,
+    encode_read,
+    encode_reads,
+    pack_acl,
+    refusal,
+)
+
+
+class _Packet:
+    """Answer to one multiRead, of the paths from `start` up to `stop`."""
+
+    __slots__ = ("_call", "_start", "_stop")
+
+    def __init__(self, call: _BulkCall, start: int, stop: int) -> None:
+        self._call = call
+        self._start = start
+        self._stop = stop
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        call, start, stop = self._call, self._start, self._stop
+        found: Sequence[Any]
+        if call.op is Op.GET_DATA:
+            found, end = decode_data(buffer, offset, call.paths[start:stop])
+        else:
+            found, end = decode_children(buffer, offset, stop - start)
+        call.note_reply(stop - start, end - offset)
+        call.arrived(start, found)
+
+    def refused(self, number: int) -> None:
+        self._call.settle(refusal(number, self._call.paths[self._start]))
+
+    def lost(self, sent: bool) -> None:
+        self._call.settle(lost(sent))
+
+
+class _Single:
+    """Answer to one plain read in place of an operation of a multiRead."""
+
+    __slots__ = ("_call", "_index")
+
+    def __init__(self, call: _BulkCall, index: int) -> None:
+        self._call = call
+        self._index = index
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        call, index = self._call, self._index
+        call.arrived(index, (call.decode_single(call.paths[index], buffer, offset),))
+
+    def refused(self, number: int) -> None:
+        outcome = refusal(number, self._call.paths[self._index])
+        if number == NO_NODE:
+            self._call.arrived(self._index, (None,))
+        elif isinstance(outcome, Refused):
+            self._call.arrived(self._index, (outcome.code,))
+        else:
+            self._call.settle(outcome)
+
+    def lost(self, sent: bool) -> None:
+        self._call.settle(lost(sent))
+
+
+class _BulkCall(Call):
+    """Many reads of one kind, by multiRead where the server has it, else pipelined one by one.
+
+    Once a packet is refused as a whole or lost, what else arrives of this call is of no use.
+    """
+
+    __slots__ = ("_found", "_missing", "_raw", "paths")
+
+    op: Op
+
+    def __init__(self, paths: Sequence[str], where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+        """Raises `ValueError` for a path that is none."""
+        super().__init__(paths[0] if paths else "/", on_outcome)
+        self.paths = paths
+        self._raw = where.raws(paths)
+        self._found: list[Any] = [None] * len(paths)
+        self._missing = len(paths)
+
+    @property
+    def size(self) -> int:
+        """Of a packet with the longest path alone; others are split to fit."""
+        return max(map(len, self._raw), default=0) + READ_OVERHEAD
+
+    @property
+    def wants_multi_read(self) -> bool:  # type: ignore[override]
+        return len(self.paths) > 1
+
+    def _send(self) -> None:
+        if not self.paths:
+            self._complete()
+        elif self.wants_multi_read and self._wire.multi_read:
+            self._send_bulk()
+        else:
+            for index, raw in enumerate(self._raw):
+                self._wire.send(self.op, self._single(raw), _Single(self, index))
+
+    def _send_bulk(self) -> None:
+        wire = self._wire
+        packets = encode_reads(
+            self.op,
+            self._raw,
+            max_paths=wire.reads_per_packet(self.op),
+            max_bytes=wire.settings.max_request_bytes,
+        )
+        for start, stop, body in packets:
+            wire.send(Op.MULTI_READ, body, _Packet(self, start, stop))
+
+    def _single(self, raw: bytes) -> bytes:
+        """Body of the plain read of one path."""
+        return encode_read(raw, False)
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        """The reply to it."""
+        raise NotImplementedError
+
+    def note_reply(self, reads: int, size: int) -> None:
+        self._wire.note_reply(self.op, reads, size)
+
+    def arrived(self, start: int, found: Sequence[Any]) -> None:
+        self._found[start : start + len(found)] = found
+        self._missing -= len(found)
+        if not self._missing and self.outcome is None:
+            self._complete()
+
+    def _complete(self) -> None:
+        raise NotImplementedError
+
+
+class ReadManyCall(_BulkCall):
+    __slots__ = ()
+
+    op = Op.GET_DATA
+
+    def __init__(self, request: ReadMany, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+        super().__init__(request.paths, where, on_outcome)
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_znode(path, buffer, offset)
+
+    def _complete(self) -> None:
+        self.settle(ReadManyDone(tuple(self._found)))
+
+
+class ListManyCall(_BulkCall):
+    __slots__ = ()
+
+    op = Op.GET_CHILDREN
+
+    def __init__(self, request: ListMany, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+        super().__init__(request.paths, where, on_outcome)
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_names(buffer, offset)[0]
+
+    def _complete(self) -> None:
+        self.settle(ListManyDone(tuple(self._found)))
+
+
+class ReadAclsCall(_BulkCall):
+    """Always one by one, so nothing has to be known of the server first."""
+
+    __slots__ = ()
+
+    op = Op.GET_ACL
+
+    def __init__(self, request: ReadAcls, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+        super().__init__(request.paths, where, on_outcome)
+
+    @property
+    def wants_multi_read(self) -> bool:  # type: ignore[override]
+        return False
+
+    def _single(self, raw: bytes) -> bytes:
+        return encode_path(raw)
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_acl(buffer, offset)
+
+    def _complete(self) -> None:
+        self.settle(ReadAclsDone(tuple(self._found)))
+
+
+class CreateMissingCall(_BulkCall):
+    """Looks which paths are missing, then creates those, in order; later calls wait meanwhile.
+
+    Looking first costs one packet. Creating first would cost one packet and one refused quorum write
+    for each path that exists, and would be refused with NoAuth where only the parent may not be
+    written: an existing znode is all that is asked for.
+    """
+
+    __slots__ = ("_bad", "_creating")
+
+    op = Op.GET_DATA
+
+    def __init__(self, request: CreateMissing, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+        super().__init__(request.paths, where, on_outcome)
+        self._creating = 0
+        self._bad: Outcome | None = None
+
+    def _send(self) -> None:
+        self._wire.hold(True)
+        super()._send()
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_znode(path, buffer, offset)
+
+    def settle(self, outcome: Outcome) -> None:
+        if self.outcome is None:
+            self._wire.hold(False)
+        super().settle(outcome)
+
+    def _complete(self) -> None:
+        missing = [index for index, found in enumerate(self._found) if found is None]
+        if not missing:
+            self.settle(CreateMissingDone())
+            return
+        acl = pack_acl(self._wire.settings.acl)
+        self._creating = len(missing)
+        for index in missing:
+            body = encode_create(self._raw[index], None, acl, 0)
+            self._wire.send(Op.CREATE, body, _Creation(self, self.paths[index]))
+
+    def created(self, outcome: Outcome | None) -> None:
+        """The answer to one create, in order; the first that is no success decides."""
+        self._creating -= 1
+        self._bad = self._bad or outcome
+        if not self._creating:
+            self.settle(self._bad or CreateMissingDone())
+
+
+class _Creation:
+    """Answer to the create of one missing path."""
+
+    __slots__ = ("_call", "_path")
+
+    def __init__(self, call: CreateMissingCall, path: str) -> None:
+        self._call = call
+        self._path = path
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        self._call.created(None)
+
+    def refused(self, number: int) -> None:
+        self._call.created(None if number == NODE_EXISTS else refusal(number, self._path))
+
+    def lost(self, sent: bool) -> None:
+        self._call.settle(lost(True))  # one before it may have been carried out

@@ -1,0 +1,366 @@
+"""One ZooKeeper session: one `KazooClient` from its first connection to its end.
+
+kazoo keeps the session: it finds a server, shakes hands, authenticates, pings and reconnects. It would also
+open a new session under the same object after the old one has expired. A `ClientConnection` (ZooKeeper's
+`ClientCnxn`) prevents that: when its session ends, or when it is shut down, kazoo's loop ends. The next
+session is another `ClientConnection`. The requests go through a `RequestPipeline`.
+
+Threads: `offer`, `shutdown`, `last_zxid` and the like may be called from anywhere; everything else runs on
+the connection thread (see `kazoo_adapter`), so nothing there needs a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState, KeeperState
+
+from zkgroup.errors import AuthenticationError, ZkGroupError
+from zkgroup.model.ports import Clock
+from zkgroup.model.requests import Session
+from zkgroup.zookeeper import multiread
+from zkgroup.zookeeper.kazoo_adapter import KazooHandler, RedactingLogger, ShutdownError
+from zkgroup.zookeeper.pipeline import RequestPipeline
+from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
+from zkgroup.zookeeper.settings import Address, ClientSettings, Digest, Sasl
+from zkgroup.zookeeper.sockets import SharedSocket, open_connection
+from zkgroup.zookeeper.wire import Op, Paths, encode_read
+
+_log = logging.getLogger("zkgroup.zookeeper")
+
+_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
+"""kazoo's pauses between rounds over the servers: 50 ms, doubling up to half a second, each ± 40 %."""
+_UNASKED = "no server has been asked yet"
+_HANDSHAKE_MIN_S = 1.0
+"""A server under load may take so long to make a session; each attempt costs it a write."""
+
+
+class ConnectionOwner(Protocol):
+    """Is notified of what becomes of a connection. Called on the connection thread."""
+
+    def on_connected(self, connection: ClientConnection, session: Session) -> None: ...
+
+    def on_suspended(self, connection: ClientConnection) -> None: ...
+
+    def on_lost(self, connection: ClientConnection, reason: str, fatal: ZkGroupError | None) -> None:
+        """No more requests are sent on this connection. May come after the owner itself reported it."""
+        ...
+
+    def on_ended(self, connection: ClientConnection) -> None:
+        """Thread and sockets are gone."""
+        ...
+
+
+class ClientConnection:
+    """Implements `handler.Driver`."""
+
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        incarnation: int,
+        address: Address,
+        settings: ClientSettings,
+        tls: ssl.SSLContext | None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.incarnation = incarnation
+        self.ended = threading.Event()
+        self.crashed = False
+        self.last_error = _UNASKED
+        """Why the latest attempt to connect failed, in words; of the first one, who is being asked."""
+        self._owner = owner
+        self._address = address
+        self._settings = settings
+        self._tls = tls
+        self._up = False
+        """Connected, authenticated, chroot seen: requests go out."""
+        self._over = False
+        self._shutdown_at: float | None = None
+        self._close_session = CloseSession()
+        self._chroot = ChrootCheck(address)
+        self._server: multiread.Server = ("", 0)
+        self._host = ""
+        self._asking = False
+        self._pause_s = 0.0
+        self._silence_s = self._timeout_s = self._ping_s = settings.session_timeout_ms / 1000
+        self.handler = KazooHandler(self, f"zkgroup-zookeeper-{incarnation}", clock)
+        self._now = self.handler.time.now
+        self.pipeline = RequestPipeline(settings, Paths(address.chroot), self.handler.waker.wake, self._now)
+        self._kazoo = self._make_kazoo()
+
+    def _make_kazoo(self) -> Any:
+        auth = self._settings.auth
+        client = KazooClient(
+            hosts=self._address.servers,
+            timeout=(self._settings.session_timeout_ms + 0.5) / 1000,  # kazoo cuts the fraction off
+            handler=self.handler,
+            auth_data=[("digest", auth.credential)] if isinstance(auth, Digest) else None,
+            sasl_options=auth.options() if isinstance(auth, Sasl) else None,
+            connection_retry={**_RETRY, "sleep_func": self.handler.sleep_func},
+            logger=RedactingLogger(str(self._address), self._ending, self._kazoo_warns),
+        )
+        client.add_listener(self._kazoo_state)
+        return client
+
+    # --- from any thread -------------------------------------------------------------------------
+
+    def open(self, pause_s: float = 0.0) -> None:
+        """Starts to connect, after a pause."""
+        self._pause_s = pause_s
+        self._kazoo.start_async()
+
+    def shutdown(self, within_s: float, *, drop_waiting: bool) -> None:
+        """Take nothing more, close the session if the server can still be told, end in any case.
+
+        drop_waiting: what has not been sent yet is not sent any more.
+        """
+        self.pipeline.refuse_more(drop_waiting=drop_waiting)
+        at = self._now() + within_s
+        self._shutdown_at = at if self._shutdown_at is None else min(at, self._shutdown_at)
+        self.handler.waker.wake()
+
+    def runs_here(self) -> bool:
+        return threading.current_thread() is self.handler.thread
+
+    # --- Driver ------------------------------------------------------------------------------------
+
+    def run(self, loop: Callable[[], object]) -> None:
+        self.handler.time.begin()
+        try:
+            if self._pause_s:
+                self.handler.sleep_func(self._pause_s)
+            loop()
+        except ShutdownError:
+            pass
+        except Exception:  # noqa: BLE001  kazoo's loop must not end without a word
+            _log.exception("the connection thread of %s failed", self._address)
+        finally:
+            self._end("the session was closed", None)
+            self._kazoo.close()
+            self.handler.time.end()
+            self.handler.waker.close()
+            self.ended.set()
+            self._owner.on_ended(self)
+
+    def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
+        # What this session has seen, no older server may serve; kazoo tells it in its handshake.
+        self._kazoo.last_zxid = self.pipeline.zxid
+        if self.last_error == _UNASKED:
+            self.last_error = f"{address[0]}:{address[1]}: no answer yet"
+        share_s = min(timeout_s, self._settings.session_timeout_ms / 1000 / len(self._address.hosts))
+        try:
+            sock = open_connection(
+                address, host, timeout_s=share_s, tls=self._tls, waker=self.handler.waker, check=self._check
+            )
+        except OSError as error:
+            self.last_error = f"{address[0]}:{address[1]}: {error.strerror or error}"
+            raise
+        self.last_error = f"{address[0]}:{address[1]}: connected, but the server granted no session"
+        self._server, self._host = address, host
+        self.pipeline.multi_read = multiread.SUPPORT.known(address)
+        self._asking = False
+        self._chroot.asked = False
+        return SharedSocket(sock, self.pipeline.receive, self._now)
+
+    def turn(self) -> None:
+        if self._over or self._close_session.answered:
+            raise ShutdownError("this session is over for us")
+        if not self._up:
+            self._on_connected()
+        elif self._shutdown_at is not None:
+            self._send_close_session()
+        else:
+            self._process()
+
+    def has_work(self) -> bool:
+        if self._over:
+            return True
+        if not self._up:
+            return False
+        if self._shutdown_at is not None:
+            if self.pipeline.dropping and self.pipeline.waiting:
+                return True
+            if self.pipeline.idle:
+                return not self._close_session.said
+        return self.pipeline.can_begin or (self.pipeline.needs_multi_read and not self._asking)
+
+    def should_batch(self) -> bool:
+        return self.pipeline.should_batch
+
+    def next_deadline_s(self) -> float | None:
+        ends = [] if self._shutdown_at is None else [self._shutdown_at]
+        give_up_at = self._give_up_at()
+        if give_up_at is not None:
+            ends.append(give_up_at)
+        hello_due = self._handshake_deadline()
+        if hello_due is not None:
+            ends.append(hello_due)
+        if self._up and not self.pipeline.pinging:
+            ends.append(self._ping_at())
+        return min(ends) - self._now() if ends else None
+
+    def check_timeouts(self) -> str | None:
+        now = self._now()
+        if self._shutdown_at is not None and now >= self._shutdown_at:
+            raise ShutdownError("the time to close is over")
+        give_up_at = self._give_up_at()
+        if give_up_at is not None and now >= give_up_at:
+            return f"no answer for {now - (self.pipeline.oldest or now):.1f} s"
+        hello_due = self._handshake_deadline()
+        if hello_due is not None and now >= hello_due:
+            return f"no session granted within {self._handshake_timeout_s():.1f} s"
+        if self._up and not self.pipeline.pinging and now >= self._ping_at():
+            self.pipeline.ping()
+        return None
+
+    def shutting_down(self) -> bool:
+        return self._over or (self._shutdown_at is not None and not self._up)
+
+    def _ending(self) -> bool:
+        return self._over or self._shutdown_at is not None
+
+    def _check(self) -> None:
+        if self.shutting_down():
+            raise ShutdownError("this session is over for us")
+
+    def _handshake_timeout_s(self) -> float:
+        """How long a server may take to grant a session before the next one, or it again, is asked.
+
+        kazoo would wait as long as the caller that waits for the connection. A starting server can accept a
+        connection and forget it.
+        """
+        settings = self._settings
+        whole_ms = min(
+            settings.session_timeout_ms, settings.connection_timeout_ms or settings.session_timeout_ms
+        )
+        share_s = whole_ms / 1000 / max(3, len(self._address.hosts))
+        return max(share_s, min(_HANDSHAKE_MIN_S, whole_ms / 2000))
+
+    def _handshake_deadline(self) -> float | None:
+        """When the server that was asked for a session should have answered; None where none was."""
+        sock = self.handler.socket
+        if self._up or sock is None or sock.connect_response is not None:
+            return None
+        return sock.last_heard + self._handshake_timeout_s()
+
+    def _give_up_at(self) -> float | None:
+        """The oldest request or ping waits too long, or nothing at all comes while it waits.
+
+        kazoo takes a request that was sent for a sign of life, and so never misses an answer as long
+        as requests are sent (faults.md, finding 4).
+        """
+        sent_at = self.pipeline.oldest
+        if sent_at is None or self.handler.socket is None:
+            return None
+        heard_at = self.handler.socket.last_heard
+        return min(sent_at + self._timeout_s, max(sent_at, heard_at) + self._silence_s)
+
+    def _ping_at(self) -> float:
+        """Nothing was sent for a third of the session timeout, as the Java client has it."""
+        sock = self.handler.socket
+        return (sock.last_sent if sock is not None else 0.0) + self._ping_s
+
+    # --- connected ---------------------------------------------------------------------------------
+
+    def _on_connected(self) -> None:
+        """First turns on a connection: it is authenticated now (kazoo says CONNECTED before)."""
+        sock = self.handler.socket
+        if sock is None or sock.connect_response is None:
+            return
+        connect_response = sock.connect_response
+        self._timeout_s = (self._settings.request_timeout_ms or connect_response.timeout_ms) / 1000
+        self._silence_s = (self._settings.silence_timeout_ms or connect_response.timeout_ms / 3) / 1000
+        self._ping_s = connect_response.timeout_ms / 3000
+        self.pipeline.attach(sock)
+        if not self._chroot.exists:
+            self._check_chroot()
+            if not self._chroot.exists:
+                return
+        self._up = True
+        self.last_error = ""
+        if self._shutdown_at is None:
+            self.pipeline.accept()
+            self._owner.on_connected(
+                self, Session(self.incarnation, connect_response.session_id, connect_response.timeout_ms)
+            )
+
+    def _check_chroot(self) -> None:
+        look = self._chroot
+        if look.missing:
+            self._end("the chroot does not exist", look.error())
+            raise ShutdownError("the chroot does not exist")
+        if not look.asked:
+            look.asked = True
+            self.pipeline.send(Op.EXISTS, encode_read(self._address.chroot.encode(), False), look)
+
+    def _process(self) -> None:
+        if self.pipeline.waiting:
+            if self.pipeline.needs_multi_read and not self._asking:
+                self._ask_for_multi_read()
+            self.pipeline.begin()
+
+    def _ask_for_multi_read(self) -> None:
+        self._asking = True
+        server, host, tls, auth = self._server, self._host, self._tls, self._settings.auth
+
+        def tell(answer: bool) -> None:  # on the probe's thread
+            if self._server == server:
+                self.pipeline.multi_read = answer
+                self.handler.waker.wake()
+
+        multiread.SUPPORT.find_out(server, lambda: multiread.probe(server, host, tls, auth), tell)
+
+    def _send_close_session(self) -> None:
+        """Close the session behind everything that was sent."""
+        if self.pipeline.dropping:
+            self.pipeline.refuse_outbox("the session was given up")
+        else:
+            self._process()
+        if not self._close_session.said and self.pipeline.idle:
+            self._close_session.said = True
+            self.pipeline.send(Op.CLOSE_SESSION, b"", self._close_session)
+
+    def _kazoo_warns(self, text: str) -> None:
+        if text.startswith("Cannot resolve"):
+            self.last_error = text
+
+    # --- disconnected, over ------------------------------------------------------------------------
+
+    def _kazoo_state(self, state: str) -> None:
+        """kazoo's listener: CONNECTED is announced too early for us, see `_on_connected`."""
+        if state == KazooState.SUSPENDED:
+            self._disconnect()
+        elif state == KazooState.LOST:
+            why = self._kazoo.client_state
+            if why == KeeperState.AUTH_FAILED:
+                refused = AuthenticationError(f"ZooKeeper at {self._address} refused our credentials")
+                self._end("authentication failed", refused)
+            elif why == KeeperState.EXPIRED_SESSION:
+                self._end("the session expired", None)
+            elif self._ending():
+                self._end("the session was closed", None)
+            else:  # kazoo's loop ends, although it was not asked to
+                self.crashed = True
+                self._end("the connection thread failed", None)
+
+    def _disconnect(self) -> None:
+        was_up, self._up = self._up, False
+        if self.pipeline.asks_in_bulk:
+            multiread.SUPPORT.forget(self._server)
+        self.pipeline.detach()
+        if was_up and not self._ending():
+            self._owner.on_suspended(self)
+
+    def _end(self, reason: str, fatal: ZkGroupError | None) -> None:
+        """The session is over: nothing gets out any more, then the owner is told."""
+        if self._over:
+            return
+        self._up = False
+        self.pipeline.detach()
+        self._over = True
+        self._owner.on_lost(self, reason, fatal)

@@ -1,0 +1,151 @@
+"""What a server reports about itself, by four-letter words on its client port or by its AdminServer (HTTP).
+
+Both can be switched off: words that `4lw.commands.whitelist` does not name are answered with a sentence, and
+the AdminServer (3.5 and later, port 8080) may not run or not be reachable. No session is opened.
+Source: ZooKeeper 3.9 Administrator's Guide, "The Four Letter Words", "The AdminServer".
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ADMIN_PORT = 8080
+"""Where an AdminServer listens unless `admin.serverPort` says otherwise."""
+
+_ANSWER_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """What one server reported; None for what it did not."""
+
+    server: str
+    """`HOST:PORT`."""
+    by: str | None
+    """`mntr`, `wchs` or `AdminServer`; None where nothing answered."""
+    mode: str | None = None
+    """`leader`, `follower`, `standalone`, ..."""
+    version: str | None = None
+    connections: int | None = None
+    watches: int | None = None
+    """Of this server's own clients."""
+    znodes: int | None = None
+    """Of the whole ensemble, above a chroot too."""
+    reason: str | None = None
+    """Why there is nothing."""
+
+
+def ask_server(
+    host: str, port: int, *, admin_port: int | None = ADMIN_PORT, words: bool = True, timeout_s: float = 3.0
+) -> ServerStatus:
+    """Asks one server, by `mntr`, its AdminServer, `wchs`. Never raises: the reason is in the answer.
+
+    Args:
+        admin_port: None to leave the AdminServer alone.
+        words: whether the client port speaks plain text; behind TLS no word is sent.
+    """
+    server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    told = []
+    if not words:
+        told.append("four-letter words are not sent to a port that speaks TLS")
+    else:
+        try:
+            return _by_mntr(server, host, port, timeout_s)
+        except (OSError, ValueError) as error:
+            told.append(f"mntr: {_why(error)}")
+    if admin_port is not None:
+        try:
+            return _by_admin_server(server, host, admin_port, timeout_s)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            told.append(f"AdminServer at port {admin_port}: {_why(error)}")
+    watches = None
+    if words:
+        try:
+            watches = read_wchs(send_word(host, port, "wchs", timeout_s))
+        except OSError as error:
+            told.append(f"wchs: {_why(error)}")
+    by = None if watches is None else "wchs"
+    return ServerStatus(server=server, by=by, watches=watches, reason="; ".join(told))
+
+
+def send_word(host: str, port: int, word: str, timeout_s: float) -> str:
+    """The answer to a four-letter word, such as `srvr`, `conf` or `mntr`. Raises OSError where there is none.
+
+    `timeout_s` bounds the connecting, and each wait for a part of the answer.
+    """
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        connection.sendall(word.encode("ascii"))
+        parts = bytearray()
+        while len(parts) < _ANSWER_MAX and (part := connection.recv(65536)):
+            parts += part
+    return parts.decode("utf-8", "replace")
+
+
+def read_fields(answer: str) -> dict[str, str]:
+    """The lines of an answer that read `name=value` or `name: value`, as those of `srvr` and `conf` do."""
+    rows = (line.replace("=", ":", 1).partition(":") for line in answer.splitlines())
+    return {name.strip(): value.strip() for name, colon, value in rows if colon}
+
+
+def read_mntr(answer: str) -> Mapping[str, str]:
+    """The lines `zk_name<TAB>value` of `mntr`, names without `zk_`."""
+    rows = (line.partition("\t") for line in answer.splitlines())
+    return {name.removeprefix("zk_"): value.strip() for name, tab, value in rows if tab}
+
+
+def read_wchs(answer: str) -> int | None:
+    """The total of `wchs`: `Total watches:13`. ZooKeeper 3.4.6 leaves child watches out."""
+    for line in answer.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "Total watches" and value.strip().isdigit():
+            return int(value)
+    return None
+
+
+def _by_mntr(server: str, host: str, port: int, timeout_s: float) -> ServerStatus:
+    answer = send_word(host, port, "mntr", timeout_s)
+    fields = read_mntr(answer)
+    if not fields:
+        told = answer.strip().splitlines()
+        raise ValueError(told[0] if told else "no answer")
+    return _figures(server, "mntr", fields)
+
+
+def _by_admin_server(server: str, host: str, port: int, timeout_s: float) -> ServerStatus:
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("GET", "/commands/monitor")
+        response = connection.getresponse()
+        body = response.read(_ANSWER_MAX)
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        raise ValueError(f"HTTP {response.status}")
+    fields = json.loads(body)
+    if not isinstance(fields, dict) or fields.get("error") is not None:
+        raise ValueError(str(fields.get("error")) if isinstance(fields, dict) else "no object")
+    return _figures(server, "AdminServer", {str(name): str(value) for name, value in fields.items()})
+
+
+def _figures(server: str, by: str, fields: Mapping[str, str]) -> ServerStatus:
+    def count(name: str) -> int | None:
+        value = fields.get(name, "")
+        return int(value) if value.isdigit() else None
+
+    return ServerStatus(
+        server=server,
+        by=by,
+        mode=fields.get("server_state"),
+        version=(fields.get("version") or "").partition("-")[0] or None,
+        connections=count("num_alive_connections"),
+        watches=count("watch_count"),
+        znodes=count("znode_count"),
+    )
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__

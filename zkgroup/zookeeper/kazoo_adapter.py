@@ -1,0 +1,320 @@
+"""The handler that kazoo runs on: `KazooClient(handler=KazooHandler(...))`, kazoo's public extension point.
+
+Everything of one client happens on one thread, the one that runs kazoo's loop:
+
+* it is woken by a `Waker` and asks its driver for work (`turn`) in each round, so requests are sent on this
+  thread only, and never while it is not connected and authenticated;
+* answers and watches are called back on it: no completion thread, no callback thread;
+* the wait is cut short where the driver has a deadline, so no timer thread is needed either.
+
+A process with a hundred clients therefore has a hundred sleeping threads and no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import select
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.utils import AsyncResult
+from kazoo.retry import RetryFailedError
+
+from zkgroup.model.ports import Clock, Sleeper
+from zkgroup.zookeeper.sockets import SharedSocket, Waker, WakeUps
+
+T = TypeVar("T")
+
+
+class ConnectionTimers:
+    """Seconds of `time.monotonic`, or of a clock that a test moves. Used on the connection thread."""
+
+    def __init__(self, clock: Clock | None, name: str, has_news: Callable[[], object]) -> None:
+        """`has_news`: whether the thread was woken, or has been told to wake."""
+        self.now: Callable[[], float] = time.monotonic
+        self._sleeper: Sleeper | None = None
+        if clock is not None:
+            self.now = lambda: clock.now_ms() / 1000
+            self._sleeper = Sleeper(clock, name, has_news)
+
+    def begin(self) -> None:
+        """On the thread itself, before anything else."""
+        if self._sleeper is not None:
+            self._sleeper.worker = threading.get_ident()
+            self._sleeper.join()
+
+    def end(self) -> None:
+        """The thread waits no more."""
+        if self._sleeper is not None:
+            self._sleeper.leave()
+
+    def sleep(self, seconds: float | None, wait: Callable[[float | None], T], wake: Callable[[], None]) -> T:
+        """`wait(seconds)`, which `wake` ends; real time is not bounded where a test moves the clock."""
+        if self._sleeper is None:
+            return wait(seconds)
+        until_ms = None if seconds is None else math.ceil((self.now() + seconds) * 1000)
+        return self._sleeper.sleep(until_ms, wait, wake)
+
+
+_GATHER_S = 0.0005
+"""A pipelined read then costs a third less CPU and, where cores are few, a quarter less time."""
+
+
+class ShutdownError(RetryFailedError):  # type: ignore[misc]
+    """Ends kazoo's loop for good: this client must not connect again."""
+
+
+class Driver(Protocol):
+    """Who decides what the loop does. Called on the connection thread only."""
+
+    def turn(self) -> None:
+        """The loop is connected and comes by: send requests. May raise `ShutdownError`."""
+        ...
+
+    def has_work(self) -> bool:
+        """Whether something came up since `turn`."""
+        ...
+
+    def should_batch(self) -> bool:
+        """Whether so many answers are awaited that waiting a moment longer costs nothing."""
+        ...
+
+    def next_deadline_s(self) -> float | None:
+        """How long to wait at most before `check_timeouts` is asked; None without limit."""
+        ...
+
+    def check_timeouts(self) -> str | None:
+        """Why the connection must be closed now, or None. Sends pings. Raises `ShutdownError`."""
+        ...
+
+    def shutting_down(self) -> bool:
+        """Whether the loop has to end instead of waiting or connecting."""
+        ...
+
+    def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
+        """A new connection to one server. Raises `OSError` or `ShutdownError`."""
+        ...
+
+    def run(self, loop: Callable[[], object]) -> None:
+        """Runs kazoo's loop to its end, on the new thread."""
+        ...
+
+
+class _AtOnce:
+    """In place of a queue with a thread behind it."""
+
+    def put(self, action: Callable[[], object]) -> None:
+        action()
+
+
+class KazooHandler:
+    """Implements `kazoo.interfaces.IHandler` for one `KazooClient`."""
+
+    name = "zkgroup"
+    timeout_exception = KazooTimeoutError
+    running = True
+
+    def __init__(self, driver: Driver, thread_name: str, clock: Clock | None = None) -> None:
+        self._driver = driver
+        self._thread_name = thread_name
+        self.completion_queue = self.callback_queue = _AtOnce()
+        self.waker = Waker()
+        self.time = ConnectionTimers(clock, thread_name, self.waker.is_awake)
+        self.socket: SharedSocket | None = None
+        self.thread: threading.Thread | None = None
+
+    # --- waiting -----------------------------------------------------------------------------------
+
+    def select(
+        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float | None = None
+    ) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """Three callers in kazoo: about to write, in the middle of a reply, or in the main loop.
+
+        The main loop waits for two things, [connection, wake-ups]. Reaching it says that the
+        connection is set up and authenticated. Its timeout is for kazoo's ping, which would know
+        nothing of our traffic: a busy server that answers it late would be given up. The driver pings.
+        """
+        if wlist:
+            return [], wlist, []  # SharedSocket takes any amount
+        if len(rlist) == 2:
+            return self._await(rlist[0], rlist[1], None), [], []
+        return self._await(rlist[0], None, timeout), [], []
+
+    def _await(self, sock: SharedSocket, wakeups: WakeUps | None, timeout: float | None) -> list[Any]:
+        """Returns empty only at the timeout of a reply that kazoo waits for."""
+        driver = self._driver
+        end = None if timeout is None else self.time.now() + timeout
+        while True:
+            if wakeups is not None:
+                driver.turn()
+            elif driver.shutting_down():
+                raise ShutdownError("this session is over for us")
+            ready: list[Any] = [sock] if sock.pending() else []
+            if wakeups is not None and wakeups.count:
+                ready.append(wakeups)
+            if ready:
+                return ready
+            left = None if end is None else end - self.time.now()
+            # Look at least once: after a pause of this process the answers may all be there.
+            if self._wait(sock, _least(left, driver.next_deadline_s()), wakeups is not None):
+                continue
+            if left is not None and left <= 0:
+                return []
+            reason = driver.check_timeouts()
+            if reason is not None:
+                raise ConnectionDropped(reason)
+
+    def _wait(self, sock: SharedSocket, timeout: float | None, connected: bool) -> bool:
+        """Sends what is queued; sleeps until bytes were read (true), the waker is called or time is up."""
+        sock.flush()
+        if sock.more_to_read:
+            sock.fill()
+            return True
+        if connected and self._driver.should_batch():
+            time.sleep(_GATHER_S)  # else each answer would wake this thread by itself
+        self.waker.arm()
+        if self._driver.shutting_down() or (connected and self._driver.has_work()):
+            timeout = 0.0  # it came before the waker was armed, so `wake` was not called
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLIN | (select.POLLOUT if sock.unsent else 0))
+        poll.register(self.waker.fileno(), select.POLLIN)
+        if timeout is not None and timeout <= 0:
+            events = dict(poll.poll(0))
+        else:
+            events = dict(self.time.sleep(timeout, lambda left: _polled(poll, left), self.waker.wake))
+        if self.waker.fileno() in events:
+            self.waker.clear()
+        else:
+            self.waker.disarm()
+        if events.get(sock.fileno(), 0) & ~select.POLLOUT:
+            sock.fill()
+            return True
+        return False
+
+    def sleep_func(self, seconds: float) -> None:
+        """kazoo's pause between two attempts to connect."""
+        end = self.time.now() + seconds
+        poll = select.poll()
+        poll.register(self.waker.fileno(), select.POLLIN)
+        while (left := end - self.time.now()) > 0:
+            self.waker.arm()
+            if self._driver.shutting_down():
+                raise ShutdownError("this session is over for us")
+            self.time.sleep(left, lambda left_s: _polled(poll, left_s), self.waker.wake)
+            self.waker.clear()
+
+    # --- connections -------------------------------------------------------------------------------
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_tls: object
+    ) -> SharedSocket:
+        """kazoo's TLS options are not used: the driver knows how to connect."""
+        if self._driver.shutting_down():
+            raise ShutdownError("this session is over for us")
+        self.socket = self._driver.connect(address, hostname, timeout)
+        return self.socket
+
+    def create_socket_pair(self) -> tuple[WakeUps, WakeUps]:
+        both = WakeUps(self.waker.wake)
+        return both, both
+
+    def discard_descriptors(self) -> None:
+        """In a forked child: give the parent's descriptors back without a word on them."""
+        with contextlib.suppress(OSError):
+            self.waker.close()
+        if self.socket is not None:
+            self.socket.close()
+
+    # --- the rest of what kazoo expects ------------------------------------------------------------
+
+    def start(self) -> None:
+        """No worker threads to start."""
+
+    def stop(self) -> None:
+        """The loop ends by itself (`Driver.shutting_down`)."""
+
+    def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> threading.Thread:
+        thread = threading.Thread(
+            target=self._driver.run, args=(lambda: func(*args, **kwargs),), name=self._thread_name
+        )
+        thread.daemon = True
+        self.thread = thread
+        thread.start()
+        return thread
+
+    def dispatch_callback(self, callback: Any) -> None:
+        callback.func(*callback.args)
+
+    def event_object(self) -> threading.Event:
+        return threading.Event()
+
+    def lock_object(self) -> threading.Lock:
+        return threading.Lock()
+
+    def rlock_object(self) -> threading.RLock:
+        return threading.RLock()
+
+    def async_result(self) -> Any:
+        """For kazoo's own calls, which we do not use: our requests carry light results of their own."""
+        return AsyncResult(self, threading.Condition, KazooTimeoutError)
+
+
+def _polled(poll: select.poll, seconds: float | None) -> list[tuple[int, int]]:
+    return poll.poll(None if seconds is None else seconds * 1000)
+
+
+def _least(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
+
+
+_log = logging.getLogger("zkgroup.zookeeper")
+_CONNECTING = {"connecting": True}
+"""Marks what is told of a connection: a program that tells in the end why there is none can leave it out."""
+
+
+class RedactingLogger:
+    """Has the methods of a logger that kazoo uses."""
+
+    def __init__(self, where: str, over: Callable[[], bool], on_warning: Callable[[str], None]) -> None:
+        """where: what to call this client; over: true once its end is wanted, which is no news."""
+        self._where = where
+        self._over = over
+        self._on_warning = on_warning
+        self._latest = ""
+
+    def debug(self, message: str, *args: object, **_more: object) -> None:
+        """Dropped: may hold secrets and data."""
+
+    def log(self, level: int, message: str, *args: object, **_more: object) -> None:
+        """Dropped: kazoo uses it for levels at and below DEBUG only."""
+
+    def info(self, message: str, *args: object, **_more: object) -> None:
+        text = message % args if args else message
+        if "connection established" in text:
+            self._latest = ""
+        _log.debug("%s: %s", self._where, text)
+
+    def warning(self, message: str, *args: object, **_more: object) -> None:
+        text = message % args if args else message
+        self._on_warning(text)
+        news = not self._over() and text != self._latest and not text.startswith("Transition to")
+        self._latest = text
+        level = logging.WARNING if news else logging.DEBUG
+        _log.log(level, "%s: %s", self._where, text, extra=_CONNECTING)
+
+    warn = warning
+
+    def error(self, message: str, *args: object, **_more: object) -> None:
+        """Without arguments and without the traceback: they may hold a request."""
+        if not self._over():
+            _log.error("%s: kazoo: %s", self._where, message, extra=_CONNECTING)
+
+    exception = error

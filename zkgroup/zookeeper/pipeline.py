@@ -1,0 +1,300 @@
+"""The requests of one session, from submission to outcome, and the watches they leave.
+
+A submitted call waits in the `_outbox`. On the connection thread it is begun and is in `_in_progress` until
+it has its outcome; each of its packets is in `_pending` until its reply has come. ZooKeeper answers a
+connection in the order of the requests, and outcomes are delivered in the same order. At most `max_in_flight`
+packets are unanswered at once; further ones wait in `_queued`, and so do the calls after them.
+
+Threads: `offer`, `refuse_more` and `zxid` from anywhere, all else on the connection thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from zkgroup.model.requests import NotSent
+from zkgroup.zookeeper.requests import Answer, Call, Watcher, Watches, lost
+from zkgroup.zookeeper.settings import ClientSettings
+from zkgroup.zookeeper.sockets import FIRST_XID, LAST_XID, SharedSocket
+from zkgroup.zookeeper.wire import PING_XID, WATCH_XID, Op, Paths, decode_event, frame
+
+_log = logging.getLogger("zkgroup.zookeeper")
+
+_SEND_AT = 1 << 14
+"""Hand requests to the system once this many bytes wait: the server works while we still encode."""
+_BACKLOG = 1 << 20
+"""Begin no more calls while the server does not read what it was sent."""
+
+
+_BATCH_FROM = 200
+
+
+class _Queued(NamedTuple):
+    op: Op
+    body: bytes
+    answer: Answer
+
+
+class _Packet(NamedTuple):
+    xid: int
+    answer: Answer
+    start: int
+    """Position of its first byte among all that was written to this connection."""
+    sent_at: float
+
+
+class RequestPipeline:
+    """Implements `calls.Wire` for one session; survives its reconnects."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        paths: Paths,
+        wake: Callable[[], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """wake: wakes the connection thread."""
+        self.settings = settings
+        self.paths = paths
+        self.multi_read: bool | None = None
+        self.zxid = 0
+        """The highest that any answer has shown."""
+        self._wake = wake
+        self._now = now
+        self._lock = threading.Lock()
+        self._accepting = False
+        self._refusing = False
+        self._dropping = False
+        self._outbox: deque[Call] = deque()
+        self._in_progress: deque[Call] = deque()
+        self._pending: deque[_Packet] = deque()
+        self._queued: deque[_Queued] = deque()
+        self._watches = Watches()
+        self._held = False
+        self._sock: SharedSocket | None = None
+        self._xid = FIRST_XID
+        self._pinged_at: float | None = None
+        self._reply_sizes = {Op.GET_DATA: 200.0, Op.GET_CHILDREN: 1000.0}
+
+    # --- from any thread -------------------------------------------------------------------------
+
+    @property
+    def accepting(self) -> bool:
+        return self._accepting
+
+    def offer(self, call: Call) -> bool:
+        """Takes a call if the session is connected; it is then sure to get its outcome."""
+        with self._lock:
+            if not self._accepting:
+                return False
+            self._outbox.append(call)
+        self._wake()
+        return True
+
+    def refuse_more(self, *, drop_waiting: bool) -> None:
+        """From now on `offer` takes nothing, for good; drop_waiting: nor is anything begun."""
+        with self._lock:
+            self._accepting = False
+            self._refusing = True
+            self._dropping = self._dropping or drop_waiting
+
+    # --- connection --------------------------------------------------------------------------------
+
+    def attach(self, sock: SharedSocket) -> None:
+        """A new connection is up; nothing is taken before `accept`."""
+        if self._sock is not sock:
+            self._sock = sock
+            self._xid = FIRST_XID
+
+    def accept(self) -> None:
+        """From now on `offer` takes calls, unless `refuse_more` was faster."""
+        with self._lock:
+            self._accepting = not self._refusing
+
+    def detach(self) -> None:
+        """The connection is gone: an outcome for everything, in order, and nothing more is taken."""
+        self._watches.clear()
+        while True:
+            while self._pending:
+                packet = self._pending.popleft()
+                packet.answer.lost(self._sock is not None and self._sock.sent > packet.start)
+            while self._queued:
+                self._queued.popleft().answer.lost(False)
+            while self._in_progress:
+                self._in_progress[0].settle(lost(True))
+            self.refuse_outbox("the connection was lost")
+            with self._lock:
+                if not self._outbox and not self._pending and not self._queued:
+                    self._accepting = False
+                    break
+        self._held = False
+        self._sock = None
+        self._pinged_at = None  # else the next handshake is judged by the silence of this connection
+
+    def refuse_outbox(self, reason: str) -> None:
+        """What has not been begun is not sent any more."""
+        while self._outbox:
+            call = self._outbox.popleft()
+            call.outcome = NotSent(reason)
+            self._deliver(call)
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    @property
+    def dropping(self) -> bool:
+        """Whether waiting calls are not to be begun any more."""
+        return self._dropping
+
+    @property
+    def waiting(self) -> bool:
+        """Whether calls wait to be begun."""
+        return bool(self._outbox)
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether `begin` would get anywhere: nothing holds the first call up."""
+        return bool(self._outbox) and not self._blocked() and not self.needs_multi_read
+
+    @property
+    def needs_multi_read(self) -> bool:
+        """The first call waits for `multi_read` to be found out."""
+        return bool(self._outbox) and self._outbox[0].wants_multi_read and self.multi_read is None
+
+    @property
+    def idle(self) -> bool:
+        """Whether a CloseSession may follow what was sent: no call is going to send more."""
+        return not self._held and not self._outbox and not self._queued
+
+    def begin(self) -> None:
+        """Begins waiting calls, in order, as far as nothing holds them up."""
+        outbox, in_progress = self._outbox, self._in_progress
+        while outbox and not self._blocked() and not self.needs_multi_read:
+            call = outbox.popleft()
+            in_progress.append(call)
+            call.begin(self)
+
+    def _blocked(self) -> bool:
+        return (
+            self._held
+            or self._dropping
+            or self._sock is None
+            or self._sock.unsent > _BACKLOG
+            or self._is_full
+        )
+
+    @property
+    def _is_full(self) -> bool:
+        return bool(self._queued) or len(self._pending) >= self.settings.max_in_flight
+
+    @property
+    def should_batch(self) -> bool:
+        """Whether answers come in crowds, so that waiting for a few more saves work."""
+        return len(self._pending) > _BATCH_FROM
+
+    def ping(self) -> None:
+        """Tells the server that we live; the answer tells the same of it."""
+        if self._sock is not None:
+            self._pinged_at = self._now()
+            self._sock.put(frame(PING_XID, Op.PING, b""))
+
+    @property
+    def pinging(self) -> bool:
+        """Whether a ping waits for its answer: a second would tell nothing more."""
+        return self._pinged_at is not None
+
+    @property
+    def oldest(self) -> float | None:
+        """When the packet was sent that waits longest for its reply."""
+        if self._pending:
+            sent_at = self._pending[0].sent_at
+            return sent_at if self._pinged_at is None else min(sent_at, self._pinged_at)
+        return self._pinged_at
+
+    @property
+    def asks_in_bulk(self) -> bool:
+        return any(call.wants_multi_read for call in self._in_progress)
+
+    def receive(self, xid: int, zxid: int, number: int, buffer: bytes, offset: int) -> None:
+        """One frame of zkgroup. Raises `OSError` for one that makes no sense: the connection is then
+        dropped.
+        """
+        if xid == WATCH_XID:
+            self._fire(*decode_event(buffer, offset))
+            return
+        if xid == PING_XID:
+            self._pinged_at = None
+            return
+        if not self._pending or self._pending[0].xid != xid:
+            raise OSError(errno.EPROTO, "an answer does not belong to the oldest request")
+        answer = self._pending.popleft().answer
+        if zxid > self.zxid:
+            self.zxid = zxid
+        try:
+            if number:
+                answer.refused(number)
+            else:
+                answer.done(buffer, offset, zxid)
+        except Exception:  # noqa: BLE001
+            _log.exception("an answer of ZooKeeper could not be read")
+            answer.lost(True)
+        if self._queued and len(self._pending) < self.settings.max_in_flight:
+            self._write(*self._queued.popleft())
+
+    def _fire(self, kind: int, path: str) -> None:
+        for watcher in self._watches.fired(kind, path):
+            try:
+                watcher.fire()
+            except Exception:  # noqa: BLE001
+                _log.exception("a receiver of a watch failed")
+
+    def _deliver(self, call: Call) -> None:
+        assert call.outcome is not None
+        try:
+            call.on_outcome(call.outcome)
+        except Exception:  # noqa: BLE001
+            _log.exception("a receiver of an outcome failed")
+
+    # --- Wire --------------------------------------------------------------------------------------
+
+    def send(self, op: Op, body: bytes, answer: Answer) -> None:
+        if self._is_full:
+            self._queued.append(_Queued(op, body, answer))
+        else:
+            self._write(op, body, answer)
+
+    def _write(self, op: Op, body: bytes, answer: Answer) -> None:
+        sock = self._sock
+        assert sock is not None
+        xid = self._xid
+        self._xid = xid + 1 if xid < LAST_XID else FIRST_XID
+        self._pending.append(_Packet(xid, answer, sock.written, self._now()))
+        sock.put(frame(xid, op, body))
+        if sock.unsent >= _SEND_AT:
+            with contextlib.suppress(OSError):  # the next flush, or the end of the stream, tells
+                sock.flush()
+
+    def settled(self) -> None:
+        in_progress = self._in_progress
+        while in_progress and in_progress[0].outcome is not None:
+            self._deliver(in_progress.popleft())
+
+    def watch(self, watcher: Watcher, raw_path: bytes, *, children: bool) -> None:
+        self._watches.add(watcher, raw_path.decode(), children=children)
+
+    def hold(self, held: bool) -> None:
+        self._held = held
+
+    def reads_per_packet(self, op: Op) -> int:
+        by_size = int(self.settings.bulk_reply_bytes / self._reply_sizes[op])
+        return max(1, min(self.settings.bulk_paths, by_size))
+
+    def note_reply(self, op: Op, reads: int, size: int) -> None:
+        """Grows at once, shrinks slowly: an estimate that is too low is the one that hurts."""
+        self._reply_sizes[op] = max(size / reads, 0.9 * self._reply_sizes[op])

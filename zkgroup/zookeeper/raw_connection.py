@@ -1,0 +1,120 @@
+"""ZooKeeper's protocol on one blocking socket, without kazoo: for probes, and for servers that are starting.
+
+A client's own connection is `zkgroup.zookeeper.connection`. Here requests go one after the other, and each
+function below opens a session of its own, does one thing and closes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from typing import Final
+
+from zkgroup.zookeeper.wire import NODE_EXISTS, OK, Op
+
+NEW_SESSION_PASSWORD: Final = bytes(16)
+"""Password of a ConnectRequest for a new session, whose id is 0."""
+_SESSION_MS = 5000
+_CONNECT: Final = struct.Struct(">iqiqi16s?")  # ConnectRequest of zookeeper.jute
+_REPLY: Final = struct.Struct(">iqi")  # ReplyHeader: xid, zxid, err
+_OPEN_ACL: Final = struct.pack(">ii", 1, 31) + struct.pack(">i5si6s", 5, b"world", 6, b"anyone")
+
+
+class ClosedByServerError(ConnectionError):
+    """The server closed the connection where a reply was due."""
+
+
+class RawConnection:
+    """Frames on a connected socket. Every method raises OSError when the time is over."""
+
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        """`timeout_s` bounds all that is done on the connection, together."""
+        self._sock = sock
+        self._end_s = time.monotonic() + timeout_s
+
+    def open_session(self, session_id: int = 0, password: bytes = NEW_SESSION_PASSWORD) -> bool:
+        """Opens a new session, or takes over the one of this id; False where the server does not grant it."""
+        self._send(_CONNECT.pack(0, 0, _SESSION_MS, session_id, len(password), password, False))
+        try:
+            reply = self._receive()
+        except ClosedByServerError:
+            return False
+        return len(reply) >= 8 and struct.unpack_from(">i", reply, 4)[0] > 0
+
+    def request(self, xid: int, operation: int, body: bytes = b"") -> int:
+        """The error code of the reply, 0 where the request was executed. Raises ClosedByServerError."""
+        self._send(struct.pack(">ii", xid, operation) + body)
+        reply = self._receive()
+        if len(reply) < _REPLY.size:
+            raise ClosedByServerError("the reply was cut off")
+        return int(_REPLY.unpack_from(reply)[2])
+
+    def close_session(self, xid: int) -> None:
+        """Closes the session; what goes wrong is left to the session's timeout."""
+        with contextlib.suppress(OSError):
+            self.request(xid, Op.CLOSE_SESSION)
+
+    def _send(self, body: bytes) -> None:
+        self._wait_at_most()
+        self._sock.sendall(struct.pack(">i", len(body)) + body)
+
+    def _receive(self) -> bytes:
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            self._wait_at_most()
+            part = self._sock.recv(size - len(data))
+            if not part:
+                raise ClosedByServerError("the server closed the connection")
+            data += part
+        return bytes(data)
+
+    def _wait_at_most(self) -> None:
+        self._sock.settimeout(max(0.001, self._end_s - time.monotonic()))
+
+
+def opens_sessions(port: int, timeout_s: float, host: str = "127.0.0.1") -> bool:
+    """Opens a session and closes it again: proof of a leader with a quorum behind this server.
+
+    Raises OSError where the server cannot be connected to, or does not answer in time.
+    """
+    with socket.create_connection((host, port), timeout=timeout_s) as sock:
+        connection = RawConnection(sock, timeout_s)
+        if not connection.open_session():
+            return False
+        connection.close_session(1)
+    return True
+
+
+def end_session(port: int, session_id: int, password: bytes, timeout_s: float) -> None:
+    """Closes the session of another client. Raises ConnectionError when it is not alive."""
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as sock:
+        connection = RawConnection(sock, timeout_s)
+        if not connection.open_session(session_id, password):
+            raise ConnectionError(f"session 0x{session_id:x} is not alive")
+        connection.request(1, Op.CLOSE_SESSION)
+
+
+def create_node(port: int, path: str, timeout_s: float) -> None:
+    """Creates a persistent znode with null data, if it is missing: for a chroot.
+
+    Raises OSError when the server refuses or does not answer: it may be electing a leader just now.
+    """
+    name = path.encode()
+    body = struct.pack(f">i{len(name)}si", len(name), name, -1) + _OPEN_ACL + struct.pack(">i", 0)
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as sock:
+        connection = RawConnection(sock, timeout_s)
+        if not connection.open_session():
+            raise ConnectionError(f"{path} could not be created: no session is granted")
+        try:
+            error = connection.request(1, Op.CREATE, body)
+        except ClosedByServerError as closed:
+            raise ConnectionError(f"{path} could not be created: no answer") from closed
+        connection.close_session(2)
+    if error not in (OK, NODE_EXISTS):
+        raise ConnectionError(f"{path} could not be created: error {error}")

@@ -1,0 +1,424 @@
+"""Calls of the client: a request of `zkgroup.model.requests` as bytes, its reply as an outcome, its watches.
+
+The server keeps a watch for (connection, path, kind) only, fires it once and forgets it at the end of the
+connection; several requests of one client may share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from zkgroup.errors import ConfigError
+from zkgroup.model.requests import (
+    Exists,
+    ExistsDone,
+    ListChildren,
+    ListChildrenDone,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Outcome,
+    Read,
+    ReadDone,
+    Refused,
+    Sync,
+    SyncDone,
+    Unanswered,
+)
+from zkgroup.zookeeper.settings import Address, ClientSettings
+from zkgroup.zookeeper.wire import (
+    FRAME_OVERHEAD,
+    NO_NODE,
+    Event,
+    Op,
+    Paths,
+    decode_multi,
+    decode_names,
+    decode_stat,
+    decode_znode,
+    encode_multi,
+    encode_path,
+    encode_read,
+    refusal,
+)
+
+
+class Watcher:
+    """Tells one request's `on_watch`, at most once."""
+
+    __slots__ = ("_on_watch", "_path")
+
+    def __init__(self, path: str, on_watch: Callable[[str], None]) -> None:
+        self._path = path
+        self._on_watch: Callable[[str], None] | None = on_watch
+
+    def fire(self) -> None:
+        on_watch, self._on_watch = self._on_watch, None
+        if on_watch is not None:
+            on_watch(self._path)
+
+
+class Watches:
+    """The watches of one connection, by absolute path. On the connection thread only."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, list[Watcher]] = {}
+        self._children: dict[str, list[Watcher]] = {}
+
+    def add(self, watcher: Watcher, path: str, *, children: bool) -> None:
+        table = self._children if children else self._data
+        table.setdefault(path, []).append(watcher)
+
+    def fired(self, kind: int, path: str) -> list[Watcher]:
+        """Takes out and returns who has to be told of an event."""
+        told: list[Watcher] = []
+        if kind in (Event.CREATED, Event.DATA_CHANGED, Event.DELETED):
+            told += self._data.pop(path, ())
+        if kind in (Event.CHILDREN_CHANGED, Event.DELETED):
+            told += self._children.pop(path, ())
+        return told
+
+    def clear(self) -> None:
+        """A disconnect ends them all, silently."""
+        self._data.clear()
+        self._children.clear()
+
+
+class Answer(Protocol):
+    """Waits for the reply to one packet; exactly one of the three is called, once."""
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        """The server's reply, whose body starts at `offset`. Any exception means that it is unreadable."""
+        ...
+
+    def refused(self, number: int) -> None:
+        """The reply's header carries an error."""
+        ...
+
+    def lost(self, sent: bool) -> None:
+        """No reply will come; `sent` is false where the packet certainly did not leave."""
+        ...
+
+
+class Wire(Protocol):
+    """What a call may use once it is begun. On the connection thread only."""
+
+    paths: Paths
+    settings: ClientSettings
+
+    def send(self, op: Op, body: bytes, answer: Answer) -> None:
+        """Queues one packet."""
+        ...
+
+    def settled(self) -> None:
+        """A call has its outcome: deliver it, if all before it have theirs."""
+        ...
+
+    def watch(self, watcher: Watcher, raw_path: bytes, *, children: bool) -> None:
+        """The server has armed a watch."""
+        ...
+
+    def hold(self, held: bool) -> None:
+        """While held no later call is begun."""
+        ...
+
+    @property
+    def multi_read(self) -> bool | None:
+        """Whether this server understands multiRead. Known before a call that `wants_multi_read` begins."""
+        ...
+
+    def reads_per_packet(self, op: Op) -> int: ...
+
+    def note_reply(self, op: Op, reads: int, size: int) -> None:
+        """What a bulk read's reply held, for the next one's size."""
+        ...
+
+
+class Call:
+    """One submitted request. `outcome` is set exactly once."""
+
+    __slots__ = ("_wire", "on_outcome", "outcome", "path")
+
+    wants_multi_read = False
+
+    def __init__(self, path: str, on_outcome: Callable[[Outcome], None]) -> None:
+        self.path = path
+        """Named when the server refuses the request as a whole."""
+        self.on_outcome = on_outcome
+        self.outcome: Outcome | None = None
+        self._wire: Wire
+
+    @property
+    def size(self) -> int:
+        """Bytes of its largest packet, as `jute.maxbuffer` counts them."""
+        raise NotImplementedError
+
+    def begin(self, wire: Wire) -> None:
+        """Queues the packets."""
+        self._wire = wire
+        self._send()
+
+    def _send(self) -> None:
+        raise NotImplementedError
+
+    def settle(self, outcome: Outcome) -> None:
+        if self.outcome is None:
+            self.outcome = outcome
+            self._wire.settled()
+
+    def refused(self, number: int) -> None:
+        self.settle(refusal(number, self.path))
+
+    def lost(self, sent: bool) -> None:
+        self.settle(lost(sent))
+
+
+def lost(sent: bool) -> Outcome:
+    """The outcome of a packet whose connection is gone."""
+    if sent:
+        return Unanswered("the connection was lost before the answer")
+    return NotSent("the connection was lost before the request was sent")
+
+
+class RefusedHere(Call):
+    """Not sent at all, and told so in its turn."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: NotSent, on_outcome: Callable[[Outcome], None]) -> None:
+        super().__init__("", on_outcome)
+        self._reason = reason
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    def _send(self) -> None:
+        self.settle(self._reason)
+
+
+# --- reads of one znode ---------------------------------------------------------------------------
+
+
+class _OneRead(Call):
+    """A read that may leave a watch; where there is no such znode, one for its creation."""
+
+    __slots__ = ("_body", "_raw", "_watcher")
+
+    op: Op
+    watches_children = False
+
+    def __init__(
+        self,
+        request: Read | ListChildren | Exists,
+        paths: Paths,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None,
+    ) -> None:
+        """Raises `ValueError` for a path that is none."""
+        super().__init__(request.path, on_outcome)
+        self._raw = paths.raw(request.path)
+        self._body = encode_read(self._raw, request.watch)
+        self._watcher: Watcher | None = None
+        if request.watch:
+            self._watcher = Watcher(request.path, on_watch or _ignore)
+
+    @property
+    def size(self) -> int:
+        return len(self._body) + FRAME_OVERHEAD
+
+    def _send(self) -> None:
+        self._wire.send(self.op, self._body, self)
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        outcome = self._decode(buffer, offset)
+        if self._watcher is not None:
+            self._wire.watch(self._watcher, self._raw, children=self.watches_children)
+        self.settle(outcome)
+
+    def refused(self, number: int) -> None:
+        if number != NO_NODE:
+            super().refused(number)
+            return
+        if self._watcher is not None:
+            self._watch_for_creation(self._watcher)
+        self.settle(self._none())
+
+    def _watch_for_creation(self, watcher: Watcher) -> None:
+        """getData and getChildren leave no watch where nothing is; exists does."""
+        arming = _Arming(self._wire, watcher, self._raw)
+        self._wire.send(Op.EXISTS, encode_read(self._raw, True), arming)
+
+    def _none(self) -> Outcome:
+        raise NotImplementedError
+
+    def _decode(self, buffer: bytes, offset: int) -> Outcome:
+        raise NotImplementedError
+
+
+class ReadCall(_OneRead):
+    __slots__ = ()
+
+    op = Op.GET_DATA
+
+    def _none(self) -> Outcome:
+        return ReadDone(None)
+
+    def _decode(self, buffer: bytes, offset: int) -> Outcome:
+        return ReadDone(decode_znode(self.path, buffer, offset))
+
+
+class ListCall(_OneRead):
+    __slots__ = ()
+
+    op = Op.GET_CHILDREN2
+    watches_children = True
+
+    def _none(self) -> Outcome:
+        return ListChildrenDone((), None)
+
+    def _decode(self, buffer: bytes, offset: int) -> Outcome:
+        names, offset = decode_names(buffer, offset)
+        return ListChildrenDone(names, decode_stat(buffer, offset))
+
+
+class ExistsCall(_OneRead):
+    __slots__ = ()
+
+    op = Op.EXISTS
+
+    def _watch_for_creation(self, watcher: Watcher) -> None:
+        self._wire.watch(watcher, self._raw, children=False)
+
+    def _none(self) -> Outcome:
+        return ExistsDone(None)
+
+    def _decode(self, buffer: bytes, offset: int) -> Outcome:
+        return ExistsDone(decode_stat(buffer, offset))
+
+
+class _Arming:
+    """Answer to the exists request that watches for the creation of what a read did not find."""
+
+    __slots__ = ("_raw", "_watcher", "_wire")
+
+    def __init__(self, wire: Wire, watcher: Watcher, raw: bytes) -> None:
+        self._wire = wire
+        self._watcher = watcher
+        self._raw = raw
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        self._watcher.fire()  # it was created between the two requests
+
+    def refused(self, number: int) -> None:
+        if number == NO_NODE:
+            self._wire.watch(self._watcher, self._raw, children=False)
+        # otherwise the watch is not permitted, so there is nothing to report
+
+    def lost(self, sent: bool) -> None:
+        """No watch survives a disconnect."""
+
+
+def _ignore(path: str) -> None:
+    """For a watch without a listener."""
+
+
+class SyncCall(Call):
+    __slots__ = ("_body",)
+
+    def __init__(self, request: Sync, paths: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+        """Raises `ValueError` for a path that is none."""
+        super().__init__(request.path, on_outcome)
+        self._body = encode_path(paths.raw(request.path))
+
+    @property
+    def size(self) -> int:
+        return len(self._body) + FRAME_OVERHEAD
+
+    def _send(self) -> None:
+        self._wire.send(Op.SYNC, self._body, self)
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        self.settle(SyncDone())
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+class MultiCall(Call):
+    __slots__ = ("_body", "_operations", "_paths")
+
+    def __init__(
+        self, request: Multi, paths: Paths, acl: bytes, on_outcome: Callable[[Outcome], None]
+    ) -> None:
+        """Raises `ValueError` for a path that is none."""
+        operations = request.operations
+        super().__init__(operations[0].path if operations else "/", on_outcome)
+        self._operations = operations
+        self._paths = paths
+        self._body = encode_multi(operations, paths, acl)
+
+    @property
+    def size(self) -> int:
+        return len(self._body) + FRAME_OVERHEAD
+
+    def _send(self) -> None:
+        if not self._operations:
+            self.settle(MultiDone((), None))
+        else:
+            self._wire.send(Op.MULTI, self._body, self)
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        self.settle(decode_multi(buffer, offset, self._operations, self._paths, zxid))
+
+    def refused(self, number: int) -> None:
+        outcome = refusal(number, self.path)
+        if isinstance(outcome, Refused):  # the transaction as a whole
+            outcome = MultiRefused(0, outcome.code)
+        self.settle(outcome)
+
+
+class CloseSession:
+    """Answer to the request that closes the session."""
+
+    def __init__(self) -> None:
+        self.said = False
+        self.answered = False
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        self.answered = True
+
+    def refused(self, number: int) -> None:
+        self.answered = True
+
+    def lost(self, sent: bool) -> None:
+        """The server ends the session by its own clock, if it has not yet."""
+
+
+class ChrootCheck:
+    """Whether our root exists; answer to the request that looks, before anything else is sent."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.exists = not address.chroot
+        self.missing = False
+        self.asked = False
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        self.exists = True
+
+    def refused(self, number: int) -> None:
+        self.missing = number == NO_NODE
+        self.exists = not self.missing  # what may not be read is there
+
+    def lost(self, sent: bool) -> None:
+        """The next connection looks again."""
+
+    def error(self) -> ConfigError:
+        return ConfigError(
+            f"{self._address.chroot}: expected the chroot of ZooKeeper address {self._address}, found no "
+            f"such znode; `zkgroup zookeeper create-chroot -z {self._address}` creates it, "
+            f"`zkgroup znode ls / -z {self._address.servers}` shows what there is"
+        )
