@@ -142,6 +142,10 @@ def _comes_back(led: Led) -> None:
     assert ruler is not None
     (other,) = {1, 2} - {ruler}
     led.brokers[other].process.end()
+    eventually(
+        lambda: all(led.state("events", number)["isr"] == [ruler] for number in range(3)),
+        what="the one that lives is alone in every ISR, which its controller does after the other has gone",
+    )
     led.crash(ruler)
     event = ours.wait_elected()
     assert (led.controller, event["epoch"], event["partitions"]) == (OURS, 3, 5)
