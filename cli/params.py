@@ -235,7 +235,7 @@ def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--source",
         metavar="SPEC",
-        help="Where the records are, for log ends: files:DIR, brokers or kafka:HOST:PORT[,...].",
+        help="Where the records are, for log ends and lag: files:DIR, brokers or kafka:HOST:PORT[,...].",
     )(function)
 
 

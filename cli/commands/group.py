@@ -57,8 +57,9 @@ def list_(source: str | None) -> None:
 @group_argument(many=True)
 @source_option
 def describe(groups: tuple[str, ...], source: str | None) -> None:
-    """Show members, partitions, owners and offsets of GROUP.
+    """Show members, partitions, owners, offsets and lag of GROUP.
 
+    The lag of a partition is its log end offset less the committed offset: the records not committed yet.
     Without --source, zkgroup brokers in the ensemble are asked for log ends; `--source none` asks none.
 
     \b

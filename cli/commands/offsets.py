@@ -54,11 +54,13 @@ _FORCE = "Also where the group has members: their owners then obey."
 @group_argument()
 @source_option
 def show(group: str, source: str | None) -> None:
-    """Show the committed offsets of GROUP.
+    """Show the committed offsets of GROUP, and with --source its lag.
+
+    The lag of a partition is its log end offset less the committed offset: the records not committed yet.
 
     \b
     Example:
-      zkgroup offsets show billing
+      zkgroup offsets show billing --source files:records
     """
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:

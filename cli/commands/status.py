@@ -93,7 +93,7 @@ def _controller(out: Output, ruling: ControllerHealth) -> str:
         return "none"
     who = "unreadable" if ruling.controller is None else f"broker {ruling.controller}, epoch {ruling.epoch}"
     hung = out.paint(f", hangs since zxid {ruling.last_processed_zxid}", "bad") if ruling.hung else ""
-    return f"{who}, {'ours' if ruling.kind == 'zkgroup' else 'real Kafka'}{hung}"
+    return f"{who}, {'zkgroup' if ruling.kind == 'zkgroup' else 'real Kafka'}{hung}"
 
 
 def _partitions(out: Output, found: Status) -> str:

@@ -243,7 +243,9 @@ def _brokers(status: Status) -> Iterator[Finding]:
     if status.brokers.data and status.controller is None:
         yield Finding("error", "controller", "brokers are registered, but none is controller")
     if not status.brokers.data:
-        yield Finding("info", "brokers", "none is registered: JVM members wait for one, ours need none")
+        yield Finding(
+            "info", "brokers", "none is registered: JVM members wait for one, members of zkgroup need none"
+        )
 
 
 def _others(status: Status) -> Iterator[Finding]:
