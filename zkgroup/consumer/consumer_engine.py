@@ -31,7 +31,13 @@ from zkgroup.consumer.options import (
 from zkgroup.consumer.records import Record
 from zkgroup.consumer.sources.port import Bounds, RecordSource
 from zkgroup.consumer.subscription_state import DeliveryPort
-from zkgroup.errors import CommitResult, MemberClosedError, SourceUnavailableError, ZkGroupError
+from zkgroup.errors import (
+    CommitResult,
+    MemberClosedError,
+    NotOwnerError,
+    SourceUnavailableError,
+    ZkGroupError,
+)
 from zkgroup.model import TopicPartition
 
 
@@ -172,10 +178,26 @@ class ConsumerEngine:
         """Commits what is processed. A refusal is logged; the next one comes an interval later."""
         self._schedule_auto_commit()
         processed = self.delivery.to_commit()
-        if processed.positions:
+        positions = {
+            tp: offset for tp, offset in processed.positions.items() if not self.delivery.is_given_up(tp)
+        }
+        if positions:
             future: Future[CommitResult] = Future()
-            future.add_done_callback(_log_refusals)
-            self.engine.begin_commit(processed, future)
+            future.add_done_callback(self._log_refusals)
+            self.engine.begin_commit(replace(processed, positions=positions), future)
+
+    def _log_refusals(self, done: Future[CommitResult]) -> None:
+        """A partition that was revoked meanwhile is nothing to warn of: its release committed it."""
+        try:
+            result = done.result()
+        except ZkGroupError as error:
+            if not isinstance(error, MemberClosedError):
+                log.warning("auto-commit: %s", error)
+            return
+        for topic_partition, refusal in sorted(result.refused.items()):
+            is_handover = isinstance(refusal, NotOwnerError) and self.delivery.is_given_up(topic_partition)
+            level = logging.DEBUG if is_handover else logging.WARNING
+            log.log(level, "auto-commit of %s refused: %s", topic_partition, refusal)
 
     def _watch_polls(self, interval_ms: int) -> None:
         now_ms = self.engine.clock.now_ms()
@@ -268,17 +290,6 @@ class ConsumerEngine:
         if not acked:
             self.engine.telemetry.ack_ignored()
         return acked
-
-
-def _log_refusals(done: Future[CommitResult]) -> None:
-    try:
-        result = done.result()
-    except ZkGroupError as error:
-        if not isinstance(error, MemberClosedError):
-            log.warning("auto-commit: %s", error)
-        return
-    for topic_partition, refusal in sorted(result.refused.items()):
-        log.warning("auto-commit of %s refused: %s", topic_partition, refusal)
 
 
 def known_bounds(found: BoundsFound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:

@@ -64,6 +64,8 @@ class Delivery:
         self._paused: set[TopicPartition] = set()
         self._unacked_batch: list[Record] = []
         self._drains = PendingRevocations()
+        self._given_up: set[TopicPartition] = set()
+        """Revoked: the release commits what is processed. Until they are claimed again."""
         self._host: DeliveryHost | None = None
         self.acks_ignored = 0
         """Acknowledgements that came after the partition was gone."""
@@ -83,6 +85,7 @@ class Delivery:
         with self._subscriptions.lock:
             self._subscriptions.last_move_id = max(self._subscriptions.last_move_id, effect.move_id)
             for grant in effect.grants:
+                self._given_up.discard(grant.topic_partition)
                 flow = TopicPartitionState(grant, self._unacked_max)
                 flow.paused = grant.topic_partition in self._paused
                 self._subscriptions.by_partition[grant.topic_partition] = flow
@@ -113,6 +116,7 @@ class Delivery:
                 if not self._drains.take(number):
                     return
                 processed = self._subscriptions.news(wanted if self._auto_commit else ())
+                self._given_up |= wanted
             self._outbox.send()  # before a commit covers it
             done(processed)
 
@@ -242,6 +246,11 @@ class Delivery:
             news = self._subscriptions.news(self._subscriptions.by_partition)
         self._outbox.send()
         return news
+
+    def is_given_up(self, topic_partition: TopicPartition) -> bool:
+        """Whether it was revoked, so that its release commits what was processed of it."""
+        with self._subscriptions.lock:
+            return topic_partition in self._given_up
 
     def as_given(self, offsets: Positions) -> ProcessedPositions:
         """Offsets that the application itself names; they may go back where it has sought back."""

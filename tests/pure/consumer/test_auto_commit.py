@@ -18,7 +18,7 @@ from zkgroup.settings import GroupSettings
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic, broker_ids_path
-from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.consumers import Offset, Owner
 
 ZERO = TopicPartition("orders", 0)
 INTERVAL_MS = 10_000
@@ -33,8 +33,9 @@ class Bench:
         self.server.put(broker_ids_path())
         self.server.put(Topic.path("orders"), Topic({0: (0,)}).encode())
         self.position = 7
+        client = self.server.client("a", session_timeout_ms=60_000)
         options = MemberOptions(
-            address=None, client=self.server.client("a"), connection=None, group="g", clock=self.clock,
+            address=None, client=client, connection=None, group="g", clock=self.clock,
             subscription=StaticSubscription({"orders": 1}), listener=None, history=None, metrics=None,
             settings=GroupSettings(
                 auto_commit_interval_ms=INTERVAL_MS, initial_rebalance_delay_ms=0, on_foreign_commit="adopt",
@@ -103,6 +104,51 @@ def test_an_automatic_commit_that_is_refused_is_logged_and_the_next_one_comes(
     bench.position = 21
     bench.pass_time(INTERVAL_MS)
     assert bench.offset() == b"21"
+
+
+def test_a_partition_that_is_being_released_is_left_to_its_release(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The timer comes while the release has no answer yet: no commit is ordered, and nothing is logged."""
+    bench = Bench(monkeypatch)
+    bench.server.suspend("a")
+    bench.consuming.engine.hand_back([ZERO])
+    with caplog.at_level(logging.DEBUG, "zkgroup.consumer"):
+        bench.pass_time(INTERVAL_MS)
+        bench.server.resume("a")
+        bench.pass_time(1000)
+
+    assert bench.server.find(Owner.path("g", ZERO)) is None
+    assert "auto-commit" not in caplog.text
+
+
+def test_a_commit_that_a_handover_overtakes_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ordered before the partition was revoked and refused after it: the release commits it."""
+    bench = Bench(monkeypatch)
+    bench.server.suspend("a")
+    bench.pass_time(INTERVAL_MS)
+    bench.consuming.engine.hand_back([ZERO])
+    bench.pass_time(0)
+    with caplog.at_level(logging.DEBUG, "zkgroup.consumer"):
+        bench.server.resume("a")
+        bench.pass_time(1000)
+
+    (told,) = [record for record in caplog.records if "auto-commit of orders-0 refused" in record.message]
+    assert told.levelno == logging.DEBUG
+
+
+def test_a_partition_that_was_taken_away_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else deleted the owner znode: what was processed is not committed."""
+    bench = Bench(monkeypatch)
+    bench.server.remove(Owner.path("g", ZERO))
+    with caplog.at_level(logging.WARNING, "zkgroup.consumer"):
+        bench.pass_time(INTERVAL_MS)
+
+    assert "auto-commit of orders-0 refused" in caplog.text
 
 
 def test_without_automatic_commits_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
