@@ -6,10 +6,10 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import Record
 from zkgroup.model import TopicPartition
 
 from .render import Output

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from zkgroup.assignment import assign as assign
     from zkgroup.consumer.aio import AsyncConsumer as AsyncConsumer
     from zkgroup.consumer.aio import AsyncGroupMember as AsyncGroupMember
+    from zkgroup.consumer.callbacks import AsyncRebalanceListener as AsyncRebalanceListener
+    from zkgroup.consumer.callbacks import RebalanceListener as RebalanceListener
     from zkgroup.consumer.lease import Lease as Lease
-    from zkgroup.consumer.listener import AsyncRebalanceListener as AsyncRebalanceListener
-    from zkgroup.consumer.listener import RebalanceListener as RebalanceListener
     from zkgroup.consumer.machine.events import MemberState as MemberState
-    from zkgroup.consumer.records import Record as Record
-    from zkgroup.consumer.records import SourceRecord as SourceRecord
     from zkgroup.consumer.sources.brokers import BrokerSource as BrokerSource
     from zkgroup.consumer.sources.files import FileSource as FileSource
     from zkgroup.consumer.sources.kafka import KafkaSource as KafkaSource
     from zkgroup.consumer.sources.memory import MemorySource as MemorySource
     from zkgroup.consumer.sources.port import Bounds as Bounds
+    from zkgroup.consumer.sources.port import Record as Record
     from zkgroup.consumer.sources.port import RecordSource as RecordSource
+    from zkgroup.consumer.sources.port import SourceRecord as SourceRecord
     from zkgroup.consumer.sync import Consumer as Consumer
     from zkgroup.consumer.sync import GroupMember as GroupMember
     from zkgroup.errors import CommitResult as CommitResult
@@ -53,7 +53,7 @@ _HOMES = {
     "AsyncAdmin": "zkgroup.admin.client.aio",
     "AsyncConsumer": "zkgroup.consumer.aio",
     "AsyncGroupMember": "zkgroup.consumer.aio",
-    "AsyncRebalanceListener": "zkgroup.consumer.listener",
+    "AsyncRebalanceListener": "zkgroup.consumer.callbacks",
     "Blacklist": "zkgroup.model",
     "Bounds": "zkgroup.consumer.sources.port",
     "BrokerSource": "zkgroup.consumer.sources.brokers",
@@ -71,11 +71,11 @@ _HOMES = {
     "MemberState": "zkgroup.consumer.machine.events",
     "MemorySource": "zkgroup.consumer.sources.memory",
     "PlanRequest": "zkgroup.admin.reassign.proposals",
-    "RebalanceListener": "zkgroup.consumer.listener",
-    "Record": "zkgroup.consumer.records",
+    "RebalanceListener": "zkgroup.consumer.callbacks",
+    "Record": "zkgroup.consumer.sources.port",
     "RecordSource": "zkgroup.consumer.sources.port",
     "Sasl": "zkgroup.zookeeper",
-    "SourceRecord": "zkgroup.consumer.records",
+    "SourceRecord": "zkgroup.consumer.sources.port",
     "Tls": "zkgroup.zookeeper",
     "TopicPartition": "zkgroup.model",
     "Whitelist": "zkgroup.model",

@@ -21,8 +21,8 @@ import pytest
 from tests.waiting import happened, joined, next_of, outcome
 from tests.worlds.stores import WrappedStore
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
+from zkgroup.consumer.callbacks import AsyncRebalanceListener, RebalanceListener
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from tests.worlds.positions_by_hand import PositionsByHand
-from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.machine import MemberConfig
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Effect, MemberState

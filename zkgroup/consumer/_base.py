@@ -9,15 +9,13 @@ import threading
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from zkgroup.consumer.callbacks import CallbackRunner
+from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import MemberOptions, Topics, checked_partition, subscription_of
-from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import RecordSource, checked_source
+from zkgroup.consumer.sources.port import Record, RecordSource, checked_source
 from zkgroup.errors import MemberClosedError, SourceUnavailableError
 from zkgroup.model import StaticSubscription, TopicPartition
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from zkgroup.consumer._base import ConsumerBase, MemberBase
-from zkgroup.consumer.callbacks import AsyncCallbackRunner
+from zkgroup.consumer.callbacks import AsyncCallbackRunner, AsyncRebalanceListener
 from zkgroup.consumer.consumer_engine import grouped, known_bounds
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.group_reads import (
@@ -25,7 +25,6 @@ from zkgroup.consumer.group_reads import (
     offsets_request,
     pauses,
 )
-from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import (
@@ -40,8 +39,7 @@ from zkgroup.consumer.options import (
     open_engine,
     subscription_of,
 )
-from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import RecordSource
+from zkgroup.consumer.sources.port import Record, RecordSource
 from zkgroup.consumer.sync import (
     CLOSE_GRACE_MS,
     CLOSE_TIMEOUT_S,

@@ -1,6 +1,7 @@
-"""Runs the listener's callbacks: in order, one at a time, with deadlines, on a thread or as asyncio tasks.
+"""The rebalance listener and what runs its callbacks: in order, with deadlines, on a thread or on asyncio.
 
-`CallbackDispatcher` orders them on the member's thread; a `CallbackRunner` runs them. Python cannot stop a
+`RebalanceListener` and `AsyncRebalanceListener` are what an application overrides. `CallbackDispatcher`
+orders the calls on the member's thread; a `CallbackRunner` runs them one at a time. Python cannot stop a
 thread. A callback that takes longer than its deadline is therefore *left behind*: its thread goes on by
 itself and later callbacks run on a fresh one. Neither a rebalance nor `close()` ever waits for it.
 """
@@ -12,16 +13,57 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
-from zkgroup.consumer.machine.events import EndOverdue, Event, OwnEffect, Revoke, Revoked
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.machine.events import EndOverdue, Event, MemberState, OwnEffect, Revoke, Revoked
 from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.telemetry import Telemetry
+from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, DrivenClock, after, wait_for
 from zkgroup.runtime.loop import MachineLoop
+
+
+class RebalanceListener:
+    """Base class whose methods do nothing; override what you need.
+
+    The calls of one member run one at a time, in order, on the member's own worker thread, never on a
+    ZooKeeper thread. Lists are never empty. Each call has `revoke_timeout_ms`: a call that takes longer
+    is left behind, its partitions count as revoked, and later calls run on a fresh worker. An error
+    ends the member: state `failed`, raised by the next call and by `close()`.
+    """
+
+    def on_assigned(self, leases: Sequence[Lease]) -> None:
+        """These partitions are this member's now. Delivery of them starts when this returns."""
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are about to be released; still the owner: finish, acknowledge, commit. Also on `close()`."""
+
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are no longer this member's, without notice: drop what is unfinished, commit nothing."""
+
+    def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
+        """The member's state changed."""
+
+
+class AsyncRebalanceListener:
+    """`RebalanceListener` with coroutines, for the asyncio classes; they run on the event loop of the
+    member.
+    """
+
+    async def on_assigned(self, leases: Sequence[Lease]) -> None:
+        """See `RebalanceListener.on_assigned`."""
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """See `RebalanceListener.on_revoked`."""
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """See `RebalanceListener.on_lost`."""
+
+    async def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
+        """See `RebalanceListener.on_state`."""
 
 
 @dataclass(frozen=True, slots=True)

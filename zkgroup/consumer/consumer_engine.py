@@ -28,8 +28,7 @@ from zkgroup.consumer.options import (
     checked_partitions,
     open_engine,
 )
-from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.consumer.sources.port import Bounds, Record, RecordSource
 from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import (
     CommitResult,

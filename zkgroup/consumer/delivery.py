@@ -15,7 +15,7 @@ from typing import Protocol
 
 from zkgroup.consumer.lease import LeaseTable
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
-from zkgroup.consumer.records import Record, SourceRecord
+from zkgroup.consumer.sources.port import Record, SourceRecord
 from zkgroup.consumer.subscription_state import (
     PendingRevocations,
     PositionEpoch,

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
-from zkgroup.consumer.callbacks import CallbackRunner, Callbacks
+from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, Callbacks, RebalanceListener
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.machine import check_subscription
-from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import Record
 from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import ConfigError
 from zkgroup.metrics import NoMetrics

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
-from zkgroup.consumer.records import Record, SourceRecord
+from zkgroup.consumer.sources.port import Record, SourceRecord
 from zkgroup.errors import NotOwnerError
 from zkgroup.model import LeaseGrant, TopicPartition
 

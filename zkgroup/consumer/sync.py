@@ -17,11 +17,10 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from zkgroup.consumer._base import ConsumerBase, MemberBase
-from zkgroup.consumer.callbacks import CallbackWorker
+from zkgroup.consumer.callbacks import CallbackWorker, RebalanceListener
 from zkgroup.consumer.consumer_engine import grouped, known_bounds
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
-from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import (
@@ -36,8 +35,7 @@ from zkgroup.consumer.options import (
     open_engine,
     subscription_of,
 )
-from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import RecordSource
+from zkgroup.consumer.sources.port import Record, RecordSource
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,

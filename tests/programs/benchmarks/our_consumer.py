@@ -20,8 +20,7 @@ from typing import NamedTuple
 from tests.programs.benchmarks.core_waits import CoreWaits, longest_wait_ns
 from tests.programs.benchmarks.member_program import run, say
 from zkgroup import Consumer, GroupSettings, RecordSource, TopicPartition
-from zkgroup.consumer.records import SourceRecord
-from zkgroup.consumer.sources.port import Bounds
+from zkgroup.consumer.sources.port import Bounds, SourceRecord
 from zkgroup.errors import MemberClosedError
 
 TICK_MS = 5

@@ -13,7 +13,7 @@ from tests.programs.model import recipes
 from tests.programs.model.member import member_steps
 from tests.programs.model.model_and_server import GROUP, TOPIC, ModelAndServer, member_id, tp
 from tests.programs.model.values import Configuration, Held, Member, Node, Op, Pc, State, put
-from zkgroup.consumer.machine import ownership
+from zkgroup.consumer.machine import machine_context
 from zkgroup.consumer.machine.machine_context import MemberConfig
 from zkgroup.consumer.machine.scheduler import Components
 from zkgroup.model import StaticSubscription
@@ -84,7 +84,7 @@ class Pair:
         """The member believes in this claim, in both worlds."""
         zxids = self.worlds.zxids
         self.believe(held=(held, *self.me.held[1:]))
-        real = ownership.OwnedPartition(
+        real = machine_context.OwnedPartition(
             tp(P), 0, zxids[held.token], held.value, held.fence, zxids[held.life], zxids[held.last]
         )
         self.components.context.owned.held[tp(P)] = real

@@ -12,8 +12,7 @@ from types import FrameType
 from typing import Final
 
 from zkgroup import Consumer, GroupSettings, RecordSource, TopicPartition
-from zkgroup.consumer.records import SourceRecord
-from zkgroup.consumer.sources.port import Bounds
+from zkgroup.consumer.sources.port import Bounds, SourceRecord
 from zkgroup.history import HistoryFile
 
 GROUP: Final = "day"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from zkgroup.consumer.callbacks import CallbackDispatcher, Callbacks
+from zkgroup.consumer.callbacks import CallbackDispatcher, Callbacks, RebalanceListener
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.testing import FakeClock
 from zkgroup.testing.simulation.group.members import SteppedRunner
 

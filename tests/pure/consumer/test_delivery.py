@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.pure.consumer.rig import LEASE_MS, A, B, Rig, records
-from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import Record
 from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import TopicPartition
 

@@ -22,7 +22,7 @@ from tests.programs.model.member import member_steps
 from tests.programs.model.model_and_server import tp
 from tests.programs.model.values import Op, Pc, check, create, delete, set_data
 from zkgroup.consumer.machine.events import CommitRequested
-from zkgroup.consumer.machine.ownership import Position
+from zkgroup.consumer.machine.machine_context import Position
 from zkgroup.model.requests import Check
 
 OTHER = 1

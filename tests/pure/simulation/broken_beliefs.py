@@ -9,11 +9,10 @@ import pytest
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.lease import HeldLeases, LeaseTable
 from zkgroup.consumer.machine.assignment import AssignmentComputer
+from zkgroup.consumer.machine.claim import OwnerVerification
 from zkgroup.consumer.machine.group_snapshot import SnapshotReader
-from zkgroup.consumer.machine.lease import SessionLease
-from zkgroup.consumer.machine.machine_context import MemberContext
-from zkgroup.consumer.machine.registration import Membership
-from zkgroup.consumer.machine.verification import OwnerVerification
+from zkgroup.consumer.machine.machine_context import MemberContext, Ownership
+from zkgroup.consumer.machine.membership import Membership, SessionLease
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiRefused
 from zkgroup.runtime.procedures import read_many
@@ -107,7 +106,7 @@ def ownership_survives_the_session(patch: Patch) -> None:
             real(self, partitions, reason)
 
     patch.setattr(MemberContext, "lose", lose)
-    patch.setattr("zkgroup.consumer.machine.ownership.Ownership.clear", lambda self: self.wanted.clear())
+    patch.setattr(Ownership, "clear", lambda self: self.wanted.clear())
 
 
 def registration_of_another_session_is_adopted(patch: Patch) -> None:

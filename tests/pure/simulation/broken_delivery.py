@@ -14,8 +14,8 @@ from zkgroup.consumer.delivery import Delivery, FetchBuffer, FetchOrder
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.machine.commit import CommitBatch, Commits
 from zkgroup.consumer.machine.events import PollOverdue, Revoked
-from zkgroup.consumer.machine.lease import SessionLease
-from zkgroup.consumer.machine.ownership import OwnedPartition, Position
+from zkgroup.consumer.machine.machine_context import OwnedPartition, Position
+from zkgroup.consumer.machine.membership import SessionLease
 from zkgroup.consumer.telemetry import HistoryQueue
 from zkgroup.errors import OffsetConflictError
 from zkgroup.model import TopicPartition

@@ -13,8 +13,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.consumer.sync import Consumer
 from zkgroup.model import TopicPartition

@@ -21,8 +21,8 @@ from zkgroup import (
     ZooKeeperClient,
 )
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.sources import Bounds
+from zkgroup.consumer.sources.port import SourceRecord
 from zkgroup.errors import CommitRefusedError, CommitResult, NotOwnerError
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
-from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
+from zkgroup.consumer.callbacks import AsyncRebalanceListener, RebalanceListener
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ConfigError

@@ -16,8 +16,8 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Application, Face, Listener, MemberWorld, orders, settings
 from tests.worlds.records import Places, filled, places
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
+from zkgroup.consumer.callbacks import AsyncRebalanceListener
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sync import Consumer, GroupMember

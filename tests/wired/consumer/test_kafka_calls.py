@@ -10,8 +10,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
-from zkgroup.consumer.records import SourceRecord
-from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.consumer.sources.port import Bounds, RecordSource, SourceRecord
 from zkgroup.errors import ConfigError, MemberClosedError, NotOwnerError, SourceUnavailableError
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.settings import GroupSettings

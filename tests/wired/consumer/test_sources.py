@@ -11,9 +11,8 @@ from tests.waiting import PATIENCE_S, happened
 from tests.worlds.faces import Face, MemberWorld
 from tests.worlds.records import places, polled
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.sources.memory import MemorySource
-from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.consumer.sources.port import Bounds, RecordSource, SourceRecord
 from zkgroup.errors import MemberFailedError, SourceError, SourceUnavailableError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Sleeper

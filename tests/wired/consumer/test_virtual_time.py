@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tests.worlds.faces import MemberWorld, orders, settings
 from zkgroup import GroupMember
 from zkgroup.consumer.aio import AsyncGroupMember
+from zkgroup.consumer.callbacks import AsyncRebalanceListener
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.model import TopicPartition
 

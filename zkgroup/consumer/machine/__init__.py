@@ -1,4 +1,4 @@
-"""The pure machine of one member. See `member` for how it works."""
+"""The pure machine of one member. See `machine` for how it works."""
 
 from zkgroup.consumer.machine.machine import MemberDescription, MemberMachine
 from zkgroup.consumer.machine.machine_context import MemberConfig

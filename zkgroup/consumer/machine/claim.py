@@ -1,4 +1,4 @@
-"""Claiming what the plan gives (recipes.md 5).
+"""The owner znodes of this member: `Claims` creates them, `OwnerVerification` checks them (recipes.md 5).
 
 Offsets are read in bulk, then one multi claims everything that is wanted and not known to be blocked. Where
 the server refuses an owner (NodeExists), nothing of that packet was created: offsets and owners are read
@@ -6,6 +6,11 @@ back, what is ours is adopted, what is not is waited for by a watch, and the oth
 claim whose reply was lost has an unknown outcome until it is read back, in the same way. What is ours but
 must not be adopted (`transactions.adopted_partition`) is an orphaned claim: it is released first, then
 claimed anew.
+
+Verification is one bulk read, no watch a partition: after each rebalance, again after 2 s and 8 s while
+members that are not ours are registered (a JVM member deletes by path), and every `verify_interval_ms` plus
+or minus 30 %. The periodic read also looks at `ids` and the topics: a change that no watch has told is a
+watch gap, counted and acted on.
 """
 
 from __future__ import annotations
@@ -15,8 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
 from zkgroup.consumer.machine.group_snapshot import SnapshotReader
-from zkgroup.consumer.machine.machine_context import MemberContext, Paths, tp_fields
-from zkgroup.consumer.machine.ownership import OwnedPartition
+from zkgroup.consumer.machine.machine_context import MemberContext, OwnedPartition, Paths, tp_fields
 from zkgroup.consumer.machine.transactions import (
     MemberIdentity,
     PartitionZnodes,
@@ -45,7 +49,15 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.runtime.events import Watch
-from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, read_many, require_answers
+from zkgroup.runtime.procedures import (
+    GuardRefusedError,
+    Procedure,
+    Query,
+    ask,
+    list_done,
+    read_many,
+    require_answers,
+)
 from zkgroup.znodes.consumers import Offset, owners_path
 from zkgroup.znodes.ids import number_of
 
@@ -387,3 +399,92 @@ def _grant(held: OwnedPartition) -> Mapping[str, object]:
         "offset": held.value,
         "version": held.fence,
     }
+
+
+VERIFY_TIMER = "verify"
+AGAIN_TIMERS = ("verify.2s", "verify.8s")
+AGAIN_MS = (2000, 8000)
+GAP_TIMER = "verify.gap"
+GAP_MS = 1000
+"""A change that the watch has not told yet may still be on its way; after this time it is a gap."""
+SPREAD = 0.3
+
+
+class OwnerVerification:
+    """The schedule of looking at what we own."""
+
+    def __init__(self, context: MemberContext, paths: Paths, snapshot: SnapshotReader) -> None:
+        self._context = context
+        self._paths = paths
+        self._snapshot = snapshot
+        self.is_due = False
+        self._suspicion: object = None
+
+    def start(self) -> None:
+        """From the registration on."""
+        interval_ms = self._context.config.settings.verify_interval_ms
+        self._context.set_timer(
+            VERIFY_TIMER, self._context.now.ms + self._context.jittered(interval_ms, SPREAD)
+        )
+
+    def stop(self) -> None:
+        self.is_due, self._suspicion = False, None
+        for name in (VERIFY_TIMER, GAP_TIMER, *AGAIN_TIMERS):
+            self._context.cancel_timer(name)
+
+    def timer_fired(self, name: str) -> None:
+        self.is_due = True
+        if name == VERIFY_TIMER:
+            self.start()
+
+    def after_rebalance(self, *, claimed: bool) -> None:
+        """A snapshot without consequences was verified by its own bulk read."""
+        self.is_due = self.is_due or claimed
+        snapshot = self._snapshot.newest
+        if snapshot is not None and snapshot.has_foreign_members and self._context.owned.held:
+            for name, after_ms in zip(AGAIN_TIMERS, AGAIN_MS, strict=True):
+                self._context.set_timer(name, self._context.now.ms + after_ms)
+
+    def verify(self) -> Procedure[None]:
+        """One bulk read; what is not ours any more is lost, and claimed again where the plan names it."""
+        paths, topics = self._paths, self._snapshot.topic_facts
+        owners = paths.owners(self._context.owned.held)
+        (znodes,) = yield from read_many([*owners, paths.own, paths.ids, *topics])
+        own, ids, *found = znodes[len(owners) :]
+        session = self._context.session
+        assert session is not None
+        if own is None or own.stat.ephemeral_owner != session.session_id:
+            raise GuardRefusedError(paths.own)
+        self.is_due = False
+        self.judge(dict(zip(owners, znodes, strict=False)))
+        self._look_for_gaps(ids, dict(zip(topics, found, strict=True)))
+
+    def judge(self, owners: Mapping[str, Znode | None]) -> None:
+        """Compares what is held with owner znodes read while nothing of this member was being written."""
+        session = self._context.session
+        assert session is not None
+        mine = MemberIdentity(self._context.config.member_id, session.session_id)
+        gone = [
+            tp
+            for tp, held in self._context.owned.held.items()
+            if (path := self._paths.owner(tp)) in owners and not mine.holds(held, owners[path])
+        ]
+        if gone:
+            self._context.lose(gone, "owner_gone")
+
+    def _look_for_gaps(self, ids: Znode | None, topics: Mapping[str, Znode | None]) -> None:
+        settling, snapshot = self._snapshot.settling, self._snapshot.newest
+        suspicion, self._suspicion = self._suspicion, None
+        if settling.is_dirty or snapshot is None or ids is None:
+            return
+        facts = self._snapshot.topic_facts
+        gaps = [path for path, znode in topics.items() if (znode.stat.mzxid if znode else 0) != facts[path]]
+        if ids.stat.pzxid == snapshot.generation and not gaps:
+            return
+        if suspicion != (snapshot.generation, gaps):
+            self._suspicion = (snapshot.generation, gaps)
+            self._context.set_timer(GAP_TIMER, self._context.now.ms + GAP_MS)
+            return
+        self._context.note("watch_gap")
+        self._snapshot.forget_watches()
+        settling.mark_changed_now()

@@ -27,9 +27,15 @@ from dataclasses import dataclass, field
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.events import CommitRequested, FinishCommit, SeekTo
 from zkgroup.consumer.machine.group_snapshot import SnapshotReader
-from zkgroup.consumer.machine.lease import SessionLease
-from zkgroup.consumer.machine.machine_context import MemberContext, Paths, tp_fields
-from zkgroup.consumer.machine.ownership import NO_POSITION_FLOOR, OwnedPartition, Position
+from zkgroup.consumer.machine.machine_context import (
+    NO_POSITION_FLOOR,
+    MemberContext,
+    OwnedPartition,
+    Paths,
+    Position,
+    tp_fields,
+)
+from zkgroup.consumer.machine.membership import SessionLease
 from zkgroup.consumer.machine.transactions import (
     MemberIdentity,
     PartitionZnodes,

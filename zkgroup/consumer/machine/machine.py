@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 `step(event, now)` takes one event and returns effects. Inside there are two kinds of work:
 
-* *State* (`machine_context`, `ownership`, and the flags of the components) changes at once with each event: a
+* *State* (`machine_context` and the flags of the components) changes at once with each event: a
   watch fired, a timer is due, the application asked for a commit, a callback returned.
 * *Procedures* are the recipes, written as generators that yield requests. At most one runs at a time,
   from one request to the next answer. When it ends, `scheduler` reads the state and starts what is most
@@ -31,16 +31,14 @@ from typing import assert_never
 from zkgroup.assignment.wildcards import compile_java, normalise
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.assignment import PUBLISH_TIMER, GroupAssignment
-from zkgroup.consumer.machine.claim import CLAIM_TIMER, RECHECK_TIMER
+from zkgroup.consumer.machine.claim import AGAIN_TIMERS, CLAIM_TIMER, GAP_TIMER, RECHECK_TIMER, VERIFY_TIMER
 from zkgroup.consumer.machine.events import Effect, MemberState
 from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
-from zkgroup.consumer.machine.lease import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER
 from zkgroup.consumer.machine.leave import CLOSE_TIMER, GroupLeave
 from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext
-from zkgroup.consumer.machine.registration import WAIT_TIMER
+from zkgroup.consumer.machine.membership import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER, WAIT_TIMER
 from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.consumer.machine.scheduler import Components, Scheduler
-from zkgroup.consumer.machine.verification import AGAIN_TIMERS, GAP_TIMER, VERIFY_TIMER
 from zkgroup.model import LeaseGrant, StaticSubscription, Subscription, TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Session

@@ -16,8 +16,14 @@ from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
 from zkgroup.consumer.machine.events import EndLease, EndOverdue, Revoke, Revoked
 from zkgroup.consumer.machine.group_snapshot import SnapshotReader
-from zkgroup.consumer.machine.machine_context import MemberContext, Paths, tp_fields
-from zkgroup.consumer.machine.ownership import OwnedPartition, PendingRevocation, Position
+from zkgroup.consumer.machine.machine_context import (
+    MemberContext,
+    OwnedPartition,
+    Paths,
+    PendingRevocation,
+    Position,
+    tp_fields,
+)
 from zkgroup.consumer.machine.transactions import (
     MemberIdentity,
     PartitionZnodes,

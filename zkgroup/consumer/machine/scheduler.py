@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zkgroup.consumer.machine.assignment import AssignmentComputer, ViewPublisher
-from zkgroup.consumer.machine.claim import Claims
+from zkgroup.consumer.machine.claim import Claims, OwnerVerification
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
 from zkgroup.consumer.machine.events import Effect, MemberState
 from zkgroup.consumer.machine.group_snapshot import SnapshotReader
-from zkgroup.consumer.machine.lease import SessionLease
 from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext, Paths
-from zkgroup.consumer.machine.registration import Membership
+from zkgroup.consumer.machine.membership import Membership, SessionLease
 from zkgroup.consumer.machine.release import Releases
 from zkgroup.consumer.machine.transactions import guard
-from zkgroup.consumer.machine.verification import OwnerVerification
 from zkgroup.model.requests import Sync
 from zkgroup.runtime.machine import BACKOFF_MS, UNEXPECTED_REPLY_BACKOFF_MS, ProcedureLoop, Work
 from zkgroup.runtime.procedures import (

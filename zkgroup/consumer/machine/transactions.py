@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from zkgroup.consumer.machine.machine_context import Paths
-from zkgroup.consumer.machine.ownership import OwnedPartition
+from zkgroup.consumer.machine.machine_context import OwnedPartition, Paths
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData

@@ -11,8 +11,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 
-from zkgroup.consumer.records import SourceRecord
-from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
+from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.errors import ConfigError, SourceUnavailableError
 from zkgroup.lines.reader import LineReader
 from zkgroup.metrics import GuardedMetrics, NoMetrics

@@ -12,8 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zkgroup.consumer.records import SourceRecord
-from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
+from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.errors import ConfigError, SourceError
 from zkgroup.model import TopicPartition
 

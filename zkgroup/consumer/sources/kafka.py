@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from zkgroup.consumer.records import SourceRecord
-from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
+from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from zkgroup.consumer.records import Headers, SourceRecord
-from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.consumer.sources.port import Bounds, Headers, RecordSource, SourceRecord
 from zkgroup.errors import OffsetOutOfRangeError
 from zkgroup.model import TopicPartition
 

@@ -1,4 +1,6 @@
-"""The port through which records come. A source of your own is a subclass with two methods.
+"""The records, and the port through which they come: `RecordSource`.
+
+A source of your own is a subclass with two methods.
 
 ```python
 class TableSource(RecordSource):
@@ -27,15 +29,54 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, Self
 
-from zkgroup.consumer.records import SourceRecord
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Sleeper, after
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.clock import SystemClock
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """One record as a source reads it."""
+
+    topic: str
+    partition: int
+    offset: int
+    """Position in the partition. Rising, not necessarily by one (compacted topics have gaps)."""
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int | None = None
+    """Epoch milliseconds, where the source knows."""
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as the application gets it, with the ownership under which it was delivered."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+    headers: Headers
+    thread: int
+    """Number of the owning thread (stream) of this member, from 0."""
+    token: int
+    """Fencing token: the owner znode's czxid. Give it to the store that you write to."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
 
 log = logging.getLogger("zkgroup.consumer")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.stepped_group import GROUP, tp
-from zkgroup.consumer.machine.machine_context import Paths
-from zkgroup.consumer.machine.ownership import OwnedPartition
+from zkgroup.consumer.machine.machine_context import OwnedPartition, Paths
 from zkgroup.consumer.machine.transactions import (
     MemberIdentity,
     PartitionZnodes,

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from zkgroup.consumer.callbacks import CallbackCall
+from zkgroup.consumer.callbacks import CallbackCall, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.listener import RebalanceListener
-from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import Record
 from zkgroup.consumer.subscription_state import PositionEpoch, SubscriptionState
 from zkgroup.errors import CommitResult
 from zkgroup.model import TopicPartition

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, cast
 
-from zkgroup.consumer.callbacks import CallbackCall, Callbacks
+from zkgroup.consumer.callbacks import CallbackCall, Callbacks, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberConfig, MemberDescription, MemberMachine
 from zkgroup.consumer.machine import events as ef
 from zkgroup.consumer.machine import events as ev

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from zkgroup.consumer.records import SourceRecord
-from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.consumer.sources.port import Bounds, RecordSource, SourceRecord
 from zkgroup.errors import OffsetOutOfRangeError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Sleeper

@@ -1,0 +1,327 @@
+"""Membership: the registration `ids/<c>` (recipes.md 2) and the lease of its session (recipes.md 9).
+
+The registration is created with its final data in one create, never set. The create is the first write of a
+session. A registration of the same name that is in the way is waited for: without limit where it belongs to
+one of this member's former sessions (a stale registration), for twice the session timeout where it is another
+client's.
+
+The lease says how long delivery and commits are allowed without news from the quorum:
+
+    deadline = sent_at(last acknowledged write) + lease_fraction x T - min(server_tick_ms / 2, T / 4)
+
+`sent_at` is the time of the step that issued the write: the server's own timer cannot have started
+earlier. Only transactions count (claims, commits, releases, the check-only heartbeat); pings, reads and
+`sync` are answered by servers that may be cut off from the quorum. After T without an acknowledgement
+the session may be over by the server's clock: it is given up before another one is asked for.
+
+A lease that has ended comes back only after the held partitions were read back and found unchanged.
+
+The heartbeat follows the last write by T/6, and by up to a fifth of that more, so that the members of a
+group do not beat together. Never by less: an idle session makes at most six quorum writes in T, and one
+whose writes are never T/6 apart makes no heartbeat at all. Nor by more: the lease (with the default
+fraction at least 5/12 of T) spans two of the longest periods, so an unanswered one leaves time for another.
+"""
+
+from __future__ import annotations
+
+from zkgroup.consumer.machine.events import ExtendLease
+from zkgroup.consumer.machine.machine_context import MemberContext, Paths
+from zkgroup.errors import MemberIdInUseError
+from zkgroup.model import Subscription, Znode
+from zkgroup.model.requests import (
+    Check,
+    Create,
+    CreateMissing,
+    Delete,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Outcome,
+    Read,
+    ReadMany,
+    ReadManyDone,
+    Sync,
+    Unanswered,
+)
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.lease import heartbeat_period_ms, lease_ms
+from zkgroup.runtime.procedures import GuardRefusedError, NoAuthError, Procedure, Query, ask, read_done, write
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.ids import member_host
+
+WAIT_TIMER = "register"
+RECHECK_MS = 2000
+"""A second look at a registration that is in the way, beside the watch."""
+
+
+class Membership:
+    """The own registration."""
+
+    def __init__(self, context: MemberContext, paths: Paths) -> None:
+        self._context = context
+        self._paths = paths
+        self.subscription: Subscription = context.config.subscription
+        self.is_registered = False
+        self.is_waiting = False
+        """Another session's registration of this name is in the way; a watch and a timer wake us."""
+        self.data: bytes | None = None
+        """What the registration holds, or what the create under way will write."""
+        self.is_outcome_unknown = False
+        """A create was sent without an answer: there may be a registration of this member."""
+        self.must_replace = False
+        self.in_use: MemberIdInUseError | None = None
+        self.may_have_orphans = False
+        """Claims of an earlier member of this name may stand in the session of a shared client."""
+        self._waiting_since: int | None = None
+        self._stale_session: int | None = None
+
+    # --- joining ----------------------------------------------------------------------------------
+
+    def register(self) -> Procedure[None]:
+        """Sync, make the parents, create; ends registered, waiting, or `in_use`."""
+        paths = self._paths
+        outcomes = yield from ask(Query(Sync(paths.ids)), Query(ReadMany(paths.parents)))
+        found = outcomes[1]
+        assert isinstance(found, ReadManyDone)
+        missing = tuple(p for p, znode in zip(paths.parents, found.znodes, strict=True) if znode is None)
+        if missing:
+            yield from ask(Query(CreateMissing(missing)))
+        if self.data is None:
+            self.data = self._encode()
+        was_outcome_unknown, self.is_outcome_unknown = self.is_outcome_unknown, True
+        try:
+            answer = yield from write([Create(paths.own, self.data, ephemeral=True)], ())
+        except NoAuthError:
+            self.is_outcome_unknown = was_outcome_unknown
+            raise
+        if isinstance(answer, MultiDone):
+            self._registered(answer.zxid)
+        else:
+            yield from self._look_at_obstacle()
+
+    def _look_at_obstacle(self) -> Procedure[None]:
+        (outcome,) = yield from ask(Query(Read(self._paths.own, watch=True), Watch(self.wake)))
+        znode = read_done(outcome)
+        self.is_outcome_unknown = znode is not None and self.is_outcome_unknown
+        if znode is None:
+            return
+        session = self._context.session
+        assert session is not None
+        if znode.stat.ephemeral_owner != session.session_id:
+            self.is_outcome_unknown = False
+            self._wait_for(znode)
+        elif znode.data == self.data and znode.stat.version == 0:
+            self._registered(znode.stat.czxid)  # an earlier create of this member whose reply was lost
+        else:
+            # Left over on a shared client, or rewritten by a stranger: ours to replace.
+            yield from self._create_over(znode.stat.version)
+
+    def _registered(self, czxid: int | None) -> None:
+        context = self._context
+        assert context.session is not None
+        self.is_registered, self.is_waiting, self.is_outcome_unknown = True, False, False
+        self._waiting_since = self._stale_session = None
+        self.may_have_orphans = not context.config.owns_client
+        context.registered_zxid = czxid
+        context.cancel_timer(WAIT_TIMER)
+        context.note("registered", session=context.session.session_id, czxid=czxid)
+
+    def _wait_for(self, znode: Znode) -> None:
+        context, holder = self._context, znode.stat.ephemeral_owner
+        assert context.session is not None
+        if self._stale_session != holder:
+            self._stale_session, self._waiting_since = holder, context.now.ms
+            context.note("ghost", path=znode.path, session=holder)
+        context.reason = "waiting_for_old_registration"
+        assert self._waiting_since is not None
+        limit_ms = self._waiting_since + 2 * context.session.timeout_ms
+        if holder in context.former_sessions:
+            context.set_timer(WAIT_TIMER, context.now.ms + RECHECK_MS)
+        elif context.now.ms < limit_ms:
+            context.set_timer(WAIT_TIMER, min(limit_ms, context.now.ms + RECHECK_MS))
+        else:
+            host = member_host(context.config.group, context.config.member_id)
+            self.in_use = MemberIdInUseError(znode.path, holder, host)
+        self.is_waiting = True
+
+    def wake(self) -> None:
+        """The znode in the way changed, or it is time for another look."""
+        self.is_waiting = False
+
+    # --- leaving, and asking for something else ---------------------------------------------------
+
+    def replace(self) -> Procedure[None]:
+        """A changed subscription is a new registration (recipes.md 2): one multi, held claims stay valid."""
+        self.data = self._encode()
+        yield from self._create_over(0)
+        # Without an answer `must_replace` stays: doing it twice is doing it once.
+        self.must_replace = False
+
+    def _create_over(self, version: int) -> Procedure[None]:
+        assert self.data is not None
+        operations = (Delete(self._paths.own, version), Create(self._paths.own, self.data, ephemeral=True))
+        answer = yield from write(operations, (self._paths.own,))
+        if isinstance(answer, MultiDone):
+            self._registered(answer.zxid)
+
+    def remove(self) -> Procedure[None]:
+        """The last act of a member that shares its client (recipes.md 7)."""
+        yield from write([Delete(self._paths.own, 0)], (self._paths.own,))
+        raise GuardRefusedError(self._paths.own)
+
+    def lost(self) -> None:
+        """Not registered any more, for whatever reason; the next registration has a new timestamp."""
+        self.is_registered = self.is_waiting = self.must_replace = self.is_outcome_unknown = False
+        self.data = None
+        self._waiting_since = self._stale_session = self._context.registered_zxid = None
+        self._context.cancel_timer(WAIT_TIMER)
+
+    def _encode(self) -> bytes:
+        settings = self._context.config.settings
+        extensions = {
+            "zkgroup": self._context.config.version,
+            "strategy": settings.partition_assignment_strategy,
+            "exclude_internal": "true" if settings.exclude_internal_topics else "false",
+        }
+        if self._context.config.host is not None:
+            extensions["host"] = self._context.config.host
+        return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()
+
+
+HEARTBEAT_TIMER = "heartbeat"
+LEASE_TIMER = "lease"
+EXPIRY_TIMER = "expiry"
+
+
+class SessionLease:
+    """The lease of one registration in one session."""
+
+    def __init__(self, context: MemberContext, paths: Paths) -> None:
+        self._context = context
+        self._paths = paths
+        context.on_write_acknowledged = self._acknowledged
+        self.until_ms: int | None = None
+        """End of the lease as told; None before the first acknowledgement and after its end."""
+        self.has_ended = False
+        """It ran out and what is held was not verified since."""
+        self.is_refused = False
+        """A heartbeat was refused at the own registration."""
+        self._is_running = False
+        self._last_sent_ms: int | None = None
+        """When the newest acknowledged write was issued."""
+        self._last_beat_ms = 0
+        """When the newest heartbeat was due; sent or not, the next one is a period later."""
+        self._period_ms = 0
+        """From the last write to the next heartbeat; drawn anew for each heartbeat."""
+        self._heartbeat_under_way = False
+
+    @property
+    def is_valid(self) -> bool:
+        return self.until_ms is not None and self._context.now.ms < self.until_ms
+
+    def start(self) -> None:
+        """Before the registration is created: its create is the first write that counts."""
+        self._is_running = True
+        self._period_ms = self._draw_period_ms()
+
+    def stop(self) -> None:
+        """Not registered any more: nothing to hold and nothing to renew."""
+        self._is_running = False
+        self.until_ms = self._last_sent_ms = None
+        self.has_ended = self.is_refused = self._heartbeat_under_way = False
+        for name in (HEARTBEAT_TIMER, LEASE_TIMER, EXPIRY_TIMER):
+            self._context.cancel_timer(name)
+
+    # --- acknowledgements -------------------------------------------------------------------------
+
+    def _acknowledged(self, sent_ms: int) -> None:
+        if not self._is_running:
+            return
+        self._last_sent_ms = max(self._last_sent_ms or sent_ms, sent_ms)
+        if not self.has_ended:
+            self._extend()
+        self._arm()
+
+    def verified(self) -> None:
+        """What is held was read back after an acknowledged write: the lease may go on."""
+        self.has_ended = False
+        self._extend()
+
+    def _extend(self) -> None:
+        assert self._last_sent_ms is not None
+        until_ms = self._last_sent_ms + self._span_ms()
+        if until_ms <= self._context.now.ms:
+            self.has_ended = True  # the answer came too late to allow anything
+            self.until_ms = None
+        elif self.until_ms is None or until_ms > self.until_ms:
+            self.until_ms = until_ms
+            self._context.emit(ExtendLease(until_ms))
+            self._context.note("lease.renew", sent_ms=self._last_sent_ms, until_ms=until_ms)
+
+    def _span_ms(self) -> int:
+        settings = self._context.config.settings
+        return lease_ms(self._timeout_ms(), settings.lease_fraction, settings.server_tick_ms)
+
+    def _timeout_ms(self) -> int:
+        session = self._context.session
+        assert session is not None
+        return session.timeout_ms
+
+    # --- the own clock ----------------------------------------------------------------------------
+
+    def has_run_out(self) -> bool:
+        """Looked at in the first line of every step, so that a process that was stopped never acts on it."""
+        return self.until_ms is not None and self._context.now.ms >= self.until_ms
+
+    def end(self) -> None:
+        self.until_ms, self.has_ended = None, True
+        self._context.note("lease.expired")
+
+    def is_expired(self) -> bool:
+        """T has passed since the last acknowledged write was issued."""
+        return (
+            self._last_sent_ms is not None
+            and self._context.session is not None
+            and self._context.now.ms >= self._last_sent_ms + self._timeout_ms()
+        )
+
+    def _arm(self) -> None:
+        """Timers are moved when they fire, not at every write."""
+        context, sent_ms = self._context, self._last_sent_ms
+        assert sent_ms is not None
+        if self.until_ms is not None and not context.has_timer(LEASE_TIMER):
+            context.set_timer(LEASE_TIMER, self.until_ms)
+        if not context.has_timer(EXPIRY_TIMER):
+            context.set_timer(EXPIRY_TIMER, sent_ms + self._timeout_ms())
+        if not context.has_timer(HEARTBEAT_TIMER):
+            context.set_timer(HEARTBEAT_TIMER, max(self._heartbeat_due_ms(), context.now.ms + 1))
+
+    def _heartbeat_due_ms(self) -> int:
+        assert self._last_sent_ms is not None
+        return max(self._last_sent_ms, self._last_beat_ms) + self._period_ms
+
+    def _draw_period_ms(self) -> int:
+        return heartbeat_period_ms(self._timeout_ms(), self._context.config.jitter)
+
+    def timer_fired(self, name: str) -> None:
+        """Sends a heartbeat if no other write was acknowledged for a period; arms what is still ahead."""
+        if self._last_sent_ms is None or self._context.session is None:
+            return
+        if name == HEARTBEAT_TIMER and self._context.now.ms >= self._heartbeat_due_ms():
+            self._last_beat_ms, self._period_ms = self._context.now.ms, self._draw_period_ms()
+            self._send_heartbeat()
+        self._arm()
+
+    def _send_heartbeat(self) -> None:
+        """The check-only multi. While disconnected none is sent: the reconnection makes its own."""
+        if self._context.connected and not self._heartbeat_under_way:
+            self._heartbeat_under_way = True
+            self._context.ask(Multi((Check(self._paths.own, 0),)), self._heartbeat_answered)
+
+    def _heartbeat_answered(self, outcome: Outcome) -> None:
+        self._heartbeat_under_way = False
+        if isinstance(outcome, MultiRefused):
+            self.is_refused = True
+        elif isinstance(outcome, (Unanswered, NotSent)):
+            self._context.caught_up = False
