@@ -36,7 +36,7 @@ def page() -> str:
     items, recipes = by_item(tests), by_recipe(tests)
     intro = [
         "The protocol of a Kafka 0.8.2.2 consumer group as 74 statements, and the facts about ZooKeeper on which",
-        "our recipes stand, each with the tests that show it. 71 to 74 run against real Kafka 0.8.2.2.",
+        "the recipes are based, each with the tests that show it. 71 to 74 run against Kafka 0.8.2.2.",
         "Facts marked T are shown on a real server, those marked M by the exhaustive model and by a scenario of",
         "the production code under simulation.",
     ]

@@ -16,9 +16,9 @@ def page() -> str:
     shown = [number for number, item in ITEMS.items() if is_shown(item.kind, named.get(number, []))]
     facts = checklist_page.by_recipe(tests)
     intro = [
-        "Brokers and controller of the ZooKeeper era as 80 statements, each with what it has to be shown against",
-        "(a real ZooKeeper server, bytes on a connection, or by itself) and the tests that show it.",
-        "The tool is that of Kafka 0.8.2.2 unless another release is named. Where no test stands, the statement is",
+        "Brokers and controller of the ZooKeeper era as 80 statements, each with where it has to be shown",
+        "(on a real ZooKeeper server, in bytes on a connection, or in a unit) and the tests that show it.",
+        "The tool is that of Kafka 0.8.2.2 unless another release is named. A statement without a test is",
         "not shown yet.",
     ]
     blocks = [["## Shown so far", "", f"{len(shown)} of {len(ITEMS)}."]]

@@ -236,7 +236,7 @@ ITEMS: Final[dict[int, Statement]] = {
     ),
     73: Statement(
         "server",
-        "Registration with a foreign live owner fails; with our own previous session it succeeds without waiting.",
+        "Registration with a foreign live owner fails; with the broker's own previous session it succeeds without waiting.",
     ),
     74: Statement("server", "Two brokers never share an automatic id; ids start above 1000."),
     75: Statement(
@@ -257,21 +257,21 @@ ITEMS: Final[dict[int, Statement]] = {
     ),
     80: Statement(
         "server",
-        "Our CLI against a real cluster: list, describe, create, alter, delete, execute, verify, preferred election on 0.8.2.2 and one 2.x release; no `poison` notification results.",
+        "zkgroup's command line with a Kafka cluster: list, describe, create, alter, delete, execute, verify, preferred election on 0.8.2.2 and one 2.x release; no notification that Kafka cannot read.",
     ),
 }
-"""`Tool` is the script of real Kafka 0.8.2.2 unless another release is named."""
+"""`Tool` is the script of Kafka 0.8.2.2 unless another release is named."""
 
 RECIPES: Final = {
-    (13, "T"): "Real brokers accept a `/controller` that is set once after it is made; a real controller that"
+    (13, "T"): "Kafka brokers accept a `/controller` that is set once after its creation; a Kafka controller that"
     " finds it changed instead of deleted does not resign, and writes at its old epoch.",
-    (13, "M"): "A real candidate that expired can raise the epoch late; a real controller can go on after its"
-    " successor's election; what recovery leaves undone is lost with a winner that expires, unless it derives"
-    " from ZooKeeper alone; no control request is sent after the own lease has ended.",
-    (14, "T"): "A controller that hosts nothing gets replicas from real tools when it is always registered,"
-    " and is not found by a broker that shuts down when it never is.",
-    (17, "M"): "A replica whose deletion is unanswered is told nothing else, nor one that is moved and whose"
-    " broker has answered no request of this epoch; and no list names them: a late deletion hits one that has"
-    " come back.",
+    (13, "M"): "A Kafka candidate that expired can raise the epoch late; a Kafka controller can go on after its"
+    " successor's election; what recovery leaves undone is lost when the winner expires, unless it is derived"
+    " from ZooKeeper alone; no control request is sent after the lease has ended.",
+    (14, "T"): "A controller without partitions gets replicas from Kafka's tools when it is always registered,"
+    " and is not found by a broker that shuts down when it is never registered.",
+    (17, "M"): "A replica whose deletion is unanswered gets no other request, nor does one that is moved and whose"
+    " broker has answered no request of this epoch; and no list names them: a late deletion would hit one"
+    " that has come back.",
 }
 """(section of the recipes, mark) -> the facts so marked in that section."""

@@ -1,4 +1,4 @@
-"""The page of what Kafka's own controllers got wrong, and which tests show that ours do not."""
+"""The page of what Kafka's own controllers got wrong, and which tests show that a zkgroup controller does not."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def page() -> str:
     """`reference/known-defects.md`."""
     shown = by_defect(all_tests())
     intro = [
-        "What Kafka's ZooKeeper controllers got wrong, what a controller of ours does instead, and the tests that",
-        "play the old defect's schedule. `partly` says where wire version 0 or Kafka's own tools set the limit,",
-        "`left` that there is no cure without a worse one. A test names its rows in its docstring.",
+        "What Kafka's ZooKeeper controllers got wrong, what a zkgroup controller does instead, and the tests that",
+        "repeat the events that lead to the defect. `partly`: wire version 0 or Kafka's own tools set a limit;",
+        "`left`: there is no cure without a worse defect. A test names its rows in its docstring.",
     ]
     rows = [
         (f"K{number}", each.what, each.where, each.extent, each.instead, _names(shown.get(number, [])))
         for number, each in DEFECTS.items()
     ]
     counts = [f"{len(shown.keys() & DEFECTS.keys())} of {len(DEFECTS)} have a test."]
-    table = markdown.table(["", "defect", "releases", "ours", "instead", "tests"], rows)
+    table = markdown.table(["", "defect", "releases", "zkgroup", "instead", "tests"], rows)
     return markdown.page("Known defects of Kafka's controllers", intro, counts, table)
 
 

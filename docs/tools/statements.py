@@ -1,4 +1,4 @@
-"""The statements that the tests have to show: the protocol's, and the facts behind our recipes."""
+"""The statements that the tests have to show: the protocol's, and the facts behind the recipes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ITEMS = {
     13: "Empty, `.`, `..` and illegal-character group ids are refused before connecting.",
     14: "Registrations with any key order, whitespace, unknown keys, no timestamp are accepted.",
     15: "Unknown `pattern` text is treated as static.",
-    16: "A poison registration does not raise; the member is ignored and reported.",
+    16: "A corrupt registration does not raise; the member is ignored and reported.",
     17: "A registration that vanishes between list and read is treated as absent and the snapshot is retaken.",
     18: "Topic JSON: partitions from keys, numeric order, gaps kept; missing topic = no partitions, no error.",
     19: "Unparseable offset is an explicit error naming the path, never a silent reset.",
@@ -83,8 +83,8 @@ RECIPES = {
     (
         1,
         "T",
-    ): "Members that share a client share a session: the session alone says nothing about who owns a znode.",
-    (2, "M"): "The session is that of the own registration as read back, never what the client says.",
+    ): "Members that share a client share a session: the session alone does not show which of them owns a znode.",
+    (2, "M"): "A member's session is that of its own registration as read back, never what the client reports.",
     (
         3,
         "T",
@@ -93,17 +93,17 @@ RECIPES = {
     (
         4,
         "M",
-    ): "Sticky members compute from the plan's own previous owners; without it they disagree for good.",
-    (5, "T"): "-1 stands for no offset; JVM members and tools take it so.",
+    ): "Sticky members compute from the owners in the assignment znode; without it they disagree permanently.",
+    (5, "T"): "-1 means no offset; JVM members and tools read it so.",
     (5, "M"): "After a lost reply the offset is read before the owner; a successor's fence is never adopted.",
-    (6, "T"): "A re-created offset znode starts at version 0 again, and the Stat tells: its `czxid` differs.",
-    (6, "M"): 'A reset is obeyed even if somebody wrote the offset after it, and only after "owner is mine".',
+    (6, "T"): "A re-created offset znode starts at version 0 again; its `czxid` in the Stat differs.",
+    (6, "M"): 'A reset is applied even if another client wrote the offset after it, and only after a read that shows that the member is still the owner.',
     (
         7,
         "T",
     ): "A release reads the offset, then the owner: in the other order it can delete a successor's claim.",
-    (8, "T"): "Deleting and creating `ids` in a transaction fails while anybody is registered.",
-    (9, "M"): "No client gets a new session under members that do not know.",
+    (8, "T"): "Deleting and creating `ids` in a transaction fails while a member is registered.",
+    (9, "M"): "No client gets a new session while its members do not know.",
     (
         10,
         "T",
@@ -111,6 +111,6 @@ RECIPES = {
     (
         10,
         "M",
-    ): "A write refused at the own registration means: not registered; no retry, `on_lost`, register anew.",
+    ): "A write refused at the member's own registration means that it is not registered: no retry, `on_lost`, register again.",
 }
 """(section of the recipes, mark) -> the facts so marked in that section."""
