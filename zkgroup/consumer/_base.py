@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio classes have in common: options, the engine, leases and plain methods.
+"""What the blocking and the asyncio classes have in common: arguments, the engine, leases and plain methods.
 
 `MemberBase` is the base of all four public classes, `ConsumerBase` of the two consumers.
 """
@@ -7,28 +7,72 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from dataclasses import InitVar, dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import MemberOptions, Topics, checked_partition, subscription_of
 from zkgroup.consumer.sources.port import Record, RecordSource, checked_source
-from zkgroup.errors import MemberClosedError, SourceUnavailableError
+from zkgroup.errors import (
+    MemberClosedError,
+    SourceUnavailableError,
+    StableTimeoutError,
+    StoreUnavailableError,
+)
 from zkgroup.model import StaticSubscription, TopicPartition
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.settings import GroupSettings
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+
+ListenerT = TypeVar("ListenerT", bound=RebalanceListener | AsyncRebalanceListener)
+
+HAND_BACK_TIMEOUT_S = 30.0
+CLOSE_TIMEOUT_S = 5.0
+CLOSE_GRACE_MS = 1000
+SOURCE_TIMEOUT_S = 30.0
+SOURCE_GRACE_S = 1.0
+DESCRIBE_TIMEOUT_S = 1.0
 
 
-class MemberBase(ABC):
-    """Plain methods and properties; each may be used from any thread."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class MemberBase(ABC, Generic[ListenerT]):
+    """Plain methods and properties; each may be used from any thread.
+
+    The fields are the arguments of all four classes. They are checked as far as that needs no network: raises
+    `ConfigError`.
+    """
+
+    address: InitVar[str | None] = field(default=None, kw_only=False)
+    """`host:port[,host:port...][/chroot]` for a connection of its own; or `client`."""
+    group: InitVar[str]
+    """Name of the group, below `/consumers`."""
+    topics: InitVar[Topics]
+    """Names, names with thread counts, `Whitelist` or `Blacklist`."""
+    settings: InitVar[GroupSettings | None] = None
+    listener: InitVar[ListenerT | None] = None
+    """Told of assignments and revocations, on a thread of its own, or on the event loop."""
+    client: InitVar[Store | None] = None
+    """A `ZooKeeperClient` shared with other members; it is not closed with the member."""
+    connection: InitVar[ClientSettings | None] = None
+    """Authentication, TLS and access lists of the connection to `address`."""
+    history: InitVar[HistorySink | None] = None
+    """Records what the member does, for `zkgroup.history`."""
+    metrics: InitVar[MetricsSink | None] = None
+    """See `zkgroup.metrics`."""
+    clock: InitVar[Clock | None] = None
+    """For tests."""
 
     _listener_kind: ClassVar[type[RebalanceListener | AsyncRebalanceListener]]
     _how_to_start: ClassVar[str]
 
-    def __init__(self, options: MemberOptions) -> None:
+    def __post_init__(self, *arguments: Any) -> None:
+        self._options = options = MemberOptions.of(*arguments)
         options.check_listener(self._listener_kind)
-        self._options = options
         self._settings = options.settings
         self._subscription = options.subscription
         self._engine_made: MemberEngine | None = None
@@ -117,11 +161,16 @@ class MemberBase(ABC):
         return Lease(grant, lease_table) if grant is not None else None
 
 
-class ConsumerBase(MemberBase):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConsumerBase(MemberBase[ListenerT]):
     """Plain methods and properties; each may be used from any thread."""
 
-    def __init__(self, options: MemberOptions, source: RecordSource) -> None:
-        super().__init__(options)
+    source: InitVar[RecordSource]
+    """Where the records come from; it is closed with the consumer."""
+
+    def __post_init__(self, *arguments: Any) -> None:
+        *of_a_member, source = arguments
+        super().__post_init__(*of_a_member)
         self._source = checked_source(source)
         self._consuming: ConsumerEngine | None = None
 
@@ -179,3 +228,42 @@ class ConsumerBase(MemberBase):
     def paused(self) -> frozenset[TopicPartition]:
         """What `pause` stopped."""
         return self._member.delivery.paused
+
+
+def _show_as_arguments(kind: type) -> None:
+    """The fields are arguments and nothing else: no attributes of the class, and `help` shows their types."""
+    init = vars(kind)["__init__"]
+    for name, text in list(init.__annotations__.items()):
+        if text is not None:
+            init.__annotations__[name] = text.removeprefix("InitVar[").removesuffix("]")
+        if name in vars(kind):
+            delattr(kind, name)
+
+
+_show_as_arguments(MemberBase)
+_show_as_arguments(ConsumerBase)
+
+
+def reply_timeout_s(settings: GroupSettings) -> float:
+    """Longest wait for an answer: every request ends by the session's timeout, in one way or another."""
+    return 5.0 + 3 * settings.session_timeout_ms / 1000
+
+
+def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableError:
+    """The error of a start that ran out: a real client knows whom it asked, and what came of it."""
+    if isinstance(engine.store, ZooKeeperClient):
+        return engine.store.unconnected(timeout_ms / 1000)
+    return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
+
+
+def not_assigned(engine: MemberEngine, snapshot: MemberDescription | None) -> StableTimeoutError:
+    """The error of a wait for this member's own share that ran out."""
+    blockers = snapshot.blocked if snapshot is not None else {}
+    waits = "; ".join(f"{tp} is held by {who}" for tp, who in sorted(blockers.items()))
+    return StableTimeoutError(state_text(engine, snapshot) + (f": {waits}" if waits else ""), blockers)
+
+
+def state_text(engine: MemberEngine, snapshot: MemberDescription | None) -> str:
+    """The member's own state in words, for messages."""
+    reason = f" ({snapshot.reason})" if snapshot is not None else ""
+    return f"{engine.member} is {engine.state.value}{reason}"

@@ -11,9 +11,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
-from zkgroup.consumer._base import ConsumerBase, MemberBase
+from zkgroup.consumer._base import (
+    CLOSE_GRACE_MS,
+    CLOSE_TIMEOUT_S,
+    DESCRIBE_TIMEOUT_S,
+    HAND_BACK_TIMEOUT_S,
+    SOURCE_GRACE_S,
+    SOURCE_TIMEOUT_S,
+    ConsumerBase,
+    MemberBase,
+    not_assigned,
+    not_connected,
+    reply_timeout_s,
+    state_text,
+)
 from zkgroup.consumer.callbacks import AsyncCallbackRunner, AsyncRebalanceListener
 from zkgroup.consumer.consumer_engine import grouped, known_bounds
 from zkgroup.consumer.engine import MemberEngine
@@ -28,8 +41,6 @@ from zkgroup.consumer.group_reads import (
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import (
-    MemberOptions,
-    Topics,
     check_count,
     check_offset,
     checked_offsets,
@@ -37,21 +48,8 @@ from zkgroup.consumer.options import (
     checked_timeout,
     checked_times,
     open_engine,
-    subscription_of,
 )
-from zkgroup.consumer.sources.port import Record, RecordSource
-from zkgroup.consumer.sync import (
-    CLOSE_GRACE_MS,
-    CLOSE_TIMEOUT_S,
-    DESCRIBE_TIMEOUT_S,
-    HAND_BACK_TIMEOUT_S,
-    SOURCE_GRACE_S,
-    SOURCE_TIMEOUT_S,
-    not_assigned,
-    not_connected,
-    reply_timeout_s,
-    state_text,
-)
+from zkgroup.consumer.sources.port import Record
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,
@@ -64,15 +62,10 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import (
     Clock,
     DrivenClock,
-    HistorySink,
-    MetricsSink,
     Sleeper,
-    Store,
     after,
     seconds_until,
 )
-from zkgroup.settings import GroupSettings
-from zkgroup.zookeeper import ClientSettings
 
 log = logging.getLogger("zkgroup.consumer")
 
@@ -84,7 +77,7 @@ TAKEN_AT_ONCE_MAX = 100
 T = TypeVar("T")
 
 
-class AsyncBase(MemberBase):
+class AsyncBase(MemberBase[AsyncRebalanceListener]):
     """Life, waiting, leases and reads of a member on an event loop.
 
     The member works on a thread of its own; awaiting costs none. Plain methods (`leases`, `lease`,
@@ -94,8 +87,8 @@ class AsyncBase(MemberBase):
     _listener_kind = AsyncRebalanceListener
     _how_to_start = "use `async with`, or await start()"
 
-    def __init__(self, options: MemberOptions) -> None:
-        super().__init__(options)
+    def __post_init__(self, *arguments: Any) -> None:
+        super().__post_init__(*arguments)
         self._runner: AsyncCallbackRunner | None = None
         self._cancelled: deque[CommitResult] = deque(maxlen=CANCELLED_KEPT)
 
@@ -268,7 +261,7 @@ class AsyncBase(MemberBase):
 
 
 class AsyncGroupMember(AsyncBase):
-    """`GroupMember` for asyncio.
+    """`GroupMember` for asyncio. The arguments are the same; the listener's methods are coroutines.
 
     ```python
     async with AsyncGroupMember("host:2181", group="billing", topics=["orders"]) as member:
@@ -278,36 +271,6 @@ class AsyncGroupMember(AsyncBase):
     ```
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        group: str,
-        topics: Topics,
-        settings: GroupSettings | None = None,
-        listener: AsyncRebalanceListener | None = None,
-        client: Store | None = None,
-        connection: ClientSettings | None = None,
-        history: HistorySink | None = None,
-        metrics: MetricsSink | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """The arguments of `GroupMember`; the listener's methods are coroutines. Raises `ConfigError`."""
-        super().__init__(
-            MemberOptions(
-                address=address,
-                client=client,
-                group=group,
-                subscription=subscription_of(topics),
-                settings=GroupSettings() if settings is None else settings,
-                listener=listener,
-                history=history,
-                metrics=metrics,
-                clock=clock,
-                connection=connection,
-            )
-        )
-
     def _build(self, runner: AsyncCallbackRunner) -> MemberEngine:
         return open_engine(self._options, runner)
 
@@ -316,8 +279,8 @@ class AsyncGroupMember(AsyncBase):
         return await self._await_commit(self._engine.commit_now(checked_offsets(offsets)))
 
 
-class AsyncConsumer(ConsumerBase, AsyncBase):
-    """`Consumer` for asyncio.
+class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
+    """`Consumer` for asyncio. The arguments are the same; the listener's methods are coroutines.
 
     ```python
     async with AsyncConsumer("host:2181", group="billing", topics=["orders"], source=source) as consumer:
@@ -326,37 +289,8 @@ class AsyncConsumer(ConsumerBase, AsyncBase):
     ```
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        group: str,
-        topics: Topics,
-        source: RecordSource,
-        settings: GroupSettings | None = None,
-        listener: AsyncRebalanceListener | None = None,
-        client: Store | None = None,
-        connection: ClientSettings | None = None,
-        history: HistorySink | None = None,
-        metrics: MetricsSink | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """The arguments of `Consumer`; the listener's methods are coroutines. Raises `ConfigError`."""
-        super().__init__(
-            MemberOptions(
-                address=address,
-                client=client,
-                group=group,
-                subscription=subscription_of(topics),
-                settings=GroupSettings() if settings is None else settings,
-                listener=listener,
-                history=history,
-                metrics=metrics,
-                clock=clock,
-                connection=connection,
-            ),
-            source,
-        )
+    def __post_init__(self, *arguments: Any) -> None:
+        super().__post_init__(*arguments)
         self._ready = asyncio.Event()
         self._news = 0
         self._events: asyncio.AbstractEventLoop | None = None

@@ -14,9 +14,22 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
-from zkgroup.consumer._base import ConsumerBase, MemberBase
+from zkgroup.consumer._base import (
+    CLOSE_GRACE_MS,
+    CLOSE_TIMEOUT_S,
+    DESCRIBE_TIMEOUT_S,
+    HAND_BACK_TIMEOUT_S,
+    SOURCE_GRACE_S,
+    SOURCE_TIMEOUT_S,
+    ConsumerBase,
+    MemberBase,
+    not_assigned,
+    not_connected,
+    reply_timeout_s,
+    state_text,
+)
 from zkgroup.consumer.callbacks import CallbackWorker, RebalanceListener
 from zkgroup.consumer.consumer_engine import grouped, known_bounds
 from zkgroup.consumer.engine import MemberEngine
@@ -24,8 +37,6 @@ from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, 
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import (
-    MemberOptions,
-    Topics,
     check_count,
     check_offset,
     checked_offsets,
@@ -33,34 +44,23 @@ from zkgroup.consumer.options import (
     checked_timeout,
     checked_times,
     open_engine,
-    subscription_of,
 )
-from zkgroup.consumer.sources.port import Record, RecordSource
+from zkgroup.consumer.sources.port import Record
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,
     OutcomeUnknownError,
-    StableTimeoutError,
     StoreUnavailableError,
     ZkGroupError,
 )
 from zkgroup.groups.descriptions import GroupDescription
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store, after, seconds_until, wait_for
-from zkgroup.settings import GroupSettings
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.model.ports import Clock, after, seconds_until, wait_for
 
 T = TypeVar("T")
 
-HAND_BACK_TIMEOUT_S = 30.0
-CLOSE_TIMEOUT_S = 5.0
-CLOSE_GRACE_MS = 1000
-SOURCE_TIMEOUT_S = 30.0
-SOURCE_GRACE_S = 1.0
-DESCRIBE_TIMEOUT_S = 1.0
 
-
-class SyncBase(MemberBase):
+class SyncBase(MemberBase[RebalanceListener]):
     """Life, waiting, leases and reads of a member; each call may come from any thread.
 
     A process forked from the one that started the member must make its own: here every call but
@@ -70,8 +70,8 @@ class SyncBase(MemberBase):
     _listener_kind = RebalanceListener
     _how_to_start = "use `with`, or start() it"
 
-    def __init__(self, options: MemberOptions) -> None:
-        super().__init__(options)
+    def __post_init__(self, *arguments: Any) -> None:
+        super().__post_init__(*arguments)
         self._start_lock = threading.Lock()
 
     @abstractmethod
@@ -236,11 +236,6 @@ class SyncBase(MemberBase):
         return group_reads(engine.store, engine.clock, engine.group, engine.finished)
 
 
-def reply_timeout_s(settings: GroupSettings) -> float:
-    """Longest wait for an answer: every request ends by the session's timeout, in one way or another."""
-    return 5.0 + 3 * settings.session_timeout_ms / 1000
-
-
 def result_of(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
     """The future's result; a call that gets none in time is forgotten, so that nothing waits for it."""
     try:
@@ -257,26 +252,6 @@ def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
 
     wait_for(engine.clock, future.done, after(engine.clock, timeout_s), wait)
     return future.result(0)
-
-
-def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableError:
-    """The error of a start that ran out: a real client knows whom it asked, and what came of it."""
-    if isinstance(engine.store, ZooKeeperClient):
-        return engine.store.unconnected(timeout_ms / 1000)
-    return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
-
-
-def not_assigned(engine: MemberEngine, snapshot: MemberDescription | None) -> StableTimeoutError:
-    """The error of a wait for this member's own share that ran out."""
-    blockers = snapshot.blocked if snapshot is not None else {}
-    waits = "; ".join(f"{tp} is held by {who}" for tp, who in sorted(blockers.items()))
-    return StableTimeoutError(state_text(engine, snapshot) + (f": {waits}" if waits else ""), blockers)
-
-
-def state_text(engine: MemberEngine, snapshot: MemberDescription | None) -> str:
-    """The member's own state in words, for messages."""
-    reason = f" ({snapshot.reason})" if snapshot is not None else ""
-    return f"{engine.member} is {engine.state.value}{reason}"
 
 
 def _description(engine: MemberEngine) -> MemberDescription | None:
@@ -301,48 +276,6 @@ class GroupMember(SyncBase):
     schedules the end. What a callback raised is raised by the next call. A process forked from this
     one must make its own member: here every call but `close()` and `stop()` raises `ForkedClientError`.
     """
-
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        group: str,
-        topics: Topics,
-        settings: GroupSettings | None = None,
-        listener: RebalanceListener | None = None,
-        client: Store | None = None,
-        connection: ClientSettings | None = None,
-        history: HistorySink | None = None,
-        metrics: MetricsSink | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """Checks everything that needs no network; raises `ConfigError`.
-
-        Args:
-            address: `host:port[,host:port...][/chroot]` for a connection of its own; or `client`.
-            group: name of the group, below `/consumers`.
-            topics: names, names with thread counts, `Whitelist` or `Blacklist`.
-            settings: see `GroupSettings`.
-            listener: told of assignments and revocations, on a thread of its own.
-            client: a `ZooKeeperClient` shared with other members; it is not closed with the member.
-            connection: authentication, TLS and access lists of the connection to `address`.
-            history: records what the member does, for `zkgroup.history`.
-            metrics: see `zkgroup.metrics`.
-            clock: for tests.
-        """
-        options = MemberOptions(
-            address=address,
-            client=client,
-            group=group,
-            subscription=subscription_of(topics),
-            settings=GroupSettings() if settings is None else settings,
-            listener=listener,
-            history=history,
-            metrics=metrics,
-            clock=clock,
-            connection=connection,
-        )
-        super().__init__(options)
 
     def _build(self) -> MemberEngine:
         worker = CallbackWorker(f"zkgroup-{self._options.group}", self._options.clock_used)
@@ -369,7 +302,7 @@ class GroupMember(SyncBase):
         return result
 
 
-class Consumer(ConsumerBase, SyncBase):
+class Consumer(ConsumerBase[RebalanceListener], SyncBase):
     """A member of a group that reads its partitions' records from a source.
 
     ```python
@@ -386,41 +319,8 @@ class Consumer(ConsumerBase, SyncBase):
     `poll` and iteration are for one thread at a time; every other method may be called from any.
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        group: str,
-        topics: Topics,
-        source: RecordSource,
-        settings: GroupSettings | None = None,
-        listener: RebalanceListener | None = None,
-        client: Store | None = None,
-        connection: ClientSettings | None = None,
-        history: HistorySink | None = None,
-        metrics: MetricsSink | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """Checks everything that needs no network; raises `ConfigError`.
-
-        `source` is where the records come from, see `RecordSource`; it is closed with the consumer.
-        The other arguments are those of `GroupMember`.
-        """
-        super().__init__(
-            MemberOptions(
-                address=address,
-                client=client,
-                group=group,
-                subscription=subscription_of(topics),
-                settings=GroupSettings() if settings is None else settings,
-                listener=listener,
-                history=history,
-                metrics=metrics,
-                clock=clock,
-                connection=connection,
-            ),
-            source,
-        )
+    def __post_init__(self, *arguments: Any) -> None:
+        super().__post_init__(*arguments)
         self._ready = threading.Condition()
         self._news = 0
 

@@ -14,12 +14,14 @@ HERE = Path(__file__).parent
 AS_INSTALLED = ["--follow-imports=silent"]
 """Errors are reported for the program alone, as with a library in site-packages."""
 MISUSE = """
-from zkgroup import Consumer, GroupMember, TopicPartition
+from zkgroup import AsyncRebalanceListener, Consumer, GroupMember, TopicPartition
 member = GroupMember("host:2181", group="g", topics=["orders"])
 member.commit({"orders": 42})
 Consumer("host:2181", group="g", topics=["orders"])
 member.leases()[0].token.upper()
 member.no_such_method()
+GroupMember("host:2181", group="g", topics=["orders"], listener=AsyncRebalanceListener())
+Consumer("host:2181", group="g", topics=["orders"], source=7)
 """
 
 
@@ -64,4 +66,4 @@ def test_misuse_is_an_error_of_types(cache: Path, tmp_path: Path) -> None:
     done = check(program, cache)
 
     lines = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
-    assert lines == {4, 5, 6, 7}, done.stdout
+    assert lines == {4, 5, 6, 7, 8, 9}, done.stdout
