@@ -17,8 +17,7 @@ from dataclasses import replace
 from zkgroup.consumer.callbacks import CallbackRunner
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.fetcher import Fetcher
-from zkgroup.consumer.group_reads import ZooKeeperCluster
+from zkgroup.consumer.fetcher import Fetcher, ZooKeeperCluster
 from zkgroup.consumer.machine.events import Polled, PollOverdue
 from zkgroup.consumer.options import (
     MemberOptions,

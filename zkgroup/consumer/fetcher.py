@@ -1,6 +1,7 @@
 """The fetcher's thread: it alone calls the source, so that neither delivery nor a rebalance waits for it.
 
-`StartPositions` says when the source is asked, again, for the bounds of partitions without a position.
+`ZooKeeperCluster` is what a source can ask of ZooKeeper. `StartPositions` says when the source is asked,
+again, for the bounds of partitions without a position.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock, Sleeper, after, wait_for
+from zkgroup.model.ports import Clock, Sleeper, Store, after, wait_for
+from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path
+from zkgroup.znodes.ids import number_of
+from zkgroup.zookeeper.blocking import Blocking
 
 log = logging.getLogger("zkgroup.consumer")
 
@@ -35,6 +39,34 @@ POLL_S = 1.0
 """Longest wait inside the source; `wake` ends it early."""
 RECORDS_MAX = 10_000
 """About so many records are taken from the source at once, over all partitions."""
+CLUSTER_TIMEOUT_S = 10.0
+"""For each question to ZooKeeper."""
+
+
+class ZooKeeperCluster:
+    """`Cluster` of the record sources, out of ZooKeeper. Blocking; used on the fetcher's thread."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._blocking = Blocking(store, timeout_s=CLUSTER_TIMEOUT_S, clock=clock)
+
+    def close(self) -> None:
+        """Stops listening to the store."""
+        self._blocking.close()
+
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        names = self._blocking.list_many([broker_ids_path()])[broker_ids_path()] or ()
+        numbers = [number for name in names if (number := number_of(name)) is not None]
+        paths = {number: BrokerRegistration.path(number) for number in numbers}
+        found = self._blocking.read_many(list(paths.values()))
+        return {
+            broker: BrokerRegistration.decode(path, znode.data)
+            for broker, path in sorted(paths.items())
+            if (znode := found[path]) is not None
+        }
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        znode = self._blocking.find(Topic.path(topic))
+        return tuple(sorted(Topic.decode(znode.path, znode.data).partitions)) if znode else ()
 
 
 class Fetcher:

@@ -1,9 +1,9 @@
-"""What a member reads beside its machine: committed offsets, the whole group, the brokers."""
+"""What a member reads beside its machine: committed offsets and the whole group."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from zkgroup.errors import NotFoundError, StableTimeoutError, StoreUnavailableError
@@ -13,9 +13,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Clock, Store, after, wait_for
 from zkgroup.model.requests import Code, Outcome, ReadMany, ReadManyDone
-from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path
 from zkgroup.znodes.consumers import Offset
-from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper.blocking import Blocking
 
 READ_AGAIN_S = 0.1
@@ -121,29 +119,3 @@ def not_stable(group: str, found: Verification | None, told: str) -> StableTimeo
     problems_told = [f"{tp}: {text}" for tp, text in sorted(named.items())] + others
     detail = "; ".join(problems_told) if problems_told else "nobody is registered"
     return StableTimeoutError(f"group {group} has not converged: {detail}. This member: {told}", named)
-
-
-class ZooKeeperCluster:
-    """`Cluster` of the record sources, out of ZooKeeper. Blocking; used on the fetcher's thread."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._blocking = Blocking(store, timeout_s=READ_TIMEOUT_S, clock=clock)
-
-    def close(self) -> None:
-        """Stops listening to the store."""
-        self._blocking.close()
-
-    def brokers(self) -> Mapping[int, BrokerRegistration]:
-        names = self._blocking.list_many([broker_ids_path()])[broker_ids_path()] or ()
-        numbers = [number for name in names if (number := number_of(name)) is not None]
-        paths = {number: BrokerRegistration.path(number) for number in numbers}
-        found = self._blocking.read_many(list(paths.values()))
-        return {
-            broker: BrokerRegistration.decode(path, znode.data)
-            for broker, path in sorted(paths.items())
-            if (znode := found[path]) is not None
-        }
-
-    def partitions(self, topic: str) -> tuple[int, ...]:
-        znode = self._blocking.find(Topic.path(topic))
-        return tuple(sorted(Topic.decode(znode.path, znode.data).partitions)) if znode else ()

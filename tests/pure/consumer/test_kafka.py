@@ -8,7 +8,7 @@ import kafka
 import pytest
 from kafka import errors
 
-from zkgroup.consumer.group_reads import ZooKeeperCluster
+from zkgroup.consumer.fetcher import ZooKeeperCluster
 from zkgroup.consumer.sources import kafka as module
 from zkgroup.consumer.sources.kafka import KafkaSource, address_of, protocol_of
 from zkgroup.consumer.sources.port import Bounds
