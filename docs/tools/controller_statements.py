@@ -263,14 +263,26 @@ ITEMS: Final[dict[int, Statement]] = {
 """`Tool` is the script of Kafka 0.8.2.2 unless another release is named."""
 
 RECIPES: Final = {
-    (13, "T"): "Kafka brokers accept a `/controller` that is set once after its creation; a Kafka controller that"
+    (
+        13,
+        "T",
+    ): "Kafka brokers accept a `/controller` that is set once after its creation; a Kafka controller that"
     " finds it changed instead of deleted does not resign, and writes at its old epoch.",
-    (13, "M"): "A Kafka candidate that expired can raise the epoch late; a Kafka controller can go on after its"
+    (
+        13,
+        "M",
+    ): "A Kafka candidate that expired can raise the epoch late; a Kafka controller can go on after its"
     " successor's election; what recovery leaves undone is lost when the winner expires, unless it is derived"
     " from ZooKeeper alone; no control request is sent after the lease has ended.",
-    (14, "T"): "A controller without partitions gets replicas from Kafka's tools when it is always registered,"
+    (
+        14,
+        "T",
+    ): "A controller without partitions gets replicas from Kafka's tools when it is always registered,"
     " and is not found by a broker that shuts down when it is never registered.",
-    (17, "M"): "A replica whose deletion is unanswered gets no other request, nor does one that is moved and whose"
+    (
+        17,
+        "M",
+    ): "A replica whose deletion is unanswered gets no other request, nor does one that is moved and whose"
     " broker has answered no request of this epoch; and no list names them: a late deletion would hit one"
     " that has come back.",
 }

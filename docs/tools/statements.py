@@ -84,7 +84,10 @@ RECIPES = {
         1,
         "T",
     ): "Members that share a client share a session: the session alone does not show which of them owns a znode.",
-    (2, "M"): "A member's session is that of its own registration as read back, never what the client reports.",
+    (
+        2,
+        "M",
+    ): "A member's session is that of its own registration as read back, never what the client reports.",
     (
         3,
         "T",
@@ -97,7 +100,10 @@ RECIPES = {
     (5, "T"): "-1 means no offset; JVM members and tools read it so.",
     (5, "M"): "After a lost reply the offset is read before the owner; a successor's fence is never adopted.",
     (6, "T"): "A re-created offset znode starts at version 0 again; its `czxid` in the Stat differs.",
-    (6, "M"): 'A reset is applied even if another client wrote the offset after it, and only after a read that shows that the member is still the owner.',
+    (
+        6,
+        "M",
+    ): "A reset is applied even if another client wrote the offset after it, and only after a read that shows that the member is still the owner.",
     (
         7,
         "T",
