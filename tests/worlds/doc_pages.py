@@ -82,7 +82,16 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "adr").glob("*.md")),
 ]
-LONG = {"tutorial.md", "library.md", "audit.md", "brokers.md", "lines.md", "reassignments.md"}
+LONG = {
+    "tutorial.md",
+    "library.md",
+    "audit.md",
+    "audit-on-spark.md",
+    "brokers.md",
+    "lines.md",
+    "reassignments.md",
+    "topics.md",
+}
 """Sessions of seconds, with servers or brokers of their own or Spark in them."""
 WITH_EXAMPLES = [page for page in PAGES if any(not example.skip for example in examples(page))]
 
@@ -208,6 +217,7 @@ def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.Complete
             **os.environ,
             "PATH": path,
             "COLUMNS": "110",
+            "LOGNAME": "operator",
             "XDG_STATE_HOME": str(folder / ".local" / "state"),
             "XDG_CONFIG_HOME": str(folder / ".config"),
         },

@@ -28,7 +28,7 @@ def main(path: str, pid: int) -> None:
     zookeeper = os.environ["ZKGROUP_ZOOKEEPER"]
     eventually(lambda: _is_gone(pid))
     with witness_on(zookeeper) as witness:
-        end_session_of(witness, path, int(zookeeper.rpartition(":")[2]))
+        end_session_of(witness, path, int(zookeeper.rpartition(":")[2].partition("/")[0]))
 
 
 if __name__ == "__main__":
