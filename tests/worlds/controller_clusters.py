@@ -13,7 +13,7 @@ from zkgroup.controller.machine.context import (
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.znodes.brokers import BrokerRegistration, Topic
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.zookeeper.blocking import Blocking
 
 
@@ -33,7 +33,7 @@ def standing(
     leader: int, isr: Brokers, leader_epoch: int = 0, version: int = 0, epoch: int = 1
 ) -> LeaderIsrAndControllerEpoch:
     """A state."""
-    return LeaderIsrAndControllerEpoch(leader, leader_epoch, isr, epoch, version)
+    return LeaderIsrAndControllerEpoch(PartitionState(leader, leader_epoch, isr, epoch), version)
 
 
 def cluster(

@@ -206,7 +206,7 @@ def update_metadata_of(picture: ControllerContext, topics: Collection[str]) -> U
         assert registration.host is not None
         brokers.append(Broker(broker, registration.host, registration.port))
     partitions = [
-        PartitionStateInfo.of(tp, standing, standing.version, picture.replicas(tp))
+        PartitionStateInfo.of(tp, standing.state, standing.version, picture.replicas(tp))
         for topic in topics
         if topic not in picture.deletions
         for tp in picture.partitions(topic)

@@ -334,6 +334,8 @@ NO_LEADER: Final = -1
 
 _TOPIC_KEYS: Final = ("version", "partitions", "adding_replicas", "removing_replicas", "topic_id")
 _STATE_KEYS: Final = ("controller_epoch", "leader", "version", "leader_epoch", "isr")
+_NO_KEYS: Final[Mapping[str, object]] = {}
+"""One for all, never changed: a cluster has a hundred thousand states."""
 _PLAIN_MAX: Final = 9
 """Digits that surely make a number of 32 bits."""
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -470,7 +472,7 @@ class PartitionState:
     """In-sync replicas; empty where a controller of 0.8.2.2 lost the last one."""
     controller_epoch: int
     """Of the controller that made the last decision, which a leader's own write repeats."""
-    extensions: Mapping[str, object] = field(default_factory=dict)
+    extensions: Mapping[str, object] = field(default_factory=lambda: _NO_KEYS)
     """Keys of later versions (`leader_recovery_state` of 3.2)."""
 
     @staticmethod
@@ -516,7 +518,7 @@ class PartitionState:
             leader_epoch=integer_of(path, fields, "leader_epoch"),
             isr=integers_of(path, fields.get("isr"), "'isr'"),
             controller_epoch=integer_of(path, fields, "controller_epoch"),
-            extensions=others(fields, *_STATE_KEYS),
+            extensions=others(fields, *_STATE_KEYS) or _NO_KEYS,
         )
 
 

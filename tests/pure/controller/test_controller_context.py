@@ -114,7 +114,7 @@ def test_a_state_without_leader_and_isr_is_known() -> None:
     """Controller item 36: it is as good a state as any; it is led by nobody."""
     context = cluster({"t": {0: (1, 2)}})
 
-    context.state_seen(tp(0), LeaderIsrAndControllerEpoch.of(PartitionState(-1, 4, (), 1), 9))
+    context.state_seen(tp(0), LeaderIsrAndControllerEpoch(PartitionState(-1, 4, (), 1), 9))
 
     assert (context.standing(tp(0)), list(context.led_by(-1))) == (standing(-1, (), 4, 9), [])
 
@@ -186,5 +186,5 @@ def picture_of(topics: int, partitions: int, brokers: int) -> ControllerContext:
         for partition, replicas in lists.items():
             data = PartitionState(replicas[0], 5, replicas, 3).encode()
             state = PartitionState.decode("", data)
-            context.state_seen(TopicPartition(name, partition), LeaderIsrAndControllerEpoch.of(state, 5))
+            context.state_seen(TopicPartition(name, partition), LeaderIsrAndControllerEpoch(state, 5))
     return context

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.worlds.controller_clusters import cluster, tp
-from zkgroup.controller.machine.context import Brokers, ControllerContext
+from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_queue import EventKind, EventQueue, QueuedEvent, Waited
 from zkgroup.controller.machine.leadership.preferred import preferred_elections_due
@@ -91,7 +93,7 @@ def test_balance_skips_what_an_election_would_refuse() -> None:
     context = balanced(10, 5)
     standing = context.standing(tp(0))
     assert standing is not None
-    context.state_seen(tp(0), standing._replace(isr=(2,), version=1))
+    context.state_seen(tp(0), LeaderIsrAndControllerEpoch(replace(standing.state, isr=(2,)), 1))
     context.failed_to_serve(tp(1), 1)
     assert due(context) == [2, 3, 4]
 

@@ -58,7 +58,7 @@ class Tree:
             zk.multi(
                 Create(Topic.partition_path(each), None), Create(PartitionState.path(each), state.encode())
             )
-            self.context.state_seen(each, LeaderIsrAndControllerEpoch.of(state, 0))
+            self.context.state_seen(each, LeaderIsrAndControllerEpoch(state, 0))
 
     def send(self, write: Write) -> None:
         """Behind the fence."""
@@ -233,7 +233,7 @@ def test_old_brokers_keep_moves_out_of_topics() -> None:
 
 def test_a_shrink_holds_the_request_and_the_state() -> None:
     """Recipes 17: leader epoch + 1; with nobody to remove the same two versions are checked."""
-    before = LeaderIsrAndControllerEpoch(3, 4, (3, 1), 1, 8)
+    before = LeaderIsrAndControllerEpoch(PartitionState(3, 4, (3, 1), 1), 8)
     path = PartitionState.path(tp(0))
 
     needed = shrink(tp(0), before, Shrink((3,), True, (1,)), 2, 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import standing
+from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
@@ -177,7 +178,8 @@ def test_the_state_of_a_later_controller_is_not_overwritten() -> None:
 
 def test_a_decision_raises_the_leader_epoch_and_keeps_what_it_does_not_know() -> None:
     """Every decision, by one; the epoch is that of the controller that decides."""
-    before = standing(1, (1, 2), leader_epoch=7, version=9)._replace(extensions={"leader_recovery_state": 1})
+    state = PartitionState(1, 7, (1, 2), 1, {"leader_recovery_state": 1})
+    before = LeaderIsrAndControllerEpoch(state, 9)
 
     after = before.decided(2, (2,), 12)
 

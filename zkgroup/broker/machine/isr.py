@@ -9,7 +9,7 @@ for the lag kafka/cluster/Replica.scala@1.1.1.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -180,10 +180,7 @@ class Isr:
         isr = self._wanted(followers, now_ms - lag_max_ms)
         if isr == self.isr and not self._unconfirmed:
             return None
-        stored = self._stored
-        state = PartitionState(
-            stored.leader, stored.leader_epoch, isr, stored.controller_epoch, stored.extensions
-        )
+        state = replace(self._stored, isr=isr)
         self._in_flight, self._proposed_ms = IsrWrite(self.topic_partition, state, self._version), now_ms
         return self._in_flight
 

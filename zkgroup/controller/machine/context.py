@@ -10,10 +10,9 @@ shared by all that have the same, and indices are plain numbers, topic by topic.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from zkgroup.controller.machine.state_machines import Replica, partition_table, replica_table
 from zkgroup.model import TopicPartition
@@ -22,34 +21,44 @@ from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState
 Brokers = tuple[int, ...]
 """Broker ids in an order that matters."""
 
-_NO_KEYS: Final[Mapping[str, object]] = MappingProxyType({})
-
 
 class LeaderIsrAndControllerEpoch(NamedTuple):
-    """The state of a partition as it stands in its znode: `PartitionState` and the znode's version."""
+    """The state of a partition as it stands in its znode, and the znode's version."""
 
-    leader: int
-    leader_epoch: int
-    isr: Brokers
-    controller_epoch: int
-    """Of the controller that decided it."""
+    state: PartitionState
     version: int
     """Data version of the znode: the fence of the next write."""
-    extensions: Mapping[str, object] = _NO_KEYS
-    """Keys of later versions, kept by every rewrite."""
 
-    @classmethod
-    def of(cls, state: PartitionState, version: int) -> LeaderIsrAndControllerEpoch:
-        """What was read, or written with this version in the reply."""
-        kept = state.extensions or _NO_KEYS
-        return cls(state.leader, state.leader_epoch, state.isr, state.controller_epoch, version, kept)
+    @property
+    def leader(self) -> int:
+        return self.state.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
+    def isr(self) -> Brokers:
+        return self.state.isr
+
+    @property
+    def controller_epoch(self) -> int:
+        """Of the controller that decided it."""
+        return self.state.controller_epoch
 
     def decided(self, leader: int, isr: Brokers, controller_epoch: int) -> PartitionState:
         """The next state by decision of a controller: the leader epoch grows by one, always.
 
-        A leader of 0.8.2.2 takes a new version of the znode with a higher leader epoch only (K9).
+        Whatever else the znode holds is kept. A leader of 0.8.2.2 takes a new version of the znode with a
+        higher leader epoch only (K9).
         """
-        return PartitionState(leader, self.leader_epoch + 1, isr, controller_epoch, self.extensions)
+        return replace(
+            self.state,
+            leader=leader,
+            leader_epoch=self.leader_epoch + 1,
+            isr=isr,
+            controller_epoch=controller_epoch,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +305,7 @@ class ControllerContext:
     def shared(self, standing: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
         """The same, with the one list of brokers for all; to be given to every partition in that state."""
         isr = self._lists.setdefault(standing.isr, standing.isr)
-        return standing if isr is standing.isr else standing._replace(isr=isr)
+        return standing if isr is standing.isr else standing._replace(state=replace(standing.state, isr=isr))
 
     def partitions(self, topic: str | None = None) -> Iterator[TopicPartition]:
         """All partitions, or those of one topic, by topic and number."""

@@ -222,9 +222,7 @@ def _decoded(active: ActiveController, znode: Znode, alike: Alike) -> LeaderIsrA
     if standing is not None:
         active.context.unreadable.pop(znode.path, None)
     elif (state := active.decoded(znode, PartitionState.decode)) is not None:
-        standing = alike[key] = active.context.shared(
-            LeaderIsrAndControllerEpoch.of(state, znode.stat.version)
-        )
+        standing = alike[key] = active.context.shared(LeaderIsrAndControllerEpoch(state, znode.stat.version))
     return standing
 
 
@@ -380,7 +378,7 @@ def _follow(active: ActiveController, packet: Packet, outcome: Outcome) -> None:
             state_seen(
                 active,
                 TopicPartition(match[1], int(match[2])),
-                LeaderIsrAndControllerEpoch.of(state, version),
+                LeaderIsrAndControllerEpoch(state, version),
             )
 
 

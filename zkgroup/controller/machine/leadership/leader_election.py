@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.active import ActiveController
@@ -180,7 +181,7 @@ def remove_from_isr(
         now = standing
         for broker in gone[topic_partition]:
             if (less := without_replica(now, broker, active.context.replicas(topic_partition))) is not None:
-                now = now._replace(leader=less[0], isr=less[1])
+                now = now._replace(state=replace(now.state, leader=less[0], isr=less[1]))
         if now is standing:
             return "it is not in sync"
         return standing.decided(now.leader, now.isr, active.epoch)

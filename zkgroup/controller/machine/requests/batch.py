@@ -304,7 +304,7 @@ class _View:
             for number, replicas in sorted(seen.topic.partitions.items()):
                 if (standing := seen.standings.get(number)) is not None:
                     found[number] = PartitionStateInfo.of(
-                        (name, number), standing, standing.version, replicas
+                        (name, number), standing.state, standing.version, replicas
                     )
         return found
 
@@ -314,7 +314,7 @@ class _View:
         if given is None and (known := self.known.get(topic_partition)):
             return known
         replicas = self.replicas(topic_partition, given)
-        found = PartitionStateInfo.of(topic_partition, standing, standing.version, replicas)
+        found = PartitionStateInfo.of(topic_partition, standing.state, standing.version, replicas)
         if given is None:
             self.known[topic_partition] = found
         return found
