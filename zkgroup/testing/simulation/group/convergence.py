@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from zkgroup.assignment import assign
+from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
+from zkgroup.assignment.strategies import needs_previous
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import AssignmentError
@@ -74,17 +75,18 @@ class Goal:
             for topic in member.threads
         }
         prefix = f"/consumers/{self._group}/ids/"
-        strategies = {
-            Registration.decode(path, znode.data).strategy
-            for path, znode in tree.items()
-            if path.startswith(prefix)
-        }
-        if strategies == {"sticky"}:
+        strategy = agreed_strategy(
+            [
+                Registration.decode(path, znode.data).strategy
+                for path, znode in tree.items()
+                if path.startswith(prefix)
+            ]
+        )
+        if strategy is not None and needs_previous(strategy):
             path = Plan.path(self._group)
             return Plan.decode(path, tree[path].data).owners if path in tree else {}
-        strategy = next(iter(strategies - {"sticky", None}), "range") or "range"
         try:
-            return assign(strategy, members, partitions).owners
+            return assign(strategy or DEFAULT_STRATEGY, members, partitions).owners
         except AssignmentError:
             return {tp: who for tp, (who, _) in self.owners().items()}
 
