@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from tests.project import ROOT
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
+from zkgroup import AsyncConsumer, Consumer
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.port import Bounds, RecordSource, SourceRecord
 from zkgroup.errors import ConfigError, MemberClosedError, NotOwnerError, SourceUnavailableError
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.settings import GroupSettings
 
 ZERO, ONE = orders(0, 1)
+CALLS = (
+    "assignment", "beginning_offsets", "commit", "committed", "end_offsets", "lag", "offsets_for_times",
+    "pause", "paused", "poll", "position", "resume", "seek", "seek_to_beginning", "seek_to_end", "stop", "stopped",
+    "subscribe", "subscription",
+)  # fmt: skip
 NOT_OWNED = TopicPartition("orders", 9)
 
 
@@ -34,6 +43,17 @@ def stamped(times_ms: Sequence[int], partition: int = 0) -> Any:
     for time_ms in times_ms:
         source.append("orders", partition, b"x", timestamp_ms=time_ms)
     return source
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_each_call_is_on_both_classes_and_in_the_page(call: str) -> None:
+    """docs/library.md has a row for each, with what it returns or does."""
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+
+    assert hasattr(Consumer, call)
+    assert hasattr(AsyncConsumer, call)
+    assert [row for row in rows if re.search(rf"`{call}[`(]", row.split("|")[1])]
 
 
 # --- assignment and subscription ------------------------------------------------------------------
@@ -230,6 +250,11 @@ def test_stop_only_asks_of_a_member_and_of_a_consumer(face: Face, world: MemberW
 
             assert one.stopped
             assert len(one.assignment()) == 4
+            if name == "b":
+                assert one.poll(timeout_s=PATIENCE_S) == {}
+                assert list(one) == []
+            assert one.state is MemberState.STABLE
+        assert one.state is MemberState.CLOSED
 
 
 def test_commits_come_every_five_seconds_by_default(face: Face, world: MemberWorld) -> None:
