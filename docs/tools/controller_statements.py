@@ -63,7 +63,7 @@ ITEMS: Final[dict[int, Statement]] = {
     13: Statement("server", "Notifications older than 15 minutes by ctime are deleted, younger ones kept."),
     14: Statement(
         "server",
-        "Of N candidates exactly one wins; `/controller_epoch` grows by exactly 1 per change of leader; first epoch is 1.",
+        "Of N candidates exactly one wins; `/controller_epoch` grows by exactly 1 per change of controller; first epoch is 1.",
     ),
     15: Statement(
         "server",
@@ -75,7 +75,7 @@ ITEMS: Final[dict[int, Statement]] = {
     ),
     17: Statement(
         "server",
-        "Deleting `/controller` by hand triggers re-election; replacing it by another id makes the old leader resign.",
+        "Deleting `/controller` by hand triggers re-election; replacing it by another id makes the old controller resign.",
     ),
     18: Statement(
         "server",
@@ -85,7 +85,9 @@ ITEMS: Final[dict[int, Statement]] = {
         "server",
         "After an epoch bump by another process, every write of the old controller fails and changes nothing; it resigns.",
     ),
-    20: Statement("unit", "`state` with a higher controller_epoch than mine is not overwritten."),
+    20: Statement(
+        "unit", "`state` with a higher controller_epoch than the controller's own is not overwritten."
+    ),
     21: Statement(
         "server",
         "Session expiry: queued events are dropped, resignation happens before the new session is used, registration precedes election.",
@@ -139,9 +141,11 @@ ITEMS: Final[dict[int, Statement]] = {
     ),
     40: Statement(
         "server",
-        "Target broker down: entry stays, completes when it comes; AR is not left at the union for ever.",
+        "Target broker down: the request stays and completes when the broker is back; AR does not keep old and new replicas for ever.",
     ),
-    41: Statement("server", "Second `--execute` while one runs is refused by the tool and by our CLI."),
+    41: Statement(
+        "server", "A second `--execute` while one runs is refused by the tool and by zkgroup's command line."
+    ),
     42: Statement(
         "server",
         "Unknown partition, deleted topic, target equal to AR, empty replica list: entry removed, others unaffected.",
@@ -155,7 +159,7 @@ ITEMS: Final[dict[int, Statement]] = {
     46: Statement("server", "Topic deletion requested during a move starts only after it."),
     47: Statement(
         "server",
-        "Our generate with a fixed start equals Kafka's placements, with racks and without; both ways of growing.",
+        "zkgroup's generate with a fixed start equals Kafka's placements, with racks and without; both ways of growing.",
     ),
     48: Statement(
         "server",
@@ -163,7 +167,7 @@ ITEMS: Final[dict[int, Statement]] = {
     ),
     49: Statement(
         "server",
-        "1.1.1 and 2.8.2 tools with `--zookeeper` work against our controller (create, alter, describe, delete, execute, verify, preferred election).",
+        "1.1.1 and 2.8.2 tools with `--zookeeper` work with a zkgroup controller (create, alter, describe, delete, execute, verify, preferred election).",
     ),
     50: Statement(
         "server",

@@ -26,10 +26,10 @@ TYPES = {
 def page() -> str:
     """`reference/file-columns.md`."""
     intro = [
-        "One row of a log is one operation of a transaction: a multi has one for each of its parts.",
+        "One row of a log is one operation of a transaction: a multi has one for each of its operations.",
         "One row of a snapshot is one znode, a parent before its children.",
-        "`zkgroup.zkfiles.columns` gives both as batches, `zkgroup.zkfiles.arrow.record_batch` makes Arrow of a",
-        "batch, and [Spark's tables](../audit-on-spark.md) have the same columns.",
+        "`zkgroup.zkfiles.columns` gives both as batches, `zkgroup.zkfiles.arrow.record_batch` converts a",
+        "batch to Arrow, and [Spark's tables](../audit-on-spark.md) have the same columns.",
     ]
     types = markdown.table(
         ["type", "in plain lists", "in Arrow", "in Spark"],

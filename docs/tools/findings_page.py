@@ -19,10 +19,10 @@ NEEDS = {
 def page() -> str:
     """`reference/findings.md`."""
     intro = [
-        "What `zkgroup audit findings` looks for, in the order in which it tells it.",
-        "The severity is the worst that a finding says; its section tells when it is less.",
+        "What `zkgroup audit findings` searches for, in the order of its output.",
+        "The severity is the worst one of a finding; its section says when it is lower.",
         "A bound is set by `--bound NAME.BOUND=NUMBER`; those that end in `_ms` are in milliseconds.",
-        "What a snapshot is enough for is also found in an export and in a living ensemble.",
+        "Findings that need only a snapshot are also found in an export and in a living ensemble.",
     ]
     rows = [
         (f"[`{rule.name}`](#{rule.name})", rule.severity, needs_text(rule), rule.question)

@@ -13,7 +13,7 @@ from docs.tools import markdown
 def page() -> str:
     """`reference/json.md`."""
     intro = [
-        "What `--format json` prints is one object with `schema` and `as_of`, indented on a terminal and on one",
+        "`--format json` prints one object with `schema` and `as_of`, indented on a terminal and on one",
         "line elsewhere; `--format ndjson` prints one item or event a line. A key is never missing, unknown is `null`, times are ISO-8601 UTC with milliseconds,",
         "integers are integers. Within a version keys are only added.",
         "As JSON Schema (draft 2020-12) they are data: `zkgroup_cli.schemas.SCHEMAS` and `EVENTS`.",

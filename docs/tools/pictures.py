@@ -238,8 +238,8 @@ def split_brain(palette: Palette) -> str:
     one.text(16, 118, "check(/controller) fails:", "bad", size=14)
     one.text(16, 138, "nothing is written", "bad", size=14)
     one.line(590, 192, 466, 120, "good", arrow=True)
-    one.text(560, 118, "both checks hold:", "good", size=14)
-    one.text(560, 138, "all is written", "good", size=14)
+    one.text(560, 118, "both checks pass:", "good", size=14)
+    one.text(560, 138, "everything is written", "good", size=14)
     return one.svg()
 
 

@@ -16,7 +16,7 @@ def page() -> str:
     intro = [
         "All settings of a member are fields of `zkgroup.GroupSettings`, a frozen value.",
         "Names are Kafka 0.8.2.2's consumer settings in snake case with the unit at the end; those without a",
-        "Kafka name are ours. On the command line: `zkgroup consume --set NAME=VALUE`.",
+        "Kafka name are zkgroup's. On the command line: `zkgroup consume --set NAME=VALUE`.",
         "An unknown name, a value out of range or an impossible combination is a `ConfigError` that names it.",
     ]
     of_brokers = [

@@ -17,12 +17,12 @@ from zkgroup.wire.schema import Array, Field, Node, Nullable, Record, Versions, 
 def page() -> str:
     """`reference/wire.md`."""
     intro = [
-        "Controller and brokers speak version 0 of Kafka 0.8.2.2's own control requests, so that either side",
-        "may be a real one; clients are answered in it too. Append and Fetch of lines are ours.",
+        "Controller and brokers use version 0 of Kafka 0.8.2.2's control requests, so either side may be Kafka;",
+        "clients are answered in it too. The requests that append and fetch lines are zkgroup's own.",
         "A frame is an int32 size and so many bytes: a header, then a body, its fields in the order given here.",
         "Numbers are big-endian. A string is an int16 length and UTF-8, bytes an int32 length and the bytes,",
-        "an array an int32 count and the items; a boolean is an int8, 0 or 1, and what may be missing has an",
-        "int8 before it, 1 or -1. What is not understood to its last byte is refused, and the connection closed.",
+        "an array an int32 count and the items; a boolean is an int8, 0 or 1, and an optional value has an int8",
+        "before it, 1 or -1. A frame that cannot be read to its last byte is refused, and the connection closed.",
     ]
     shown: set[type] = set()
     blocks = [block for request in _requests() for block in _api(request, shown)]
@@ -30,7 +30,7 @@ def page() -> str:
 
 
 def _requests() -> list[type[Request]]:
-    """In the order of their modules and files: what a controller says first."""
+    """In the order of their modules and files: control requests first."""
     order = ("control", "metadata", "records", "replica_host")
     return sorted(
         REQUESTS.values(),

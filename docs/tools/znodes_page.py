@@ -47,13 +47,13 @@ def page() -> str:
     """`reference/znodes.md`."""
     intro = [
         "Every znode that zkgroup reads or writes is one frozen dataclass with `path`, `encode` and `decode`;",
-        "what it only reads has no `encode`.",
+        "znodes that it only reads have no `encode`.",
         "Paths, keys and data are those of Kafka 0.8.2.2 where it has the znode; `resets`, `views`, `plan`",
-        "and everything below `/zkgroup` are ours, and Kafka's members and tools never look at them.",
-        "Numbers of ours that may exceed 32 bits are JSON strings: Kafka 0.8 reads no larger JSON numbers.",
-        "Keys that we do not know are kept when a znode is written again, but in `/admin/reassign_partitions`.",
-        "What cannot be a name, an id or an epoch, or is more than a request holds, raises `ConfigError` on `encode`.",
-        "A znode that is not what its path promises raises `CorruptZnodeError` with path, expected and found.",
+        "and everything below `/zkgroup` are of zkgroup, and Kafka's members and tools ignore them.",
+        "Numbers of zkgroup that may exceed 32 bits are JSON strings: Kafka 0.8 reads no larger JSON numbers.",
+        "Unknown keys are kept when a znode is written again, except in `/admin/reassign_partitions`.",
+        "An impossible name, id or epoch, or data too large for a request, raises `ConfigError` on `encode`.",
+        "A znode with other data than its path requires raises `CorruptZnodeError` with path, expected and found.",
     ]
     blocks = [block for kind in kinds() for block in _blocks(kind)]
     return markdown.page("Znodes", intro, *blocks)
