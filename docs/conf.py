@@ -11,6 +11,7 @@ release = metadata.version("zkgroup")
 
 extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence", "deflist", "tasklist"]
+smartquotes_action = "qe"  # no dashes: `--` in a help text is an option
 myst_enable_checkboxes = True
 myst_heading_anchors = 3
 nitpicky = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 import click
@@ -54,7 +55,7 @@ def _text(command: click.Command) -> str:
     """The help text; a paragraph marked with backspace (click's "do not wrap") becomes a code block."""
     paragraphs = (command.help or "").strip().split("\n\n")
     return "\n\n".join(
-        "```text\n" + part.replace("\b", "").strip("\n") + "\n```" if "\b" in part else part
+        "```text\n" + textwrap.dedent(part.replace("\b", "")).strip("\n") + "\n```" if "\b" in part else part
         for part in map(_unindent, paragraphs)
     )
 
