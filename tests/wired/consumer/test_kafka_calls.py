@@ -22,8 +22,8 @@ from zkgroup.settings import GroupSettings
 ZERO, ONE = orders(0, 1)
 CALLS = (
     "assignment", "beginning_offsets", "commit", "committed", "end_offsets", "lag", "offsets_for_times",
-    "pause", "paused", "poll", "position", "resume", "seek", "seek_to_beginning", "seek_to_end", "stop", "stopped",
-    "subscribe", "subscription",
+    "pause", "paused", "poll", "position", "resume", "seek", "seek_to_beginning", "seek_to_end", "stop",
+    "stopped", "subscribe", "subscription",
 )  # fmt: skip
 NOT_OWNED = TopicPartition("orders", 9)
 
