@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from dataclasses import InitVar, dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
@@ -39,45 +38,64 @@ SOURCE_GRACE_S = 1.0
 DESCRIBE_TIMEOUT_S = 1.0
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class MemberBase(ABC, Generic[ListenerT]):
-    """Plain methods and properties; each may be used from any thread.
-
-    The fields are the arguments of all four classes. They are checked as far as that needs no network: raises
-    `ConfigError`.
-    """
-
-    address: InitVar[str | None] = field(default=None, kw_only=False)
-    """`host:port[,host:port...][/chroot]` for a connection of its own; or `client`."""
-    group: InitVar[str]
-    """Name of the group, below `/consumers`."""
-    topics: InitVar[Topics]
-    """Names, names with thread counts, `Whitelist` or `Blacklist`."""
-    settings: InitVar[GroupSettings | None] = None
-    listener: InitVar[ListenerT | None] = None
-    """Told of assignments and revocations, on a thread of its own, or on the event loop."""
-    client: InitVar[Store | None] = None
-    """A `ZooKeeperClient` shared with other members; it is not closed with the member."""
-    connection: InitVar[ClientSettings | None] = None
-    """Authentication, TLS and access lists of the connection to `address`."""
-    history: InitVar[HistorySink | None] = None
-    """Records what the member does, for `zkgroup.history`."""
-    metrics: InitVar[MetricsSink | None] = None
-    """See `zkgroup.metrics`."""
-    clock: InitVar[Clock | None] = None
-    """For tests."""
+    """Plain methods and properties; each may be used from any thread."""
 
     _listener_kind: ClassVar[type[RebalanceListener | AsyncRebalanceListener]]
     _how_to_start: ClassVar[str]
 
-    def __post_init__(self, *arguments: Any) -> None:
-        self._options = options = MemberOptions.of(*arguments)
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        settings: GroupSettings | None = None,
+        listener: ListenerT | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Checks everything that needs no network; raises `ConfigError`.
+
+        Args:
+            address: `host:port[,host:port...][/chroot]` for a connection of its own; or `client`.
+            group: name of the group, below `/consumers`.
+            topics: names, names with thread counts, `Whitelist` or `Blacklist`.
+            settings: see `GroupSettings`.
+            listener: told of assignments and revocations, on a thread of its own. The asyncio classes'
+                has coroutines, which run on the event loop.
+            client: a `ZooKeeperClient` shared with other members; it is not closed with the member.
+            connection: authentication, TLS and access lists of the connection to `address`.
+            history: records what the member does, for `zkgroup.history`.
+            metrics: see `zkgroup.metrics`.
+            clock: for tests.
+        """
+        self._options = options = MemberOptions(
+            address=address,
+            client=client,
+            group=group,
+            subscription=subscription_of(topics),
+            settings=GroupSettings() if settings is None else settings,
+            listener=listener,
+            history=history,
+            metrics=metrics,
+            clock=clock,
+            connection=connection,
+        )
         options.check_listener(self._listener_kind)
         self._settings = options.settings
         self._subscription = options.subscription
         self._engine_made: MemberEngine | None = None
         self._closed = threading.Event()
         self._stopped = False
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """What a class below has beside the options: called once, by the constructor."""
+        return
 
     def stop(self) -> None:
         """Asks to end, and does nothing else: may be called in a signal handler, and from any thread.
@@ -161,16 +179,41 @@ class MemberBase(ABC, Generic[ListenerT]):
         return Lease(grant, lease_table) if grant is not None else None
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class ConsumerBase(MemberBase[ListenerT]):
     """Plain methods and properties; each may be used from any thread."""
 
-    source: InitVar[RecordSource]
-    """Where the records come from; it is closed with the consumer."""
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        source: RecordSource,
+        settings: GroupSettings | None = None,
+        listener: ListenerT | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Checks everything that needs no network; raises `ConfigError`.
 
-    def __post_init__(self, *arguments: Any) -> None:
-        *of_a_member, source = arguments
-        super().__post_init__(*of_a_member)
+        `source` is where the records come from, see `RecordSource`; it is closed with the consumer.
+        The other arguments are those of `GroupMember`.
+        """
+        super().__init__(
+            address,
+            group=group,
+            topics=topics,
+            settings=settings,
+            listener=listener,
+            client=client,
+            connection=connection,
+            history=history,
+            metrics=metrics,
+            clock=clock,
+        )
         self._source = checked_source(source)
         self._consuming: ConsumerEngine | None = None
 
@@ -228,20 +271,6 @@ class ConsumerBase(MemberBase[ListenerT]):
     def paused(self) -> frozenset[TopicPartition]:
         """What `pause` stopped."""
         return self._member.delivery.paused
-
-
-def _show_as_arguments(kind: type) -> None:
-    """The fields are arguments and nothing else: no attributes of the class, and `help` shows their types."""
-    init = vars(kind)["__init__"]
-    for name, text in list(init.__annotations__.items()):
-        if text is not None:
-            init.__annotations__[name] = text.removeprefix("InitVar[").removesuffix("]")
-        if name in vars(kind):
-            delattr(kind, name)
-
-
-_show_as_arguments(MemberBase)
-_show_as_arguments(ConsumerBase)
 
 
 def reply_timeout_s(settings: GroupSettings) -> float:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from zkgroup.consumer._base import (
     CLOSE_GRACE_MS,
@@ -87,8 +87,8 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
     _listener_kind = AsyncRebalanceListener
     _how_to_start = "use `async with`, or await start()"
 
-    def __post_init__(self, *arguments: Any) -> None:
-        super().__post_init__(*arguments)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._runner: AsyncCallbackRunner | None = None
         self._cancelled: deque[CommitResult] = deque(maxlen=CANCELLED_KEPT)
 
@@ -289,8 +289,8 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
     ```
     """
 
-    def __post_init__(self, *arguments: Any) -> None:
-        super().__post_init__(*arguments)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._ready = asyncio.Event()
         self._news = 0
         self._events: asyncio.AbstractEventLoop | None = None

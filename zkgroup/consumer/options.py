@@ -13,7 +13,6 @@ import socket
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, Callbacks, RebalanceListener
@@ -128,28 +127,20 @@ Topics = Iterable[str] | Mapping[str, int] | Whitelist | Blacklist
 _SYSTEM_CLOCK = SystemClock()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemberOptions:
-    """Arguments of the public classes in their order, checked; building it touches no network."""
+    """Arguments of the public classes, checked; building it touches no network."""
 
     address: str | None
+    client: Store | None
     group: str
     subscription: Subscription
     settings: GroupSettings
     listener: RebalanceListener | AsyncRebalanceListener | None
-    client: Store | None
-    connection: ClientSettings | None
     history: HistorySink | None
     metrics: MetricsSink | None
     clock: Clock | None
-
-    @classmethod
-    def of(
-        cls, address: str | None, group: str, topics: Topics, settings: GroupSettings | None, *others: Any
-    ) -> Self:
-        """Of the arguments as they are given. Raises `ConfigError`."""
-        settings = GroupSettings() if settings is None else settings
-        return cls(address, group, subscription_of(topics), settings, *others)
+    connection: ClientSettings | None
 
     def __post_init__(self) -> None:
         if (self.address is None) == (self.client is None):

@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from zkgroup.consumer._base import (
     CLOSE_GRACE_MS,
@@ -70,8 +70,8 @@ class SyncBase(MemberBase[RebalanceListener]):
     _listener_kind = RebalanceListener
     _how_to_start = "use `with`, or start() it"
 
-    def __post_init__(self, *arguments: Any) -> None:
-        super().__post_init__(*arguments)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._start_lock = threading.Lock()
 
     @abstractmethod
@@ -319,8 +319,8 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
     `poll` and iteration are for one thread at a time; every other method may be called from any.
     """
 
-    def __post_init__(self, *arguments: Any) -> None:
-        super().__post_init__(*arguments)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._ready = threading.Condition()
         self._news = 0
 
