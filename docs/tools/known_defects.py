@@ -111,7 +111,7 @@ DEFECTS: Final[dict[int, Defect]] = {
         "All entries are read before any is changed; a conditional write removes the finished ones from the request.",
     ),
     16: Defect(
-        "Old replicas count as deleted without an answer: stray logs stay.",
+        "Old replicas count as deleted without an answer, so their logs stay on disk.",
         "all",
         "cured",
         "They count as not deleted until the broker has answered; a broker that could not delete them is asked again, also by the next controller.",

@@ -27,7 +27,7 @@ ITEMS = {
     22: "Property: per topic, thread loads differ by at most 1 and are non-increasing along the sorted list.",
     23: "Members whose ids are prefixes of each other interleave as in Kafka.",
     24: "Non-ASCII ids sort by UTF-16 units (U+FF5E after U+1F600; the pure function only, ZooKeeper refuses such names).",
-    25: "A member with subscription `{}` changes nobody's result.",
+    25: "A member with subscription `{}` does not change the assignment.",
     26: "Java's string hash reproduces; `topic1` with 12 partitions is dealt 10, 11, 0..9.",
     27: "Round-robin with unequal topic sets or thread counts raises before any znode is touched.",
     28: "A hash tie is detected (`Aa`/`BB`).",
