@@ -65,8 +65,8 @@ class MemberBase(ABC, Generic[ListenerT]):
             group: name of the group, below `/consumers`.
             topics: names, names with thread counts, `Whitelist` or `Blacklist`.
             settings: see `GroupSettings`.
-            listener: told of assignments and revocations, on a thread of its own. The asyncio classes'
-                has coroutines, which run on the event loop.
+            listener: told of assignments and revocations, on a thread of its own; with the asyncio classes by
+                coroutines on the event loop.
             client: a `ZooKeeperClient` shared with other members; it is not closed with the member.
             connection: authentication, TLS and access lists of the connection to `address`.
             history: records what the member does, for `zkgroup.history`.

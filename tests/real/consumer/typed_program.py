@@ -8,22 +8,27 @@ from zkgroup import (
     AsyncConsumer,
     AsyncGroupMember,
     AsyncRebalanceListener,
+    Bounds,
+    ClientSettings,
+    CommitResult,
     Consumer,
     FileSource,
     GroupMember,
     GroupSettings,
+    HistoryFile,
     Lease,
+    MemberState,
     RebalanceListener,
     Record,
     RecordSource,
+    Sasl,
+    SourceRecord,
+    Tls,
     TopicPartition,
     Whitelist,
     ZooKeeperClient,
 )
-from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.sources import Bounds
-from zkgroup.consumer.sources.port import SourceRecord
-from zkgroup.errors import CommitRefusedError, CommitResult, NotOwnerError
+from zkgroup.errors import CommitRefusedError, NotOwnerError
 
 
 class Listening(RebalanceListener):
@@ -89,6 +94,48 @@ def consume() -> None:
             consumer.resume(topic_partition)
             consumer.seek(topic_partition, 0)
         consumer.commit()
+
+
+def look_around() -> None:
+    zero = TopicPartition("orders", 0)
+    secured = ClientSettings(auth=Sasl("GSSAPI"), tls=Tls(ca_file="ca.pem"))
+    with (
+        HistoryFile("ada.history.jsonl") as history,
+        Consumer(
+            "host:2181", group="g", topics=["orders"], source=Rows(), connection=secured, history=history
+        ) as consumer,
+    ):
+        consumer.subscribe({"orders": 2})
+        owned: frozenset[TopicPartition] = consumer.assignment()
+        topics: frozenset[str] = consumer.subscription()
+        ends: dict[TopicPartition, int] = {**consumer.beginning_offsets(owned), **consumer.end_offsets(owned)}
+        found: dict[TopicPartition, int | None] = {**consumer.offsets_for_times({zero: 0}), **consumer.lag()}
+        consumer.seek_to_beginning(zero)
+        consumer.seek_to_end()
+        committed: int | None = consumer.committed(zero)
+        consumer.stop()
+        state: MemberState = consumer.state
+        print(topics, ends, found, committed, state, consumer.stopped)
+
+
+async def look_around_async() -> None:
+    zero = TopicPartition("orders", 0)
+    async with AsyncConsumer("host:2181", group="g", topics=["orders"], source=Rows()) as consumer:
+        consumer.subscribe(["orders"])
+        owned: frozenset[TopicPartition] = consumer.assignment()
+        ends: dict[TopicPartition, int] = {
+            **await consumer.beginning_offsets(owned),
+            **await consumer.end_offsets(owned),
+        }
+        found: dict[TopicPartition, int | None] = {
+            **await consumer.offsets_for_times({zero: 0}),
+            **await consumer.lag(),
+        }
+        await consumer.seek_to_beginning(zero)
+        await consumer.seek_to_end()
+        committed: int | None = await consumer.committed(zero)
+        consumer.stop()
+        print(consumer.subscription(), ends, found, committed)
 
 
 def handle(record: Record) -> None:
