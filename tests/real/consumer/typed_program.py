@@ -98,7 +98,7 @@ def consume() -> None:
 
 def look_around() -> None:
     zero = TopicPartition("orders", 0)
-    secured = ClientSettings(auth=Sasl("GSSAPI"), tls=Tls(ca_file="ca.pem"))
+    secured = ClientSettings(auth=Sasl(mechanism="GSSAPI"), tls=Tls(ca_file="ca.pem"))
     with (
         HistoryFile("ada.history.jsonl") as history,
         Consumer(
