@@ -120,7 +120,7 @@ class BrokerIdInUseError(ConflictError):
 
 
 class ForeignBrokersError(ConflictError):
-    """Brokers of Kafka are registered; a broker of ours cannot follow, nor be followed by, them."""
+    """Brokers of Kafka are registered; a zkgroup broker cannot replicate from them, nor they from it."""
 
     def __init__(self, brokers: Sequence[str]) -> None:
         super().__init__(
@@ -388,7 +388,7 @@ class NoOffsetError(ZkGroupError):
 
 
 class IllegalTransitionError(ZkGroupError):
-    """A bug of ours: a machine was given an event that its state does not allow."""
+    """A bug of zkgroup: a machine was given an event that its state does not allow."""
 
 
 # --- an operator's acts -----------------------------------------------------------------------------

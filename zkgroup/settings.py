@@ -146,7 +146,8 @@ class GroupSettings:
     )
     on_foreign_commit: str | None = setting(
         None,
-        "When somebody else wrote the offset of an owned partition: `reassert` ours or `adopt` theirs. "
+        "When another client wrote the offset of an owned partition: `reassert` writes the member's own "
+        "offset again, `adopt` continues from the new one. "
         "When absent: `reassert` while a member that is not of zkgroup is registered, else `adopt`.",
     )
     require_brokers: bool | None = setting(

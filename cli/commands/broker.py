@@ -260,7 +260,7 @@ class _Id(click.ParamType[int | None]):
 )
 @click.option("--controller-only", is_flag=True, help="Host nothing; only stand for election as controller.")
 @set_option("settings", "Any setting of a broker")
-@click.option("--dry-run", is_flag=True, help="Check the options; ask nobody, join nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the options; connect to nothing.")
 def run(
     broker: int | None,
     host: str,

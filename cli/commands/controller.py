@@ -88,13 +88,13 @@ def history() -> None:
         ]
         out.table(columns, table)
         if not rows:
-            echo_err("no controller of ours has ruled here")
+            echo_err("no zkgroup controller has been active here")
     for text in unreadable:
         echo_err(f"note: {text}")
 
 
 @controller.command()
-@wait_options("another one rules, or the same one again")
+@wait_options("another controller is active, or the same one again")
 @confirm_options
 @click.pass_context
 def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool, yes: bool) -> None:
@@ -134,5 +134,7 @@ def _summary(plan: ResignationPlan, outcome: Resignation | None, *, executed: bo
     if not outcome.resigned:
         return f"asked {who} to resign; it has not yet"
     return f"{who} has resigned; " + (
-        "nobody rules yet" if outcome.successor is None else f"broker {outcome.successor} rules now"
+        "no controller is active yet"
+        if outcome.successor is None
+        else f"broker {outcome.successor} is the controller now"
     )

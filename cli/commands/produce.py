@@ -171,7 +171,7 @@ def _partitions(cluster: Cluster, topic: str, wanted: int | None) -> Sequence[in
         raise ConfigError(f"--partition {wanted}: expected one of topic {topic}, which has {_span(known)}")
     if not addresses_of(cluster.brokers()):
         raise RefusedError(
-            "expected a broker of ours, which hosts lines, in /brokers/ids, found none; "
+            "expected a zkgroup broker, which keeps records, in /brokers/ids, found none; "
             "start one with `zkgroup broker run --id auto`"
         )
     chosen = known if wanted is None else [wanted]
@@ -179,9 +179,9 @@ def _partitions(cluster: Cluster, topic: str, wanted: int | None) -> Sequence[in
         tp, (leader, one) = next(iter(foreign.items()))
         more = f" (and {len(foreign) - 1} more partitions by such)" if len(foreign) > 1 else ""
         raise RefusedError(
-            f"{tp}: expected a broker of ours as its leader, for lines live on those only, found broker "
+            f"{tp}: expected a zkgroup broker as its leader, the only kind that takes lines, found broker "
             f"{leader} at {one.host}:{one.port}, which is a broker of Kafka{more}; "
-            f"append with a client of Kafka, or choose by --partition one that a broker of ours leads"
+            f"append with a client of Kafka, or choose by --partition one that a zkgroup broker leads"
         )
     return chosen
 

@@ -163,7 +163,7 @@ def list_() -> None:
     "--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader."
 )
 @click.option(
-    "--replicas", is_flag=True, help="Ask our brokers for log end and high watermark of each replica."
+    "--replicas", is_flag=True, help="Ask zkgroup brokers for log end and high watermark of each replica."
 )
 def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool, replicas: bool) -> None:
     """Show partitions, replicas, leaders and overrides of topics.

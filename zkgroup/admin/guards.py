@@ -77,5 +77,5 @@ def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
     """The refusal of an act that needs a group without members; names who is in the way."""
     named = ", ".join(sorted(members)[:_NAMED_MEMBERS])
     more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
-    what = f"{named}{more}" if members else "somebody joined and left meanwhile"
+    what = f"{named}{more}" if members else "a member joined and left meanwhile"
     return RefusedError(f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first")

@@ -1,6 +1,6 @@
 """Who leads which partition, as far as a client knows. Pure.
 
-Any broker of ours tells the leaders of a topic's partitions (Metadata version 0), out of what a controller
+Any zkgroup broker tells the leaders of a topic's partitions (Metadata version 0), out of what a controller
 told it last, so it may be behind. Leader epochs are not in that answer: the leader itself tells its own
 (`epoch_question`). An epoch lower than one that was seen before is that of a leader that has been replaced
 and does not know it yet: another broker is asked then.
@@ -45,7 +45,7 @@ class Leader:
 
 
 def addresses_of(registrations: Mapping[int, BrokerRegistration]) -> dict[int, Address]:
-    """Where brokers of ours listen, by id; Kafka's own are left out: they host no lines."""
+    """Where zkgroup brokers listen, by id; Kafka's are left out: they keep no lines."""
     return {
         broker: Address(one.host, one.port)
         for broker, one in registrations.items()
@@ -91,7 +91,7 @@ class Leaders:
         self._turn = 0
         self._failures = 0
         """Questions in a row without an answer, or without the leaders wanted."""
-        self.trouble = "no broker of ours is registered in /brokers/ids"
+        self.trouble = "no zkgroup broker is registered in /brokers/ids"
         """Why something is not known, for people."""
 
     # --- brokers ----------------------------------------------------------------------------------

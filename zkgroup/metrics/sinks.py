@@ -60,7 +60,7 @@ class GuardedMetrics:
         except Exception:
             self.errors += 1
             if self.errors == 1:
-                log.warning("the metrics sink raised; further errors of it are not told", exc_info=True)
+                log.warning("the metrics sink raised; its further errors are not logged", exc_info=True)
         took_s = time.monotonic() - begun_s
         if took_s > SLOW_S and not self._told_slow:
             self._told_slow = True

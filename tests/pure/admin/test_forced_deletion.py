@@ -118,7 +118,7 @@ def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster:
     """The znodes are removed at once, so the option has no meaning."""
     cluster.no_controller()
 
-    with pytest.raises(RefusedError, match="found none: nobody is waited for"):
+    with pytest.raises(RefusedError, match="found none: no broker is waited for"):
         _plan(world, 4)
 
 

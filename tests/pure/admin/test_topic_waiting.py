@@ -87,7 +87,7 @@ def test_why_a_partition_has_no_leader_is_told(world: MemoryGroups, cluster: Mem
         "broker 2 does not answer",
         "its leader 4 is not registered",
         "brokers 8, 9 are not registered, or hosting nothing",
-        "the controller has elected nobody yet",
+        "the controller has not elected a leader yet",
     ]
     assert list(unruled.leaderless.values()) == [
         "no controller lives; brokers 8, 9 are not registered, or hosting nothing",

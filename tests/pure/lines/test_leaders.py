@@ -125,7 +125,7 @@ def test_what_has_no_leader_is_asked_again() -> None:
     alone = Leaders()
     alone.want(["orders"], 0)
     assert (alone.question(0), alone.lacks_brokers) == (None, True)
-    assert alone.trouble == "no broker of ours is registered in /brokers/ids"
+    assert alone.trouble == "no zkgroup broker is registered in /brokers/ids"
     assert alone.due_ms() is not None
 
 

@@ -42,7 +42,10 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
     assert "note: this cannot be undone: " in told
     assert (done["controller"], done["epoch"], done["executed"], done["resigned"]) == (1, 1, True, True)
     assert done["successor"] == 2
-    assert (again.code, again.out) == (0, "controller 2, epoch 2 has resigned; broker 3 rules now\n")
+    assert (again.code, again.out) == (
+        0,
+        "controller 2, epoch 2 has resigned; broker 3 is the controller now\n",
+    )
     assert [(row["epoch"], row["broker"], row["ended"]) for row in history[1:]] == [
         (2, 2, "an operator asked for it"),
         (1, 1, "an operator asked for it"),

@@ -180,7 +180,8 @@ def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: ServerGrou
 
     assert ran.code == 2
     assert (
-        "expected a broker of ours, which hosts lines, in /brokers/ids, found none; start one with" in ran.err
+        "expected a zkgroup broker, which keeps records, in /brokers/ids, found none; start one with"
+        in ran.err
     )
 
 
@@ -199,7 +200,7 @@ def test_a_leader_of_kafka_is_refused_at_once(
 
     ran = shell.run("produce", "orders", stdin="a\n")
     assert (ran.code, ran.out) == (2, "")
-    assert "orders-1: expected a broker of ours as its leader" in ran.err
+    assert "orders-1: expected a zkgroup broker as its leader" in ran.err
     assert "broker 3 at kafka.example:9092, which is a broker of Kafka (and 1 more" in ran.err
     assert shell.run("produce", "orders", "--partition", "2", "--dry-run").code == 2
     assert shell.run("produce", "orders", "--partition", "0", stdin="a\n").code == 0

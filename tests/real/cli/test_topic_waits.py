@@ -52,7 +52,7 @@ def test_a_topic_that_nobody_leads_ends_with_3(shell: Shell, cluster: ServerClus
     assert (made.code, made.out) == (3, "created orders with 2 partitions\n")
     assert made.err.splitlines()[-3:] == [
         "0 of 2 partitions led",
-        "orders-0 has no leader: the controller has elected nobody yet",
+        "orders-0 has no leader: the controller has not elected a leader yet",
         "orders-1 has no leader: brokers 8, 9 are not registered, or hosting nothing",
     ]
     assert (again["created"], again["converged"]) == (False, False)

@@ -221,7 +221,7 @@ def test_nobody_to_ask(brokers: LineBrokers) -> None:
         1: BrokerRegistration(host="127.0.0.1", port=1, version=4, extensions={"zkgroup": {"role": "data"}})
     }
     for registered, error, told in [
-        (lambda: kafka, SourceUnavailableError, "no broker of ours is registered"),
+        (lambda: kafka, SourceUnavailableError, "no zkgroup broker is registered"),
         (lambda: gone, SourceUnavailableError, "127.0.0.1:1: Connection refused"),
         (away, StoreUnavailableError, "away"),
     ]:

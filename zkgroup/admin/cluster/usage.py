@@ -148,7 +148,7 @@ CORRECTED: Mapping[str, Mapping[str, Formula]] = {
     },
     "zkgroup": {
         "connections": _B,
-        "watches": _watches(3, 9, "3B + T + R + 6, and 3 for requests of our own", moving=True),
+        "watches": _watches(3, 9, "3B + T + R + 6, and 3 for requests of zkgroup's own", moving=True),
     },
 }
 """Release to formulas. From 2.7 on that is with inter.broker.protocol.version 2.7 or later. The controller of

@@ -77,7 +77,7 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
     """Reads who uses the topic and what there is of it, or what is left of it.
 
     `without` are brokers that are lost: the controller is told not to wait for them (K20). Refused unless a
-    controller of ours rules, and each is not registered and has a replica of the topic.
+    zkgroup controller is active, and each is not registered and has a replica of the topic.
 
     Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest,
     RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
@@ -132,13 +132,13 @@ def _check_lost(
     """Raises RefusedError where a deletion cannot, or need not, go on without these brokers."""
     if info.kind is None:
         raise RefusedError(
-            f"{Controller.path()}: expected a controller of ours, found none: nobody is waited for, "
-            "leave --without-broker out"
+            f"{Controller.path()}: expected a zkgroup controller, found none: no broker "
+            "is waited for, leave --without-broker out"
         )
     if not info.is_ours:
         raise RefusedError(
-            f"{Controller.path()}: expected a controller of ours, found one of Kafka, which waits for every "
-            f"broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
+            f"{Controller.path()}: expected a zkgroup controller, found one of Kafka, which waits for "
+            f"every broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
         )
     known = decode_or_error(found, Topic.decode).value if found else None
     if known is None:
@@ -212,7 +212,7 @@ def _notes(
         named = ", ".join(map(str, sorted(without)))
         yield (
             f"broker {named} is not waited for: what it has of {name} stays in its folders until it is back "
-            "and a controller of ours has it deleted"
+            "and a zkgroup controller has it deleted"
         )
         yield (
             f"be sure that the process of broker {named} has ended: one of Kafka that is only paused, or cut "

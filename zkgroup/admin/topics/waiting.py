@@ -113,7 +113,7 @@ def _why_unled(
     elif state is not None and state.leader != NO_LEADER:
         yield f"its leader {state.leader} is not registered"
     elif info.kind is not None:
-        yield "the controller has elected nobody yet"
+        yield "the controller has not elected a leader yet"
 
 
 def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> tuple[DeletionSeen, bool]:

@@ -119,7 +119,7 @@ RULE = Rule(
     act=(
         "Records in that time may have been processed twice, and the offset may have gone back. A JVM"
         " member that was paused or lost its claim does not notice: restart it, and look for the pause or for"
-        " who deleted the claim (claim_stolen). Members of ours are fenced and never do this."
+        " who deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this."
     ),
     keying=BY_GROUP_PARTITION,
     fold=_Fold,

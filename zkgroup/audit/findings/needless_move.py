@@ -61,8 +61,8 @@ RULE = Rule(
     question="Which rebalances took partitions from threads for nothing?",
     needs=("log",),
     act=(
-        "Info: that is how JVM members rebalance, and what range and round robin cost; members of ours with"
-        " the strategy `sticky` keep what they can. Warning: a member of ours let go of what it was to keep;"
+        "Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
+        " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
         " look at its log for what it saw in between."
     ),
     keying=BY_MEMBERSHIP,

@@ -67,8 +67,8 @@ RULE = Rule(
     question="Did a claim outlive the registration of its member?",
     needs=("log",),
     act=(
-        "Until the claim went, the others could not take the partition over. Members of ours and of the JVM"
-        " never leave that way: look for a tool that deletes below `ids`, or a client library of its own."
+        "Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
+        " JVM never leave that way: look for a tool that deletes below `ids`, or a client library of its own."
     ),
     keying=BY_OWNED_PARTITION,
     fold=_Fold,

@@ -125,7 +125,9 @@ class ClusterServerAudit:
         if transaction.session and before is not None and value != before + 1:
             yield Violation("S11", f"epoch {value} follows {before}", zxid=transaction.zxid)
         if is_ours and value not in recorded_epochs(transaction):
-            yield Violation("S11", f"epoch {value} is of ours and has no record", zxid=transaction.zxid)
+            yield Violation(
+                "S11", f"epoch {value} is of a zkgroup controller and has no record", zxid=transaction.zxid
+            )
         self._winners[value] = transaction.session
 
     def _is_governed(self, transaction: ServerTransaction, change: Change, place: ClusterZnode) -> bool:
