@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.selectors import Choice
+from zkgroup.znodes.brokers import PartitionState
 
 IDS = st.integers(1, 6)
 LISTS = st.lists(IDS, max_size=5, unique=True).map(tuple)
@@ -53,7 +54,7 @@ def test_an_isr_never_grows_by_decision(
     replicas: Brokers, isr: Brokers, live: frozenset[int], held: frozenset[int], leader: int
 ) -> None:
     """Controller items 30, 31, 32 and 33: only leaders add to it; no decision empties it."""
-    before = LeaderIsrAndControllerEpoch(leader, 3, isr, 1, 0)
+    before = LeaderIsrAndControllerEpoch(PartitionState(leader, 3, isr, 1), 0)
     shutting_down = frozenset(range(1, 7)) - live
     answers = (
         selectors.preferred(replicas, before, live, held),
@@ -75,7 +76,9 @@ def test_an_isr_never_grows_by_decision(
             assert new_isr or not isr
             assert (
                 selectors.without_replica(
-                    LeaderIsrAndControllerEpoch(new_leader, 4, new_isr, 1, 1), broker, replicas
+                    LeaderIsrAndControllerEpoch(PartitionState(new_leader, 4, new_isr, 1), 1),
+                    broker,
+                    replicas,
                 )
                 is None
             )

@@ -178,7 +178,8 @@ class Following(reassign.Model):
         context.first_request_sent.update({b: 1 for b in live if not s[2][b - 1][FRESH]})
         context.topic_seen(T0.topic, Topic({0: tree[AR][DATA]}), tree[AR][VER])
         leader, isr, leader_epoch, by = tree[STATE][DATA]
-        context.state_seen(T0, LeaderIsrAndControllerEpoch(leader, leader_epoch, isr, by, tree[STATE][VER]))
+        state = PartitionState(leader, leader_epoch, isr, by)
+        context.state_seen(T0, LeaderIsrAndControllerEpoch(state, tree[STATE][VER]))
         for b, each in live.items():
             active.requests.queues.open(b, each, active.epoch)
             active.requests.queues.up(b, each.epoch)
