@@ -6,16 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from zkgroup.admin.cluster.brokers import BrokerDescription, BrokerSummary
-from zkgroup.admin.cluster.controller_info import ControllerDescription, PastController
-from zkgroup.admin.cluster.forgetting import ForgettingPlan, LeftReplicas
-from zkgroup.admin.cluster.resignation import Resignation, ResignationPlan
+from zkgroup.admin import NotifyFormat, UncleanElectionDone
+from zkgroup.admin.cluster.brokers import BrokerDescription, BrokerSummary, ForgettingPlan, LeftReplicas
+from zkgroup.admin.cluster.controller import (
+    ControllerDescription,
+    PastController,
+    Resignation,
+    ResignationPlan,
+)
 from zkgroup.admin.cluster.usage import ClusterUsage, Usage
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
-from zkgroup.admin.descriptions import NotifyFormat, UncleanElectionDone
 from zkgroup.admin.elections import Candidate, ElectionPlan, UncleanPlan
 from zkgroup.admin.topics.alteration import AlterationPlan
-from zkgroup.admin.topics.waiting import LeadersSeen
+from zkgroup.admin.topics.creation import LeadersSeen
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zkgroup.admin.cluster.status import CLEAR_THROTTLE, Finding, Status
-from zkgroup.admin.offsets.files import SavedOffset
+from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.offsets.planning import OffsetChange
-from zkgroup.admin.topics.deletion import TopicDeletionPlan
+from zkgroup.admin.topics.creation import LeadersSeen
+from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
 from zkgroup.admin.topics.listing import (
     PendingDeletion,
     TopicDescription,
     TopicPartitionDescription,
     TopicSummary,
 )
-from zkgroup.admin.topics.waiting import DeletionSeen, LeadersSeen
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupSummary,

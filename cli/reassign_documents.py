@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from zkgroup.admin.descriptions import Phase, ReplicaChange
-from zkgroup.admin.kafka_files import reassignment_json
+from zkgroup.admin import Phase, ReplicaChange
+from zkgroup.admin.files import reassignment_json
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.progress import ReassignmentStatus
 from zkgroup.admin.reassign.proposals import PhasedPlan, Proposal

@@ -14,8 +14,8 @@ from zkgroup import version as _version
 
 if TYPE_CHECKING:
     from zkgroup.admin.change import ChangeResult as ChangeResult
-    from zkgroup.admin.client.aio import AsyncAdmin as AsyncAdmin
-    from zkgroup.admin.client.sync import Admin as Admin
+    from zkgroup.admin.client.admin import Admin as Admin
+    from zkgroup.admin.client.admin import AsyncAdmin as AsyncAdmin
     from zkgroup.admin.reassign.proposals import PlanRequest as PlanRequest
     from zkgroup.assignment import assign as assign
     from zkgroup.consumer.aio import AsyncConsumer as AsyncConsumer
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 __version__ = _version.VERSION
 
 _HOMES = {
-    "Admin": "zkgroup.admin.client.sync",
-    "AsyncAdmin": "zkgroup.admin.client.aio",
+    "Admin": "zkgroup.admin.client.admin",
+    "AsyncAdmin": "zkgroup.admin.client.admin",
     "AsyncConsumer": "zkgroup.consumer.aio",
     "AsyncGroupMember": "zkgroup.consumer.aio",
     "AsyncRebalanceListener": "zkgroup.consumer.callbacks",

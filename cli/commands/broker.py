@@ -11,7 +11,7 @@ import click
 
 from zkgroup.admin.changes.cluster import forget_broker_change
 from zkgroup.admin.cluster import brokers as admin
-from zkgroup.admin.cluster.forgetting import ForgettingPlan
+from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.errors import PartlyDoneError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 

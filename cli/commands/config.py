@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from zkgroup.admin import ConfigEntity, EntityKind, NotifyFormat
 from zkgroup.admin.changes.topics import alter_config_change
 from zkgroup.admin.configs import describe_configs
-from zkgroup.admin.descriptions import ConfigEntity, EntityKind, NotifyFormat
 from zkgroup.errors import PartlyDoneError, ZkGroupError
 
 from .. import cluster_documents, topic_tables

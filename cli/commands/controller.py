@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from zkgroup.admin.changes.cluster import resign_controller_change
-from zkgroup.admin.cluster import controller_info
-from zkgroup.admin.cluster.resignation import (
+from zkgroup.admin.cluster import controller as admin
+from zkgroup.admin.cluster.controller import (
     Resignation,
     ResignationPlan,
 )
@@ -41,7 +41,7 @@ def describe_controller() -> None:
     """
     out = output()
     with connected() as ensemble:
-        as_of, one = controller_info.describe_controller(ensemble)
+        as_of, one = admin.describe_controller(ensemble)
     document = cluster_documents.controller(as_of, one)
     if not out.document(document):
         for name in ("controller", "epoch", "elected_at", "session", "kind", "last_processed_zxid"):
@@ -61,7 +61,7 @@ def history() -> None:
     """
     out = output()
     with connected() as ensemble:
-        as_of, rows, unreadable = controller_info.controller_history(ensemble)
+        as_of, rows, unreadable = admin.controller_history(ensemble)
     if not out.document(
         cluster_documents.controller_history(as_of, rows), "epochs", cluster_documents.EPOCH.keys
     ):

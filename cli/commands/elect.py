@@ -7,8 +7,8 @@ from typing import IO
 
 import click
 
+from zkgroup.admin import NO_LEADER, UncleanElectionDone
 from zkgroup.admin.changes.cluster import elect_preferred_change, elect_unclean_change
-from zkgroup.admin.descriptions import NO_LEADER, UncleanElectionDone
 from zkgroup.admin.elections import (
     BEING_DELETED,
     CLEAN,
@@ -21,7 +21,7 @@ from zkgroup.admin.elections import (
     all_led,
     check_outcomes,
 )
-from zkgroup.admin.kafka_files import parse_partitions
+from zkgroup.admin.files import parse_partitions
 from zkgroup.admin.topics.listing import describe_topics
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition

@@ -7,9 +7,10 @@ from typing import IO, Any
 
 import click
 
+from zkgroup.admin import files
 from zkgroup.admin.change import AdminChange
 from zkgroup.admin.changes.offsets import offset_change
-from zkgroup.admin.offsets import files, planning
+from zkgroup.admin.offsets import planning
 from zkgroup.admin.offsets.planning import OffsetPlan
 from zkgroup.admin.offsets.writes import Applied
 from zkgroup.errors import PartlyDoneError, ZkGroupError
@@ -100,7 +101,7 @@ def export(groups: tuple[str, ...]) -> None:
     ]
     document = documents.OFFSET_EXPORT.json(as_of, documents.OffsetExport(offsets=saved))
     if not out.document(document, "offsets", documents.SAVED_OFFSET.keys):
-        for line in files.to_lines(saved):
+        for line in files.offset_lines(saved):
             click.echo(line)
     unreadable = [error for picture in pictures for error in unreadable_offsets(picture)]
     if unreadable:
@@ -122,7 +123,7 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
     Example:
       zkgroup offsets import billing.txt --execute
     """
-    saved = files.parse(file_text(file), group=group)
+    saved = files.parse_offsets(file_text(file), group=group)
     with connected() as ensemble:
         plans = []
         for name in sorted({one.group for one in saved}):

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import click
 
+from zkgroup.admin import PlanViolation
 from zkgroup.admin.changes.reassign import (
     cancel_plan_change,
     pause_plan_change,
@@ -20,9 +21,8 @@ from zkgroup.admin.changes.reassign import (
     save_plan_change,
     start_plan_change,
 )
-from zkgroup.admin.cluster.controller_info import read_controller_info
-from zkgroup.admin.descriptions import PlanViolation
-from zkgroup.admin.kafka_files import reassignment_text
+from zkgroup.admin.cluster.controller import read_controller_info
+from zkgroup.admin.files import reassignment_text
 from zkgroup.admin.reassign.proposals import (
     PhasedPlan,
     Planner,

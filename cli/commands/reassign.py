@@ -7,6 +7,7 @@ from typing import IO, Any
 
 import click
 
+from zkgroup.admin import Compat, Move, NotifyFormat, Reassignment
 from zkgroup.admin.change import AdminChange, default_undo_folder
 from zkgroup.admin.changes.reassign import (
     cancel_reassignments_change,
@@ -16,8 +17,7 @@ from zkgroup.admin.changes.reassign import (
     remove_unreadable_request_change,
 )
 from zkgroup.admin.changes.undo import executions
-from zkgroup.admin.descriptions import Compat, Move, NotifyFormat, Reassignment
-from zkgroup.admin.kafka_files import parse_reassignment, parse_topics, reassignment_text
+from zkgroup.admin.files import parse_reassignment, parse_topics, reassignment_text
 from zkgroup.admin.reassign.cancellation import (
     CancelPlan,
     Execution,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.cluster.controller_info import ControllerHealth, blocked_by_topic
+from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
 from zkgroup.admin.cluster.status import CLEAR_THROTTLE, Status, read_findings, read_status
 
 from .. import documents, group_tables

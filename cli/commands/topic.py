@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 import click
 
+from zkgroup.admin import Compat, NotifyFormat
 from zkgroup.admin.change import default_undo_folder
 from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
 from zkgroup.admin.cluster.brokers import by_role, readable, registrations
-from zkgroup.admin.descriptions import Compat, NotifyFormat
 from zkgroup.admin.topics import creation
 from zkgroup.admin.topics import listing as admin
 from zkgroup.admin.topics.alteration import AddedPartitions
-from zkgroup.admin.topics.deletion import TopicDeletionPlan
-from zkgroup.admin.topics.waiting import DeletionSeen, LeadersSeen, wait_for_leaders, wait_until_gone
+from zkgroup.admin.topics.creation import LeadersSeen, wait_for_leaders
+from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan, wait_until_gone
 from zkgroup.errors import ConflictError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition

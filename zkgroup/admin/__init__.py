@@ -6,3 +6,25 @@ preconditions. Nothing here keeps state between two calls.
 
 This package reaches ZooKeeper through `zkgroup.zookeeper.blocking.Blocking`, over any `Store`.
 """
+
+from zkgroup.placement import Compat, Phase, PlanViolation, ReplicaChange
+from zkgroup.znodes.admin_requests import Move, Reassignment, UncleanElectionDone
+from zkgroup.znodes.brokers import NO_LEADER
+from zkgroup.znodes.config import ConfigEntity, EntityKind
+from zkgroup.znodes.notifications import NotifyFormat
+from zkgroup.znodes.reassignment_records import PlanState
+
+__all__ = [
+    "NO_LEADER",
+    "Compat",
+    "ConfigEntity",
+    "EntityKind",
+    "Move",
+    "NotifyFormat",
+    "Phase",
+    "PlanState",
+    "PlanViolation",
+    "Reassignment",
+    "ReplicaChange",
+    "UncleanElectionDone",
+]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from zkgroup.admin.kafka_files import reassignment_text
+from zkgroup.admin.files import reassignment_text
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id, write_whole
 from zkgroup.errors import ConfigError
 from zkgroup.groups.ensemble import Ensemble

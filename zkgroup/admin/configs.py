@@ -11,21 +11,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     note_on_entity,
     notes_on_settings,
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.guards import read_back
+from zkgroup.admin.guards import write
 from zkgroup.errors import (
     ConfigError,
-    ConflictError,
     CorruptZnodeError,
     NotFoundError,
-    OperationRefusedError,
-    OutcomeUnknownError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
@@ -235,33 +232,6 @@ def alter_config(ensemble: Ensemble, plan: ConfigPlan) -> None:
     prepare(ensemble, [plan])
     data = None if plan.is_deleted else plan.after.encode()
     write(ensemble, operations_of(plan), plan.entity.config_path, data)
-
-
-def write(
-    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes | None, above: int = -1
-) -> None:
-    """One transaction; without an answer it is looked up by what `path` holds, in a version above `above`.
-
-    data: None where the transaction deletes the znode.
-
-    Raises ConflictError where something is not as it was read.
-    """
-    try:
-        ensemble.zk.multi(*operations)
-    except OutcomeUnknownError as error:
-        read_back(error, lambda: _holds(ensemble, path, data, above))
-    except OperationRefusedError as error:
-        raise ConflictError(
-            f"{error.path}: changed since it was read ({error.code}); run the command again"
-        ) from error
-
-
-def _holds(ensemble: Ensemble, path: str, data: bytes | None, above: int) -> bool:
-    ensemble.zk.sync("/")
-    found = ensemble.zk.find(path)
-    if found is None or data is None:
-        return found is None and data is None
-    return found.data == data and found.stat.version > above
 
 
 def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:

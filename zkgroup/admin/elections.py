@@ -20,15 +20,14 @@ from zkgroup.admin.cluster.brokers import (
     partitions_of,
     unhosted_topics,
 )
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
     ControllerInfo,
     notes_on_requests,
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.configs import write
-from zkgroup.admin.guards import no_partitions_error, read_back
+from zkgroup.admin.guards import no_partitions_error, read_back, write
 from zkgroup.errors import (
     ConflictError,
     CorruptZnodeError,

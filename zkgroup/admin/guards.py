@@ -1,4 +1,4 @@
-"""Preconditions that are checked in the same transaction as the write."""
+"""Writes that the server refuses where something is no longer as it was read, and lost answers looked up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zkgroup.errors import (
+    ConflictError,
     NotFoundError,
     OperationRefusedError,
     OutcomeUnknownError,
@@ -79,3 +80,30 @@ def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
     more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
     what = f"{named}{more}" if members else "a member joined and left meanwhile"
     return RefusedError(f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first")
+
+
+def write(
+    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes | None, above: int = -1
+) -> None:
+    """One transaction; without an answer it is looked up by what `path` holds, in a version above `above`.
+
+    data: None where the transaction deletes the znode.
+
+    Raises ConflictError where something is not as it was read.
+    """
+    try:
+        ensemble.zk.multi(*operations)
+    except OutcomeUnknownError as error:
+        read_back(error, lambda: _holds(ensemble, path, data, above))
+    except OperationRefusedError as error:
+        raise ConflictError(
+            f"{error.path}: changed since it was read ({error.code}); run the command again"
+        ) from error
+
+
+def _holds(ensemble: Ensemble, path: str, data: bytes | None, above: int) -> bool:
+    ensemble.zk.sync("/")
+    found = ensemble.zk.find(path)
+    if found is None or data is None:
+        return found is None and data is None
+    return found.data == data and found.stat.version > above

@@ -26,7 +26,7 @@ from zkgroup.admin.changes.topics import (
     delete_topic_change,
 )
 from zkgroup.admin.changes.undo import executions, undo_change
-from zkgroup.admin.kafka_files import parse_reassignment
+from zkgroup.admin.files import parse_reassignment
 from zkgroup.admin.topics.alteration import AddedPartitions
 from zkgroup.admin.undo import UndoFolder
 from zkgroup.errors import ConfigError, ConflictError, OutcomeUnknownError, RefusedError

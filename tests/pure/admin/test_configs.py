@@ -6,8 +6,8 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
+from zkgroup.admin import ConfigEntity
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
-from zkgroup.admin.descriptions import ConfigEntity
 from zkgroup.admin.topics.creation import plan_topic
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model.requests import SetData

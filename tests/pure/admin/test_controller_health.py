@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     HUNG_AFTER_MS,
     blocked_by_topic,
     is_hung,

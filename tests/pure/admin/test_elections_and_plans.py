@@ -9,14 +9,14 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.cluster.brokers import describe_broker, list_brokers
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     controller_history,
     describe_controller,
     note_on_deletion,
     read_controller_info,
 )
 from zkgroup.admin.elections import check_outcomes, elect_preferred, plan_preferred, wait_for_election
-from zkgroup.admin.kafka_files import (
+from zkgroup.admin.files import (
     parse_partitions,
     parse_reassignment,
     parse_topics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.cluster.forgetting import forget, plan_forgetting
+from zkgroup.admin.cluster.brokers import forget, plan_forgetting
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas, StrayTopic

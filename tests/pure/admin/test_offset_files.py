@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.admin.offsets.files import SavedOffset, parse, parse_topic_rows, to_lines
+from zkgroup.admin.files import SavedOffset, offset_lines, parse_offsets, parse_topic_rows
 from zkgroup.admin.offsets.planning import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
@@ -30,7 +30,7 @@ def test_lines_are_those_of_the_jvm_tool() -> None:
     """item 62: path, colon, offset; what was never committed is left out."""
     saved = _saved(("g", "orders", 0, 42), ("g", "orders", 1, -1), ("g", "page-views", 10, 0))
 
-    assert list(to_lines(saved)) == [
+    assert list(offset_lines(saved)) == [
         "/consumers/g/offsets/orders/0:42",
         "/consumers/g/offsets/page-views/10:0",
     ]
@@ -40,7 +40,7 @@ def test_reading_lines_stops_at_the_first_empty_one() -> None:
     """item 62: ImportZkOffsets reads until an empty line, so what follows is not imported."""
     text = "/consumers/g/offsets/t/0:1\n/consumers/g/offsets/t/1:2\n\n/consumers/g/offsets/t/2:3\n"
 
-    assert parse(text) == _saved(("g", "t", 0, 1), ("g", "t", 1, 2))
+    assert parse_offsets(text) == _saved(("g", "t", 0, 1), ("g", "t", 1, 2))
 
 
 @given(st.lists(saved_offsets, min_size=1, unique_by=lambda one: (one.group, one.topic_partition)))
@@ -57,13 +57,13 @@ def test_every_form_reads_back_what_was_written(saved: list[SavedOffset]) -> Non
     ]
     csv = "group,topic,partition,offset\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows)
     forms = [
-        "\n".join(to_lines(saved)),
+        "\n".join(offset_lines(saved)),
         json.dumps({"schema": "zkgroup.offset_export/1", "offsets": rows}),
         "\n".join(json.dumps(row) for row in rows),
         csv,
     ]
 
-    assert [parse(form) for form in forms] == [tuple(saved)] * 4
+    assert [parse_offsets(form) for form in forms] == [tuple(saved)] * 4
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_every_form_reads_back_what_was_written(saved: list[SavedOffset]) -> Non
 def test_what_cannot_be_read_says_where_and_what_was_expected(text: str, told: str) -> None:
     """Nothing is guessed: the line and the expectation are in the error."""
     with pytest.raises(ConfigError) as refused:
-        parse(text)
+        parse_offsets(text)
 
     assert told in str(refused.value)
 
@@ -96,9 +96,9 @@ def test_one_group_can_be_picked() -> None:
     """`--group` keeps that group's offsets only."""
     text = "/consumers/g/offsets/t/0:1\n/consumers/h/offsets/t/0:2"
 
-    assert parse(text, group="h") == _saved(("h", "t", 0, 2))
+    assert parse_offsets(text, group="h") == _saved(("h", "t", 0, 2))
     with pytest.raises(ConfigError, match="'x'"):
-        parse(text, group="x")
+        parse_offsets(text, group="x")
 
 
 def test_rows_without_a_group_are_kafkas_from_file() -> None:

@@ -7,10 +7,10 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import RecordedStore
+from zkgroup.admin import ConfigEntity, EntityKind, Move
 from zkgroup.admin.cluster.brokers import describe_broker, list_brokers
-from zkgroup.admin.cluster.controller_info import describe_controller, read_controller_info
+from zkgroup.admin.cluster.controller import describe_controller, read_controller_info
 from zkgroup.admin.configs import describe_configs, plan_config
-from zkgroup.admin.descriptions import ConfigEntity, EntityKind, Move
 from zkgroup.admin.elections import plan_preferred
 from zkgroup.admin.reassign.progress import list_reassignments, verify_reassignments
 from zkgroup.admin.reassign.proposals import PlanRequest, make_plan, planner_decommission

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.cluster.resignation import ask_to_resign, plan_resignation, wait_for_successor
+from zkgroup.admin.cluster.controller import ask_to_resign, plan_resignation, wait_for_successor
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.controller import Controller, ResignRequest, StandbyController

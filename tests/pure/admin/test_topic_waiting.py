@@ -8,8 +8,13 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.topics.deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
-from zkgroup.admin.topics.waiting import wait_for_leaders, wait_until_gone
+from zkgroup.admin.topics.creation import wait_for_leaders
+from zkgroup.admin.topics.deletion import (
+    TopicDeletionPlan,
+    delete_topic,
+    plan_topic_deletion,
+    wait_until_gone,
+)
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete

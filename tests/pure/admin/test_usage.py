@@ -7,7 +7,7 @@ from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import RecordedStore
-from zkgroup.admin.cluster.controller_info import read_controller_info
+from zkgroup.admin.cluster.controller import read_controller_info
 from zkgroup.admin.cluster.usage import CORRECTED, EARLY, Counts, read_usage, release_of, walk
 
 COUNTS = Counts(brokers=2, topics=4, partitions=10, reassigning=1, notifications=3, requests=1)

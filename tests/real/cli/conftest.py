@@ -20,11 +20,12 @@ def shell(zk_server: Any, tmp_path: Path) -> Shell:
 
 
 _POLLING = (
-    "admin.cluster.resignation",
+    "admin.cluster.controller",
     "admin.elections",
     "admin.reassign.progress",
     "admin.reassign.stored_plans",
-    "admin.topics.waiting",
+    "admin.topics.creation",
+    "admin.topics.deletion",
     "groups.reads",
 )
 

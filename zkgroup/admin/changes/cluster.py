@@ -8,8 +8,8 @@ from zkgroup.admin.change import (
     AdminChange,
     counted,
 )
-from zkgroup.admin.cluster.forgetting import ForgettingPlan, forget, plan_forgetting
-from zkgroup.admin.cluster.resignation import (
+from zkgroup.admin.cluster.brokers import ForgettingPlan, forget, plan_forgetting
+from zkgroup.admin.cluster.controller import (
     Resignation,
     ResignationPlan,
     ask_to_resign,

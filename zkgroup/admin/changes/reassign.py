@@ -13,7 +13,7 @@ from zkgroup.admin.change import (
     undo_record,
 )
 from zkgroup.admin.changes.topics import NO_LEAVING_BROKERS
-from zkgroup.admin.cluster.controller_info import read_controller_info
+from zkgroup.admin.cluster.controller import read_controller_info
 from zkgroup.admin.reassign.cancellation import (
     CancelPlan,
     Execution,

@@ -14,9 +14,21 @@ from zkgroup.admin.change import (
 )
 from zkgroup.admin.configs import ConfigPlan, alter_config, can_be_set, plan_config
 from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan, alter_topic, plan_alteration
-from zkgroup.admin.topics.creation import NewTopic, check_new, create_topic, plan_topic
-from zkgroup.admin.topics.deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
-from zkgroup.admin.topics.waiting import DeletionSeen, LeadersSeen, wait_for_leaders, wait_until_gone
+from zkgroup.admin.topics.creation import (
+    LeadersSeen,
+    NewTopic,
+    check_new,
+    create_topic,
+    plan_topic,
+    wait_for_leaders,
+)
+from zkgroup.admin.topics.deletion import (
+    DeletionSeen,
+    TopicDeletionPlan,
+    delete_topic,
+    plan_topic_deletion,
+    wait_until_gone,
+)
 from zkgroup.admin.undo import (
     UndoRecord,
     replica_lists,

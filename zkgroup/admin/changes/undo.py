@@ -16,7 +16,7 @@ from zkgroup.admin.changes.offsets import offset_change
 from zkgroup.admin.changes.reassign import cancel_reassignments_change, reassign_change, resume_plan_change
 from zkgroup.admin.changes.topics import alter_config_change, delete_topic_change, entity_named
 from zkgroup.admin.configs import ConfigPlan
-from zkgroup.admin.kafka_files import parse_reassignment
+from zkgroup.admin.files import parse_reassignment
 from zkgroup.admin.reassign.cancellation import (
     Execution,
 )

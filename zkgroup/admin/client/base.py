@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeAlias, TypeVar
 
+from zkgroup.admin import Move
 from zkgroup.admin.change import (
     AdminChange,
     ChangeResult,
@@ -18,7 +19,6 @@ from zkgroup.admin.change import (
     WrittenT,
     default_undo_folder,
 )
-from zkgroup.admin.descriptions import Move
 from zkgroup.admin.offsets.planning import (
     Absolute,
     AtTime,

@@ -10,9 +10,9 @@ from zkgroup.admin.change import (
 from zkgroup.admin.changes import cluster as cluster_changes
 from zkgroup.admin.changes import undo as undo_changes
 from zkgroup.admin.client.base import AdminBase, Listing
-from zkgroup.admin.cluster import brokers, controller_info, status, usage
-from zkgroup.admin.cluster.forgetting import ForgettingPlan
-from zkgroup.admin.cluster.resignation import Resignation, ResignationPlan
+from zkgroup.admin.cluster import brokers, controller, status, usage
+from zkgroup.admin.cluster.brokers import ForgettingPlan
+from zkgroup.admin.cluster.controller import Resignation, ResignationPlan
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.errors import ConfigError
 from zkgroup.zookeeper.settings import Address
@@ -60,13 +60,13 @@ class ClusterMethods(AdminBase):
         """
         return self._run(cluster_changes.forget_broker_change(self._ensemble, broker), dry_run)
 
-    def describe_controller(self) -> controller_info.ControllerDescription:
+    def describe_controller(self) -> controller.ControllerDescription:
         """Which broker is the controller, since when and of which kind. Raises NotFoundError."""
-        return controller_info.describe_controller(self._ensemble)[1]
+        return controller.describe_controller(self._ensemble)[1]
 
-    def controller_history(self) -> Listing[controller_info.PastController]:
+    def controller_history(self) -> Listing[controller.PastController]:
         """The epochs of controllers of zkgroup, the latest first."""
-        as_of, rows, unreadable = controller_info.controller_history(self._ensemble)
+        as_of, rows, unreadable = controller.controller_history(self._ensemble)
         return Listing(as_of=as_of, rows=rows, unreadable=unreadable)
 
     def resign_controller(

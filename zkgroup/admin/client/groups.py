@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from zkgroup.admin import files
 from zkgroup.admin.change import (
     ChangeResult,
 )
 from zkgroup.admin.changes import offsets as offset_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
-from zkgroup.admin.offsets import files as offset_files
 from zkgroup.admin.offsets.planning import (
     LogPositions,
     OffsetPlan,
@@ -154,11 +154,11 @@ class GroupMethods(AdminBase):
             for error in reads.unreadable_offsets(snapshot):
                 raise error
             saved += [
-                offset_files.SavedOffset(group, row.topic_partition, row.offset)
+                files.SavedOffset(group, row.topic_partition, row.offset)
                 for row in reads.describe_offsets(snapshot)
                 if row.offset is not None
             ]
-        return "".join(f"{line}\n" for line in offset_files.to_lines(saved))
+        return "".join(f"{line}\n" for line in files.offset_lines(saved))
 
     def import_offsets(
         self,
@@ -174,7 +174,7 @@ class GroupMethods(AdminBase):
         `group`: only the offsets of this one. Every group is planned before the first is written. Raises
         PartlyDoneError where a group fails after others were written.
         """
-        saved = offset_files.parse(text, group=group)
+        saved = files.parse_offsets(text, group=group)
         changes = [
             offset_changes.set_offsets_change(
                 self._ensemble,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from zkgroup.admin import NotifyFormat
 from zkgroup.admin.change import (
     ChangeResult,
 )
 from zkgroup.admin.changes import reassign as reassign_changes
 from zkgroup.admin.changes import undo as undo_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, moves_of
-from zkgroup.admin.descriptions import NotifyFormat
 from zkgroup.admin.reassign import progress, proposals, stored_plans
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, Proposal

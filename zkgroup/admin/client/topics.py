@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from zkgroup.admin import EntityKind, NotifyFormat, UncleanElectionDone
 from zkgroup.admin.change import (
     ChangeResult,
 )
@@ -11,13 +12,11 @@ from zkgroup.admin.changes import cluster as cluster_changes
 from zkgroup.admin.changes import topics as topic_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, describe_configs
-from zkgroup.admin.descriptions import EntityKind, NotifyFormat, UncleanElectionDone
 from zkgroup.admin.elections import ElectionPlan, UncleanPlan
 from zkgroup.admin.topics import listing
 from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan
-from zkgroup.admin.topics.creation import NewTopic
-from zkgroup.admin.topics.deletion import TopicDeletionPlan
-from zkgroup.admin.topics.waiting import DeletionSeen, LeadersSeen
+from zkgroup.admin.topics.creation import LeadersSeen, NewTopic
+from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
 
 
 class TopicMethods(AdminBase):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zkgroup.admin.cluster.brokers import Brokers, live_brokers
-from zkgroup.admin.cluster.controller_info import ControllerHealth, blocked_by_topic, read_controller_health
+from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic, read_controller_health
 from zkgroup.admin.configs import unreadable_configs
 from zkgroup.admin.reassign.progress import list_reassignments
 from zkgroup.admin.reassign.stored_plans import running_plans

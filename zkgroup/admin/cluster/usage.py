@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from zkgroup.admin.cluster.controller_info import ControllerInfo, read_controller_info
+from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
 from zkgroup.admin.znodes import PATHS_AT_ONCE, join
 from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.ensemble import AsOf, Ensemble

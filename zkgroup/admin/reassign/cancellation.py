@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
     ControllerInfo,
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.configs import write
-from zkgroup.admin.guards import read_back
+from zkgroup.admin.guards import read_back, write
 from zkgroup.admin.reassign.submission import (
     ReplicaMove,
     former_replicas,

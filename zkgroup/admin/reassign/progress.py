@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.cluster.brokers import read_states
-from zkgroup.admin.cluster.controller_info import ControllerInfo, read_controller_info
+from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
 from zkgroup.admin.reassign.submission import former_replicas
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.groups.ensemble import AsOf, Ensemble

@@ -14,7 +14,7 @@ from zkgroup.admin.cluster.brokers import (
     placeable,
     unhosted_topics,
 )
-from zkgroup.admin.cluster.controller_info import read_controller_info, refuse_kraft
+from zkgroup.admin.cluster.controller import read_controller_info, refuse_kraft
 from zkgroup.admin.reassign.submission import refuse_second
 from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     check_throttle,
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.configs import write
+from zkgroup.admin.guards import write
 from zkgroup.admin.reassign.progress import (
     DONE,
     IN_PROGRESS,

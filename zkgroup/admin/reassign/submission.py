@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.brokers import is_controller_only, read_states, unhosted_topics
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     check_dead_targets,
     check_throttle,
@@ -18,8 +18,8 @@ from zkgroup.admin.cluster.controller_info import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
-from zkgroup.admin.guards import no_partitions_error
+from zkgroup.admin.configs import ConfigPlan, operations_of, prepare
+from zkgroup.admin.guards import no_partitions_error, write
 from zkgroup.admin.reassign.throttles import plan_throttle
 from zkgroup.errors import ConfigError, ConflictError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -105,7 +105,7 @@ def plan_reassignment(
     """Checks a reassignment against the cluster.
 
     Args:
-        moves: as `kafka_files.parse_reassignment` gives them: each partition and broker once.
+        moves: as `files.parse_reassignment` gives them: each partition and broker once.
         throttle: bytes a second for each broker, or None for no limit.
         force: also to brokers that are not registered now; the controller waits for them.
 

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from zkgroup.admin.cluster.controller_info import ControllerInfo, read_controller_info
-from zkgroup.admin.configs import ConfigPlan, operations_of, plan_configs, prepare, write
+from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
+from zkgroup.admin.configs import ConfigPlan, operations_of, plan_configs, prepare
+from zkgroup.admin.guards import write
 from zkgroup.errors import ConfigError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error

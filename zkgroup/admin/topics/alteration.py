@@ -10,13 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zkgroup.admin.cluster.brokers import placeable, unhosted_topics
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     notes_on_requests,
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.configs import ConfigPlan, operations_of, plan_config, prepare, write
+from zkgroup.admin.configs import ConfigPlan, operations_of, plan_config, prepare
+from zkgroup.admin.guards import write
 from zkgroup.admin.topics.creation import PARTITIONS_MAX, given_lists
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, RefusedError

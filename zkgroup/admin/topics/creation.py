@@ -1,21 +1,36 @@
-"""Topics that are made: what the request comes to, and one transaction for all of it."""
+"""Creates a topic in one transaction, and waits for the leaders of its partitions."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations
-from zkgroup.admin.cluster.controller_info import notes_on_settings, read_controller_info, refuse_kraft
+from zkgroup.admin.cluster.brokers import Brokers, by_role, held_states, placeable, readable, registrations
+from zkgroup.admin.cluster.controller import (
+    ControllerHealth,
+    notes_on_settings,
+    read_controller_health,
+    read_controller_info,
+    refuse_kraft,
+)
 from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
 from zkgroup.errors import ConfigError, ConflictError, OperationRefusedError, RefusedError
-from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import DecodedZnode
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation
 from zkgroup.placement import RackMode, Start, spread
 from zkgroup.placement.types import brokers_named
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
-from zkgroup.znodes.brokers import Topic, broker_ids_path, brokers_path, topics_path
+from zkgroup.znodes.brokers import (
+    NO_LEADER,
+    PartitionState,
+    Topic,
+    broker_ids_path,
+    brokers_path,
+    topics_path,
+)
 from zkgroup.znodes.config import TopicConfig, topic_configs_path
 from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.ids import validate_topic
@@ -235,3 +250,72 @@ def _without_brokers(
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+POLL_S = 0.5
+"""Seconds between two reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadersSeen:
+    """What the last look found."""
+
+    as_of: AsOf
+    leaderless: Mapping[TopicPartition, str]
+    """Partitions without a live leader, each with why; with none, the wait was not in vain."""
+
+
+def wait_for_leaders(
+    ensemble: Ensemble,
+    replicas: Mapping[TopicPartition, Collection[int]],
+    timeout_s: float,
+    on_progress: Callable[[int, int], object],
+) -> LeadersSeen:
+    """Waits until each of these partitions has a leader that is registered.
+
+    `on_progress` is called after every read: how many are led, of how many.
+    """
+    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
+    while True:
+        ensemble.zk.sync("/")
+        states = held_states(ensemble, replicas)
+        able = by_role(registrations(ensemble)).data
+        unled = [tp for tp, entry in states.items() if not _is_led(entry, able)]
+        on_progress(len(replicas) - len(unled), len(replicas))
+        left_ms = end_ms - ensemble.clock.now_ms()
+        if not unled or left_ms <= 0:
+            info = read_controller_health(ensemble) if unled else None
+            reasons = {
+                tp: "; ".join(_why_unled(tp, replicas[tp], states[tp], able, info)) for tp in unled if info
+            }
+            return LeadersSeen(as_of=ensemble.as_of(), leaderless=reasons)
+        ensemble.pause(min(POLL_S, left_ms / 1000))
+
+
+def _is_led(entry: DecodedZnode[PartitionState] | None, able: Collection[int]) -> bool:
+    return entry is not None and entry.value is not None and entry.value.leader in able
+
+
+def _why_unled(
+    tp: TopicPartition,
+    replicas: Collection[int],
+    entry: DecodedZnode[PartitionState] | None,
+    able: Collection[int],
+    info: ControllerHealth,
+) -> Iterator[str]:
+    """What the znodes show, and what the ruling controller says."""
+    if entry is not None and entry.error:
+        yield str(entry.error)
+        return
+    if info.kind is None:
+        yield "no controller lives"
+    state = entry.value if entry else None
+    candidates = state.isr if state and state.isr else replicas
+    if set(candidates).isdisjoint(able):
+        yield f"{brokers_named(sorted(candidates), 'is', 'are')} not registered, or hosting nothing"
+    elif told := info.waiting.get(f"leader of {tp}"):
+        yield told
+    elif state is not None and state.leader != NO_LEADER:
+        yield f"its leader {state.leader} is not registered"
+    elif info.kind is not None:
+        yield "the controller has not elected a leader yet"

@@ -1,19 +1,19 @@
-"""Deletes a topic: asks the controller where one lives, removes the znodes where none does."""
+"""Deletes a topic, through the controller where one lives, else by its znodes; and waits until it is gone."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
-from zkgroup.admin.cluster.controller_info import (
+from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     note_on_deletion,
     read_controller_info,
     refuse_kraft,
 )
 from zkgroup.admin.guards import Guard, idle_guard, read_back
-from zkgroup.admin.topics.listing import INTERNAL_TOPICS
+from zkgroup.admin.topics.listing import INTERNAL_TOPICS, read_pending_deletions
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,
@@ -359,3 +359,67 @@ def _tree(ensemble: Ensemble, topic: str) -> tuple[Znode, ...]:
         znodes += [znode for znode in read.values() if znode is not None]
         level = paths
     return tuple(znodes)
+
+
+POLL_S = 0.5
+"""Seconds between two reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionSeen:
+    """What the last look found."""
+
+    as_of: AsOf
+    gone: bool
+    detail: str | None
+    """What it waits for, or why it will not end; None where nothing is known to be in its way."""
+
+
+def wait_until_gone(
+    ensemble: Ensemble, plan: TopicDeletionPlan, timeout_s: float, on_change: Callable[[str], object]
+) -> DeletionSeen:
+    """Waits until nothing is left of the topic, or the controller has dropped the request.
+
+    `on_change` is called with what the deletion waits for, each time that is something else.
+    """
+    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
+    last: str | None = None
+    while True:
+        seen, is_over = _read_deletion(ensemble, plan)
+        if not is_over and seen.detail is not None and seen.detail != last:
+            on_change(seen.detail)
+        last = seen.detail
+        left_ms = end_ms - ensemble.clock.now_ms()
+        if is_over or left_ms <= 0:
+            return seen
+        ensemble.pause(min(POLL_S, left_ms / 1000))
+
+
+def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> tuple[DeletionSeen, bool]:
+    """What is left of the topic, and whether that changes no more.
+
+    The request is read first: every controller takes it away after the topic, so that a topic which is read
+    after the request was gone stays.
+    """
+    ensemble.zk.sync("/")
+    path = Topic.path(plan.topic)
+    request = ensemble.zk.find(TopicDeletion.path(plan.topic))
+    found = ensemble.zk.read_many([path, TopicConfig.path(plan.topic)])
+    topic, config = found.values()
+    former = next((znode.stat.czxid for znode in plan.znodes if znode.path == path), None)
+    made_again = topic is not None and topic.stat.czxid != former
+    gone = made_again or (topic is None and config is None and request is None)
+    detail = None
+    if topic is not None and not gone:
+        known = decode_or_error(topic, Topic.decode)
+        if request is None:
+            detail = "the controller has dropped the request and kept the topic (delete.topic.enable is off?)"
+        elif known.error:
+            detail = str(known.error)
+        else:
+            assert known.value is not None
+            pending = read_pending_deletions(ensemble, {plan.topic: known.value}).get(plan.topic)
+            detail = pending.detail if pending else None
+    elif config is not None and request is None and not gone:
+        detail = f"{config.path} is left; `zkgroup topic delete {plan.topic} --execute` removes it"
+    return DeletionSeen(as_of=ensemble.as_of(), gone=gone, detail=detail), gone or request is None

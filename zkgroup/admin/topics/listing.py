@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.brokers import held_states, partitions_of, readable, registrations, unhosted_topics
-from zkgroup.admin.cluster.controller_info import read_controller_health
+from zkgroup.admin.cluster.controller import read_controller_health
 from zkgroup.errors import (
     CorruptZnodeError,
     NotFoundError,

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zkgroup.admin.descriptions import Move
+from zkgroup.admin import Move
 from zkgroup.admin.reassign.progress import DONE, ReassignmentStatus, list_reassignments, verify_reassignments
 from zkgroup.admin.reassign.proposals import (
     Planner,

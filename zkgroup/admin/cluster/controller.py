@@ -1,8 +1,10 @@
-"""The active controller: who it is, how releases handle a request, and the health that it publishes.
+"""The active controller: who it is, how releases handle a request, its health, and its resignation.
 
 A registration's format shows the oldest release among the brokers: 1 is 0.8, 2 is 0.9, 3 is 0.10.0 and
 0.10.1, 4 is 0.10.2 to 2.6, 5 is 2.7 and later. Brokers of zkgroup register as 4 and do not count as Kafka's.
 The data version of `/controller` is 1 for a controller of zkgroup and 0 for one of Kafka (recipes 13).
+
+A resignation is a request of an operator: only its owner deletes `/controller` (recipes 13).
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from zkgroup.admin.cluster.brokers import oldest_format, readable, registrations
-from zkgroup.errors import NotFoundError, RefusedError
+from zkgroup.admin.cluster.brokers import is_controller_only, oldest_format, readable, registrations
+from zkgroup.admin.guards import write
+from zkgroup.errors import ConflictError, NotFoundError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
+from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
 from zkgroup.znodes.config import ConfigEntity, EntityKind
 from zkgroup.znodes.config_settings import OBEYED, unknown_to, unknown_to_brokers
@@ -25,9 +29,13 @@ from zkgroup.znodes.controller import (
     ControllerEpoch,
     ControllerRecord,
     ControllerStatus,
+    ResignRequest,
     controller_history_path,
+    controller_state_path,
+    standby_controllers_path,
 )
 from zkgroup.znodes.ids import number_of
+from zkgroup.znodes.paths import zkgroup_path
 
 NO_WORD = "its session ended"
 """Of a controller that could not write its end, and that another one has followed."""
@@ -374,3 +382,131 @@ def _value(znode: Znode | None, decode: Callable[[str, bytes | None], T], broken
 def _without_paths(unreadable: Mapping[str, str]) -> dict[str, str]:
     """Errors of znodes begin with the path; it is told once."""
     return {path: why.removeprefix(f"{path}: ") for path, why in unreadable.items()}
+
+
+POLL_S = 0.5
+"""Seconds between two reads at `/controller`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResignationPlan:
+    """Who would be asked. Nothing has been."""
+
+    as_of: AsOf
+    controller: int
+    epoch: int | None
+    czxid: int
+    """Of its `/controller`."""
+    standing: Znode | None
+    """A request that meant an earlier `/controller`: it is written over."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resignation:
+    """What became of it."""
+
+    as_of: AsOf
+    resigned: bool
+    """The `/controller` that was meant is gone."""
+    successor: int | None
+    """Who rules now; the same broker may have been elected again where nobody else stands."""
+
+
+def plan_resignation(ensemble: Ensemble) -> ResignationPlan:
+    """Finds the controller.
+
+    Raises NotFoundError where there is none, RefusedError where it is one of Kafka or cannot be read,
+    ConflictError where it has been asked already.
+    """
+    ensemble.zk.sync("/")
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    found = ensemble.zk.read_many([ControllerEpoch.path(), ResignRequest.path()])
+    epoch, request = found[ControllerEpoch.path()], found[ResignRequest.path()]
+    controller = _refuse_others(info)
+    assert info.controller_znode is not None
+    czxid = info.controller_znode.stat.czxid
+    if request is not None and _means(request, czxid):
+        raise ConflictError(
+            f"{request.path}: broker {controller.broker} has been asked already and has not resigned yet; "
+            "`zkgroup controller describe` shows how far it has come"
+        )
+    number = decode_or_error(epoch, ControllerEpoch.decode).value if epoch else None
+    return ResignationPlan(
+        as_of=ensemble.as_of(),
+        controller=controller.broker,
+        epoch=number.epoch if number else None,
+        czxid=czxid,
+        standing=request,
+        notes=tuple(_notes(ensemble, info, controller.broker)),
+    )
+
+
+def ask_to_resign(ensemble: Ensemble, plan: ResignationPlan) -> None:
+    """Writes the request, if a controller of zkgroup still rules.
+
+    Raises ConflictError where another request has come up, or the controller changed, since the plan.
+    """
+    ensemble.zk.create_missing(zkgroup_path(), controller_state_path())
+    path, data = ResignRequest.path(), ResignRequest(plan.czxid).encode()
+    asked: Operation = Create(path, data)
+    if plan.standing is not None:
+        asked = SetData(path, data, plan.standing.stat.version)
+    write(ensemble, [Check(Controller.path(), ZKGROUP_VERSION), asked], path, data)
+
+
+def wait_for_successor(ensemble: Ensemble, plan: ResignationPlan, timeout_s: float) -> Resignation:
+    """Waits until the controller has resigned and somebody rules; the last read is the result."""
+    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
+    while True:
+        ensemble.zk.sync("/")
+        znode = ensemble.zk.find(Controller.path())
+        resigned = znode is None or znode.stat.czxid != plan.czxid
+        left_ms = end_ms - ensemble.clock.now_ms()
+        if (resigned and znode is not None) or left_ms <= 0:
+            ruler = decode_or_error(znode, Controller.decode).value if resigned and znode else None
+            return Resignation(
+                as_of=ensemble.as_of(), resigned=resigned, successor=ruler.broker if ruler else None
+            )
+        ensemble.pause(min(POLL_S, left_ms / 1000))
+
+
+def _refuse_others(info: ControllerInfo) -> Controller:
+    """The controller, which is one of ours."""
+    path = Controller.path()
+    if info.controller_znode is None:
+        raise NotFoundError(f"{path}: there is no controller to resign")
+    if info.controller is None:
+        told = "; ".join(info.unreadable)
+        raise RefusedError(f"{path}: expected a controller of zkgroup, found what cannot be read: {told}")
+    if not info.is_ours:
+        raise RefusedError(
+            f"{path}: broker {info.controller.broker} is a real Kafka controller, which looks at no such "
+            "request, and nobody but its owner may delete its znode (it would go on writing beside the next "
+            "one); stop that broker instead, and another one is elected"
+        )
+    return info.controller
+
+
+def _means(request: Znode, czxid: int) -> bool:
+    found = decode_or_error(request, ResignRequest.decode).value
+    return found is not None and found.czxid == czxid
+
+
+def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterator[str]:
+    """Who may follow."""
+    names = ensemble.zk.list_many([standby_controllers_path()])[standby_controllers_path()] or ()
+    waiting = sorted(number for name in names if (number := number_of(name)) is not None)
+    hosts = sorted(
+        number for number, one in info.brokers.items() if number != controller and not is_controller_only(one)
+    )
+    real = [number for number in hosts if not info.brokers[number].is_zkgroup]
+    if real:
+        yield f"broker {_numbers(real)} runs real Kafka and may be elected next"
+    if not waiting and not hosts:
+        yield f"nobody else is registered: broker {controller} will be elected again"
+
+
+def _numbers(brokers: list[int]) -> str:
+    return ", ".join(map(str, brokers))
