@@ -9,11 +9,17 @@ from tests.waiting import PATIENCE_S, eventually, happened
 from tests.worlds.stepped_controllers import Host
 from tests.worlds.stores import Before, MeddledStore
 from zkgroup.controller.machine.context import Brokers
-from zkgroup.controller.machine.effects import ControllerEffect, Elected, OpenChannel, SendToBroker
-from zkgroup.controller.machine.elector_context import ElectorConfig
-from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, ControllerEvent
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelUp,
+    ControllerEffect,
+    ControllerEvent,
+    Elected,
+    OpenChannel,
+    SendToBroker,
+)
 from zkgroup.controller.machine.machine import ControllerMachine
-from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Create,

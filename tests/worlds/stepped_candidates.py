@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tests.worlds.stepped_machines import SteppedMachines
 from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Resigned
-from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.events import ControllerEffect, Elected, ExtendLease, Resigned
 from zkgroup.controller.machine.machine import ControllerMachine, NextWork
+from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import MachineLoop

@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 
 from tests.worlds.stepped_candidates import GRACE_AND_SPREAD_MS, CandidateNode, SteppedCandidates
 from zkgroup.controller.machine.context import Brokers
-from zkgroup.controller.machine.effects import (
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelDown,
+    ChannelUp,
     CloseChannel,
     ControllerEffect,
     OpenChannel,
     SendToBroker,
     ShutdownAnswered,
+    ShutdownAsked,
 )
-from zkgroup.controller.machine.elector_context import ElectorConfig
-from zkgroup.controller.machine.events import BrokerAnswered, ChannelDown, ChannelUp, ShutdownAsked
 from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.machine.requests.batch import BrokerRequest, ControlRequest
-from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.runtime.events import LogEvent

@@ -12,10 +12,9 @@ from zkgroup.broker.server.server import Limits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.controller.channels import ChannelSettings
 from zkgroup.controller.controller import Controller, ControllerNews, Loaded
-from zkgroup.controller.machine.effects import Resigned
-from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.events import Resigned
 from zkgroup.controller.machine.machine import ControllerMachine
-from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerOnly, ControllerSettings, ElectorConfig
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
 from zkgroup.wire.control import controller_client_id

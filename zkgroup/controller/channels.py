@@ -19,8 +19,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from zkgroup.controller.machine.effects import CloseChannel, OpenChannel, SendToBroker
-from zkgroup.controller.machine.events import BrokerAnswered, ChannelDown, ChannelUp
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelDown,
+    ChannelUp,
+    CloseChannel,
+    OpenChannel,
+    SendToBroker,
+)
 from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.errors import UnencodableError, WireError
 from zkgroup.model.ports import Clock

@@ -17,18 +17,20 @@ from typing import Final, Protocol, TypeVar
 
 from zkgroup.controller.channels import ChannelSettings, ControllerChannelManager, SendDeadline
 from zkgroup.controller.machine.context import ControllerContext
-from zkgroup.controller.machine.effects import (
+from zkgroup.controller.machine.events import (
     CloseChannel,
     ControllerEffect,
+    ControllerEvent,
     Elected,
     ExtendLease,
     IdInUse,
     OpenChannel,
     Resigned,
+    Retire,
     SendToBroker,
     ShutdownAnswered,
+    ShutdownAsked,
 )
-from zkgroup.controller.machine.events import ControllerEvent, Retire, ShutdownAsked
 from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.controller.telemetry import ControllerTelemetry
 from zkgroup.errors import ConflictError, ZkGroupError

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from zkgroup.controller.machine.effects import Elected, Resigned
+from zkgroup.controller.machine.events import Elected, Resigned
 from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model.ports import Clock, MetricsSink

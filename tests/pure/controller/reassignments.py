@@ -13,8 +13,7 @@ from typing import Literal
 from tests.pure.controller.replicas import Brokers, Replicas
 from tests.worlds.stepped_candidates import CandidateNode, SteppedCandidates
 from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.effects import OpenChannel, SendToBroker
-from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp
+from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, OpenChannel, SendToBroker
 from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import TopicPartition

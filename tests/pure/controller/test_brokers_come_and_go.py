@@ -6,8 +6,7 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import CONTROLLER_ID, ControllerNode, SteppedControllers, realm, ruled
-from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
-from zkgroup.controller.machine.events import BrokerAnswered
+from zkgroup.controller.machine.events import BrokerAnswered, CloseChannel, OpenChannel
 from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, Host, SteppedControllers, is_writing
-from zkgroup.controller.machine.effects import ShutdownAnswered
-from zkgroup.controller.machine.events import ShutdownAsked
+from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import SteppedControllers
-from zkgroup.controller.machine.effects import Effect
+from zkgroup.controller.machine.events import Effect
 from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.model.ports import Instant
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment

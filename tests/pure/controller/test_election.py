@@ -14,7 +14,7 @@ from tests.worlds.stepped_candidates import (
     resigned,
 )
 from zkgroup.controller.machine.controller_election.elector import ElectorState
-from zkgroup.controller.machine.effects import Elected
+from zkgroup.controller.machine.events import Elected
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.runtime.events import TimerFired

@@ -18,14 +18,13 @@ from tests.worlds.stepped_candidates import (
     resigned,
 )
 from zkgroup.controller.machine.controller_election.elector import Elector, ElectorState
-from zkgroup.controller.machine.controller_election.history import ControllerHistory
+from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
 from zkgroup.controller.machine.controller_election.transactions import (
     ElectionAttempt,
     end_records,
     zkgroup_epochs_up_to,
 )
-from zkgroup.controller.machine.effects import IdInUse
-from zkgroup.controller.machine.events import Retire
+from zkgroup.controller.machine.events import IdInUse, Retire
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import Znode

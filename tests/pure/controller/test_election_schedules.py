@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.worlds.stepped_candidates import CONTROLLER, EPOCH, GRACE_AND_SPREAD_MS, SteppedCandidates
-from zkgroup.controller.machine.effects import Elected, Resigned
+from zkgroup.controller.machine.events import Elected, Resigned
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper.tree import Deleted
 from zkgroup.znodes.controller import ControllerRecord

@@ -14,7 +14,7 @@ from tests.worlds.stepped_candidates import (
     resigned,
 )
 from zkgroup.controller.machine.controller_election.elector import ElectorState
-from zkgroup.controller.machine.effects import Elected, ExtendLease, Resigned
+from zkgroup.controller.machine.events import Elected, ExtendLease, Resigned
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Check, Create, Delete
 from zkgroup.runtime.events import LogEvent, TimerFired

@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.controller_clusters import broker, cluster, rule, tp
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.deletion.stray_records import StrayRecords
+from zkgroup.controller.machine.deletion.pending_deletes import StrayRecords
 from zkgroup.controller.machine.fenced_writes import Fence, Write, single, size_of
 from zkgroup.controller.machine.reassignment import transactions
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion

@@ -7,7 +7,7 @@ from tests.worlds.controller_clusters import broker, cluster, standing, tp
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.requests.batch import BrokerRequest, BuiltRequests, RequestBatch
-from zkgroup.controller.machine.requests.send_queue import SendQueue
+from zkgroup.controller.machine.requests.sender import SendQueue
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,

@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_candidates import EPOCH, GRACE_AND_SPREAD_MS
 from tests.worlds.stepped_controllers import Host, SteppedControllers
-from zkgroup.controller.machine.effects import Elected
+from zkgroup.controller.machine.events import Elected
 from zkgroup.controller.machine.state_machines import PartitionPhase
 from zkgroup.model.requests import Create, Delete, Request, SetData
 from zkgroup.runtime.events import LogEvent

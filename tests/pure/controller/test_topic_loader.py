@@ -13,12 +13,11 @@ import pytest
 from tests.worlds.controller_clusters import broker, tp
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.controller_election.elector import WonElection
-from zkgroup.controller.machine.elector_context import ElectorConfig, ElectorContext
 from zkgroup.controller.machine.failover import loading, topics
 from zkgroup.controller.machine.failover.loading import TopicLoader
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.handlers import new_active_controller
-from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
 from zkgroup.controller.machine.state_machines import Replica
 from zkgroup.controller.machine.state_writes import read_states
 from zkgroup.model import Znode, ZnodeStat

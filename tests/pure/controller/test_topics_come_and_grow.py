@@ -6,8 +6,8 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
-from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
 from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest

@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
-from zkgroup.controller.machine.failover import unreadable_states
+from zkgroup.controller.machine.failover import topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
@@ -139,7 +139,7 @@ def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() 
     mend(realm, data, other)
     assert ruler.unreadable == {STATE}
     realm.server.set_acl(STATE, *OPEN_ACL)
-    realm.advance(unreadable_states.HIDDEN_MS)
+    realm.advance(topics.HIDDEN_MS)
     assert (ruler.unreadable, unnamed(ruler)) == (set(), {})
 
 

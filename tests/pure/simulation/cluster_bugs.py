@@ -17,16 +17,14 @@ from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election import elector
 from zkgroup.controller.machine.controller_election import transactions as election_transactions
-from zkgroup.controller.machine.controller_election.elector import Elector
-from zkgroup.controller.machine.controller_election.lease import ControllerLease
+from zkgroup.controller.machine.controller_election.elector import ControllerLease, Elector
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.failover import loading
 from zkgroup.controller.machine.leadership import leader_election as controller_leading
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.reassignment import steps, transactions
 from zkgroup.controller.machine.requests.batch import RequestBatch, _View
-from zkgroup.controller.machine.requests.send_queue import SendQueue
-from zkgroup.controller.machine.requests.sender import RequestSender
+from zkgroup.controller.machine.requests.sender import RequestSender, SendQueue
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Multi, Read
 from zkgroup.runtime.procedures import Procedure, Query, read_done

@@ -8,9 +8,9 @@ from typing import Self
 
 from tests.waiting import PATIENCE_S, becomes, happened
 from zkgroup.controller.machine.controller_election.elector import ElectorState
-from zkgroup.controller.machine.effects import ControllerEffect, Elected
-from zkgroup.controller.machine.elector_context import ElectorConfig
+from zkgroup.controller.machine.events import ControllerEffect, Elected
 from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.controller.machine.settings import ElectorConfig
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock

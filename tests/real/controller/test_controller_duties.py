@@ -12,8 +12,7 @@ from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import RunningCandidate, ServerControllers
-from zkgroup.controller.machine.effects import ShutdownAnswered
-from zkgroup.controller.machine.events import ShutdownAsked
+from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, SetData
 from zkgroup.testing.conformance import Target

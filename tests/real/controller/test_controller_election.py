@@ -12,10 +12,10 @@ from tests.worlds.controller_handlers import Writer, fails
 from tests.worlds.server_controllers import CandidateThread
 from tests.worlds.stores import Before
 from zkgroup.controller.machine.controller_election.elector import ElectorState
-from zkgroup.controller.machine.effects import Resigned
-from zkgroup.controller.machine.elector_context import ElectorConfig
+from zkgroup.controller.machine.events import Resigned
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.machine import ControllerMachine, NextWork
+from zkgroup.controller.machine.settings import ElectorConfig
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
     Connected,

@@ -7,8 +7,14 @@ from typing import Any
 
 from tests.worlds.broker_requests import state, update_metadata
 from zkgroup.controller.channels import ControllerChannelManager, SendDeadline
-from zkgroup.controller.machine.effects import CloseChannel, OpenChannel, SendToBroker
-from zkgroup.controller.machine.events import BrokerAnswered, ChannelDown, ChannelUp
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelDown,
+    ChannelUp,
+    CloseChannel,
+    OpenChannel,
+    SendToBroker,
+)
 from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import UpdateMetadataResponse

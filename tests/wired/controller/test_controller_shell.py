@@ -14,8 +14,14 @@ from prometheus_client import CollectorRegistry
 from tests.waiting import PATIENCE_S, becomes, eventually
 from zkgroup.controller.controller import Controller, ControllerNews, Loaded
 from zkgroup.controller.machine.context import ControllerContext
-from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned, ShutdownAnswered
-from zkgroup.controller.machine.events import Retire, ShutdownAsked
+from zkgroup.controller.machine.events import (
+    Elected,
+    IdInUse,
+    Resigned,
+    Retire,
+    ShutdownAnswered,
+    ShutdownAsked,
+)
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.errors import AuthenticationError, ConflictError

@@ -1,7 +1,7 @@
 """What a controller decides, as pure functions and values: no connection, no clock, no log.
 
-`context` is what is known; `selectors`, `balance`, `moving` and `deleting` decide on it; `transitions` says
-what may follow what; `fence` and the `*_writes` modules make the transactions, `requests` and `outbox` what
-brokers are told. Sources: controller.md sections 2-7 and recipes 13-18 in docs/protocol, each named
-where it is used.
+`context` is what is known of the cluster. `selectors`, `steps` and `decision` decide on it. `state_machines`
+says which phase may follow which. `fenced_writes` and the `transactions` modules build the transactions,
+`requests` builds what is sent to brokers. Sources: controller.md sections 2-7 and recipes 13-18 in
+docs/protocol, each named where it is used.
 """

@@ -20,9 +20,7 @@ from functools import partial
 from typing import TypeVar
 
 from zkgroup.controller.machine.controller_election.elector import Elector
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
-from zkgroup.controller.machine.deletion.stray_records import PART_BYTES
-from zkgroup.controller.machine.elector_context import ElectorContext
+from zkgroup.controller.machine.deletion.pending_deletes import PART_BYTES, PendingDeletes
 from zkgroup.controller.machine.event_processor import EVENT_TIMER, EventProcessor
 from zkgroup.controller.machine.event_queue import EventKind
 from zkgroup.controller.machine.events import BrokerAnswered, ShutdownAsked
@@ -31,7 +29,7 @@ from zkgroup.controller.machine.leadership.shutdown_requests import ShutdownRequ
 from zkgroup.controller.machine.leadership.unconfirmed_leaders import UnconfirmedLeaders
 from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse, RequestSender
-from zkgroup.controller.machine.settings import ControllerSettings, Recalled, Shown
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext, Recalled, Shown
 from zkgroup.controller.machine.state_machines import (
     PartitionPhase,
     Replica,

@@ -1,12 +1,25 @@
-"""Facts that a controller is told beside those of every machine: its connections to brokers, and who stops.
+"""The events that the machine of a controller takes, and the effects that it returns.
+
+Facts that a controller is told beside those of every machine: its connections to brokers, and who stops.
 
 What belongs to another incarnation than the one whose channel was opened last is passed over.
+
+What a controller must do next, beside asking ZooKeeper: the outputs of its machine, as orders.
+
+The shell performs the effects of a step in the order given, all of them before the next event.
+Nothing is sent to a broker before `Elected` or after `Resigned`, nor after the time of the last
+`ExtendLease` has come (recipes 13): an expired controller would otherwise delete a replica that is back in
+sync.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zkgroup.controller.machine.fenced_writes import Fence
+from zkgroup.controller.machine.requests.batch import BrokerRequest
+from zkgroup.model import TopicPartition
+from zkgroup.runtime.events import LogEvent, SharedEffect
 from zkgroup.wire.messages import Response
 
 
@@ -51,3 +64,105 @@ class Retire:
 
 
 ControllerEvent = ChannelUp | ChannelDown | BrokerAnswered | ShutdownAsked | Retire
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This controller rules: load the cluster, begin with UpdateMetadata to every broker."""
+
+    fence: Fence
+    """With the epoch of every request to brokers."""
+    czxid: int
+    """Of its `/controller`, which a request to resign names."""
+    foreign_epoch: int
+    """The last epoch that no controller of ours had; 0 where there is none.
+
+    Each state with this controller epoch or a smaller one is written anew (recipes 13, recovery).
+    """
+
+    @property
+    def epoch(self) -> int:
+        return self.fence.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """It rules no more: drop what was loaded, close the channels to brokers, send nothing that waits."""
+
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendLease:
+    """Requests to brokers may be sent before this time, on the machine's clock."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdInUse:
+    """Somebody else is registered under this controller's id; it stands for election no more."""
+
+    broker: int
+    path: str
+    session: int
+    """Whose it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChannel:
+    """Connect to this incarnation of a broker, again and again until `CloseChannel` or `Resigned`.
+
+    Each connection is reported as `ChannelUp`, its end as `ChannelDown`.
+    """
+
+    broker: int
+    incarnation: int
+    """czxid of the registration."""
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseChannel:
+    """The incarnation is gone: end its connection and report nothing more of it."""
+
+    broker: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendToBroker:
+    """Send this on the broker's present connection; there is never more than one unanswered.
+
+    Its answer is reported as `BrokerAnswered`. Dropped, and nothing reported but `ChannelDown`, where the
+    connection is gone or the lease has ended meanwhile.
+    """
+
+    message: BrokerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAnswered:
+    """The answer to `ShutdownAsked` with the same id."""
+
+    request_id: int
+    error: int
+    """An `ErrorCode`: 0; 11 where this controller does not rule; 8 for an unknown broker."""
+    remaining: tuple[TopicPartition, ...] = ()
+    """Partitions with more than one replica that the broker still leads."""
+
+
+ControllerEffect = (
+    Elected
+    | Resigned
+    | ExtendLease
+    | IdInUse
+    | OpenChannel
+    | CloseChannel
+    | SendToBroker
+    | ShutdownAnswered
+    | LogEvent
+)
+Effect = ControllerEffect | SharedEffect

@@ -10,23 +10,22 @@ from typing import Final
 
 from zkgroup.controller.machine import status
 from zkgroup.controller.machine.active import ActiveController, Handler, ResponseHandler
-from zkgroup.controller.machine.controller_election import epoch_bump
+from zkgroup.controller.machine.controller_election import epochs
 from zkgroup.controller.machine.controller_election.elector import Elector
 from zkgroup.controller.machine.deletion import deletion, stray_replicas
-from zkgroup.controller.machine.elector_context import ElectorContext
 from zkgroup.controller.machine.event_queue import EventKind
-from zkgroup.controller.machine.failover import brokers, loading, notifications, topics, unreadable_states
+from zkgroup.controller.machine.failover import brokers, loading, notifications, topics
 from zkgroup.controller.machine.leadership import controlled_shutdown, leader_election, preferred, unclean
 from zkgroup.controller.machine.reassignment import plans, rounds
-from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
 
 EVENT_HANDLERS: Final[Mapping[EventKind, Handler]] = {
     EventKind.LOAD: loading.load,
-    EventKind.EPOCH: epoch_bump.bump_epoch,
+    EventKind.EPOCH: epochs.bump_epoch,
     EventKind.BROKERS: brokers.on_broker_changes,
     EventKind.TOPICS: topics.on_topic_list_change,
     EventKind.TOPIC: topics.on_topic_change,
-    EventKind.UNREADABLE_STATES: unreadable_states.on_unreadable_states,
+    EventKind.UNREADABLE_STATES: topics.on_unreadable_states,
     EventKind.ISR_CHANGES: notifications.on_isr_changes,
     EventKind.CONFIG_CHANGES: notifications.on_config_changes,
     EventKind.ELECTIONS: leader_election.elect_offline,
@@ -47,7 +46,7 @@ RESPONSE_HANDLERS: Final[tuple[ResponseHandler, ...]] = (
     deletion.on_stop_replica_response,
     stray_replicas.on_abandoned_response,
     stray_replicas.on_stray_response,
-    unreadable_states.on_response,
+    topics.on_response,
 )
 """Told of every answer of a broker, in this order."""
 

@@ -12,23 +12,28 @@ from typing import assert_never
 
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import ControllerContext
-from zkgroup.controller.machine.controller_election.elector import ELECTION_TIMER, Elector
-from zkgroup.controller.machine.controller_election.history import ControllerHistory
-from zkgroup.controller.machine.controller_election.lease import HEARTBEAT_TIMER, ControllerLease
+from zkgroup.controller.machine.controller_election.elector import (
+    ELECTION_TIMER,
+    HEARTBEAT_TIMER,
+    ControllerLease,
+    Elector,
+)
+from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
 from zkgroup.controller.machine.controller_election.standby import STANDBY_TIMER, StandbyRegistration
-from zkgroup.controller.machine.effects import ControllerEffect, Effect, ShutdownAnswered
-from zkgroup.controller.machine.elector_context import ElectorConfig, ElectorContext
 from zkgroup.controller.machine.event_processor import EVENT_TIMER
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
     ChannelDown,
     ChannelUp,
+    ControllerEffect,
     ControllerEvent,
+    Effect,
     Retire,
+    ShutdownAnswered,
     ShutdownAsked,
 )
 from zkgroup.controller.machine.handlers import new_active_controller
-from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
 from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.controller.machine.status import controller_metrics as count
 from zkgroup.model.ports import Instant

@@ -25,11 +25,15 @@ from tests.programs.model.controller.election_surroundings import (
     Tree,
 )
 from tests.programs.model.controller.tree import CZXID, DATA, OWNER, VER
-from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector, ElectorState
-from zkgroup.controller.machine.controller_election.history import ControllerHistory
-from zkgroup.controller.machine.controller_election.lease import ControllerLease
-from zkgroup.controller.machine.effects import Elected, Resigned
-from zkgroup.controller.machine.elector_context import ElectorConfig, ElectorContext
+from zkgroup.controller.machine.controller_election.elector import (
+    FENCE_PATHS,
+    ControllerLease,
+    Elector,
+    ElectorState,
+)
+from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
+from zkgroup.controller.machine.events import Elected, Resigned
+from zkgroup.controller.machine.settings import ElectorConfig, ElectorContext
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import (
     Check,

@@ -29,19 +29,17 @@ from tests.programs.model.controller.reassign_surroundings import (
 from tests.programs.model.controller.tree import DATA, OWNER, VER
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch, LiveBroker
-from zkgroup.controller.machine.controller_election import epoch_bump
-from zkgroup.controller.machine.controller_election.elector import Elector
-from zkgroup.controller.machine.controller_election.lease import ControllerLease
+from zkgroup.controller.machine.controller_election import epochs
+from zkgroup.controller.machine.controller_election.elector import ControllerLease, Elector
 from zkgroup.controller.machine.controller_election.transactions import WonElection
-from zkgroup.controller.machine.effects import SendToBroker
-from zkgroup.controller.machine.elector_context import ElectorConfig, ElectorContext
+from zkgroup.controller.machine.events import SendToBroker
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.leadership import leader_election
 from zkgroup.controller.machine.reassignment import open_reassignments, rounds
 from zkgroup.controller.machine.reassignment.open_reassignments import Request
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.controller.machine.requests.sender import UnresolvedDeletes
-from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
 from zkgroup.controller.machine.state_machines import PartitionPhase
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (
@@ -162,7 +160,7 @@ class Following(reassign.Model):
         machine = self._machine(s, p)
         active = machine.active
         active.requests.unresolved[next(b for e, b in s[4] if e == p[4])] = UnresolvedDeletes()
-        machine.drive(epoch_bump.bump_epoch(active))
+        machine.drive(epochs.bump_epoch(active))
         machine.flush(p[4] + 1)
         assert active.fence == (p[4] + 1, p[3] + 1)
         return machine

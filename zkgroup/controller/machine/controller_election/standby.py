@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.controller.machine.effects import IdInUse
-from zkgroup.controller.machine.elector_context import ElectorContext
+from zkgroup.controller.machine.events import IdInUse
+from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Create, CreateMissing, Delete, MultiDone, Read, Sync

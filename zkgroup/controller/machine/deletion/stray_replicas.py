@@ -4,7 +4,7 @@ Kafka takes such a replica for deleted, so its log stays for ever. Here the move
 replica list is right; the broker is asked again until it has done it, or holds the replica anew.
 A broker that was down then, or died before it answered, is asked when it is back.
 
-The transaction that ends a move also records what it leaves behind (`stray_records`), as a controller that
+The transaction that ends a move also records what it leaves behind (`pending_deletes`), as a controller that
 dies takes its own memory along. So one that takes over asks for what is recorded, and who has answered is
 not asked again. Controllers of earlier versions left only the records of ended moves, which name all who had
 a replica: these are asked once more, and what does not answer is recorded.
@@ -21,8 +21,14 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.deletion import decision
-from zkgroup.controller.machine.deletion.pending_deletes import Abandoned, RecordKey
-from zkgroup.controller.machine.deletion.stray_records import Part, Place, RecordChange, RecordedStrays
+from zkgroup.controller.machine.deletion.pending_deletes import (
+    Abandoned,
+    Part,
+    Place,
+    RecordChange,
+    RecordedStrays,
+    RecordKey,
+)
 from zkgroup.controller.machine.event_queue import EventKind
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.requests.sender import BrokerResponse

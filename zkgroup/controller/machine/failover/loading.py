@@ -1,21 +1,34 @@
-"""Taking over: everything is read, what nobody leads is elected, and all brokers hear of it.
+"""Loading: a new controller reads the cluster, elects leaders and sends the states to all brokers.
+
+Taking over: everything is read, what nobody leads is elected, and all brokers hear of it.
 
 Source: controller.md 2.3; recipes.md 13 (recovery), 15, 16. The same happens in small on a new connection of
 the same session, where all watches are gone, and after a missing answer: what was read is then compared with
 the picture, and what is new is told.
+
+The first term of a partition, told to those that may never have heard of it. Source: ADR 0018.
+
+A controller that dies between the first state and the first LeaderAndIsr, and takes the leader with it,
+leaves replicas that know nothing of the partition. Elected, they could not be told from emptied ones, and
+would refuse to lead for good (storage error 56). So they hear of the first term before another is decided.
+
+A broker is told so only where it cannot have been emptied: it is in the ISR of a state that nobody has
+written since it was made, and its registration is older than that, so its process has not been restarted.
+Then the high watermark has waited for it all the time: what it has not got was never acknowledged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.controller_election.history import ControllerHistory
+from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
 from zkgroup.controller.machine.deletion import stray_replicas
 from zkgroup.controller.machine.event_queue import EventKind
-from zkgroup.controller.machine.failover import brokers, first_leader_epochs, topics
+from zkgroup.controller.machine.failover import brokers, topics
 from zkgroup.controller.machine.failover.topics import topic_read
 from zkgroup.controller.machine.leadership.leader_election import (
     elect_leaderless,
@@ -28,6 +41,60 @@ from zkgroup.model.requests import ListChildren, Outcome, Read, ReadMany, ReadMa
 from zkgroup.runtime.procedures import Procedure, Query, Step, ask, list_done, read_done, run_pipelined
 from zkgroup.znodes.admin_requests import Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, topics_path
+
+
+def unannounced(active: ActiveController) -> dict[TopicPartition, Brokers]:
+    """Partitions to be elected only when these brokers of theirs were told of the first term.
+
+    To be called once, when everything is loaded and nothing is told or decided yet.
+    """
+    context, reachable = active.context, active.context.reachable
+    told: dict[TopicPartition, Brokers] = {}
+    others: dict[TopicPartition, frozenset[int]] = {}
+    for each, zxid in context.first_states.items():
+        standing = context.standing(each)
+        if standing is None or not _may_be_unannounced(active, each, standing):
+            continue
+        live = reachable.intersection(context.replicas(each))
+        never_away = {one for one in live if one in standing.isr and _is_older(context, one, zxid)}
+        if never_away:
+            told[each], others[each] = tuple(sorted(never_away)), live - never_away
+    context.first_states.clear()
+    # The first LeaderAndIsr names all that a broker has: it must not say the first term to the others.
+    while True:
+        brokers = frozenset(one for each in told.values() for one in each)
+        wrong = [each for each in told if others[each] & brokers]
+        if not wrong:
+            return told
+        for each in wrong:
+            del told[each]
+
+
+def announce(active: ActiveController, partitions: Mapping[TopicPartition, Brokers]) -> None:
+    """The states as they are, to these brokers: what is decided next reaches them after it."""
+    batch = active.requests.batch()
+    for each, ids in partitions.items():
+        batch.leader_and_isr(ids, each)
+    active.requests.send(batch)
+    active.core.note("first_terms.told", partitions=len(partitions))
+
+
+def _may_be_unannounced(
+    active: ActiveController, each: TopicPartition, standing: LeaderIsrAndControllerEpoch
+) -> bool:
+    """Its state is still the first one, of a controller of ours, and nothing else is under way with it."""
+    return (
+        (standing.leader_epoch, standing.version) == (0, 0)
+        and standing.controller_epoch > active.foreign_epoch
+        and not active.context.is_going(each)
+    )
+
+
+def _is_older(context: ControllerContext, broker: int, zxid: int) -> bool:
+    """Whether this broker of ours was registered before that, and is still."""
+    found = context.brokers[broker]
+    return found.epoch < zxid and found.registration.is_zkgroup
+
 
 AFTER: tuple[EventKind, ...] = (
     EventKind.ISR_CHANGES,
@@ -79,12 +146,12 @@ def _load_first(active: ActiveController) -> Procedure[None]:
     yield from topics.find_unhosted(active, context.topics)
     topics.enter_all_partitions(active)
     batch = active.requests.batch()
-    unheard = first_leader_epochs.unannounced(active)
+    unheard = unannounced(active)
     yield from elect_leaderless(active, batch, put_off=unheard)
     yield from elect_restarted(active, batch)
     yield from start_new_leader_epochs(active, batch, put_off=unheard)
     if unheard:
-        first_leader_epochs.announce(active, unheard)
+        announce(active, unheard)
         yield from elect_leaderless(active, batch)
         yield from start_new_leader_epochs(active, batch)
     # The first LeaderAndIsr to each broker names all that it has (recipes 15).

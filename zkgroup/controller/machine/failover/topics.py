@@ -2,6 +2,11 @@
 
 Kafka's tool grows a topic by writing all its replica lists from an old reading. So for partitions that are
 known the picture wins and is written back; what is new is kept.
+
+States that cannot be read: each is watched, and its partition goes on once somebody has mended it.
+
+All else reads a state when something happens to its partition, which after the mending need not come.
+Source: controller.md 1.4.
 """
 
 from __future__ import annotations
@@ -19,17 +24,25 @@ from zkgroup.controller.machine.leadership.leader_election import (
     elect_restarted,
     start_new_leader_epochs,
 )
+from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import (
     PartitionPhase,
     Replica,
     partition_at_start,
     replica_at_start,
 )
-from zkgroup.controller.machine.state_writes import ATTEMPTS_MAX, commit, holds_lists, read_states
+from zkgroup.controller.machine.state_writes import (
+    ATTEMPTS_MAX,
+    commit,
+    holds_lists,
+    read_states,
+    unreadable_states,
+)
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Check, Delete, ListChildren, Operation, Read, SetData
-from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, read_done
+from zkgroup.model.requests import Check, Delete, Exists, ListChildren, Operation, Read, Refused, SetData
+from zkgroup.runtime.procedures import Procedure, Query, ask, ask_allowed, list_done, read_done
+from zkgroup.wire.control import LeaderAndIsrResponse
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.unhosted_topics import (
@@ -376,3 +389,47 @@ def _unhosted_topic(active: ActiveController, name: str) -> TopicContext | None:
         return None
     paths = PartitionState.paths_of(name, seen.topic.numbers)
     return seen if may_be_unhosted(seen.topic) and unreadable.keys().isdisjoint(paths) else None
+
+
+HIDDEN_MS: Final = 5_000
+"""Pause before a state that an ACL hides is read again: no watch tells of another ACL."""
+
+
+def on_unreadable_states(active: ActiveController, subject: str = "") -> Procedure[None]:
+    """Handles `EventKind.UNREADABLE_STATES`. Another handler may have read a mended state before."""
+    if paths := unreadable_states(active):
+        yield from _read_again(active, paths)
+    mended = [each for each in active.readable_again if each in active.context]
+    yield from on_new_partitions(active, mended)
+    for each in mended:
+        active.readable_again.pop(each, None)
+    if any(each in active.reassignments for each in mended):
+        active.enqueue(EventKind.REASSIGNMENT)
+
+
+def _read_again(active: ActiveController, paths: Mapping[str, TopicPartition]) -> Procedure[None]:
+    """Watches these states, and reads them; those that can be read now are in
+    `ActiveController.readable_again`.
+    """
+    seen = yield from ask_allowed(
+        *(active.watched(Exists(path), EventKind.UNREADABLE_STATES) for path in paths)
+    )
+    for path, outcome in zip(paths, seen, strict=True):
+        if isinstance(outcome, Refused):  # from 3.8.4 on a server lets nobody watch what an ACL hides
+            active.forget_watch(path)
+    found = yield from active.read_many(list(paths))
+    if len(found) < len(paths):
+        active.enqueue_later(EventKind.UNREADABLE_STATES, HIDDEN_MS)
+    for path, each in paths.items():
+        if active.decoded(found.get(path), PartitionState.decode) is not None:
+            active.readable_again[each] = None
+
+
+def on_response(active: ActiveController, answer: BrokerResponse) -> None:
+    """What a broker was told of after all is no more named as what its first LeaderAndIsr has lacked."""
+    if not isinstance(answer.response, LeaderAndIsrResponse) or answer.broker not in active.requests.omitted:
+        return
+    told = {each.topic_partition for each in answer.response.partitions}
+    left = tuple(each for each in active.requests.omitted.pop(answer.broker) if each not in told)
+    if left:
+        active.requests.omitted[answer.broker] = left

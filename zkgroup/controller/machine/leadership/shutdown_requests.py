@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zkgroup.controller.machine.effects import ShutdownAnswered
-from zkgroup.controller.machine.elector_context import ElectorContext
+from zkgroup.controller.machine.events import ShutdownAnswered
+from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
 

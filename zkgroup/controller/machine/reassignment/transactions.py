@@ -15,7 +15,7 @@ from zkgroup.controller.machine.context import (
     LeaderIsrAndControllerEpoch,
     LiveBroker,
 )
-from zkgroup.controller.machine.deletion.stray_records import RecordChange
+from zkgroup.controller.machine.deletion.pending_deletes import RecordChange
 from zkgroup.controller.machine.fenced_writes import Write, size_of
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
 from zkgroup.controller.machine.state_machines import Replica

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from zkgroup.controller.machine import effects as ef
-from zkgroup.controller.machine.elector_context import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine import events as ef
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
     ChannelDown,
@@ -16,6 +15,7 @@ from zkgroup.controller.machine.events import (
     ShutdownAsked,
 )
 from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Outcome, Request, SetData

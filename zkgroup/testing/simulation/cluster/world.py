@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from zkgroup.broker.log.memory import MemoryLogDir
-from zkgroup.controller.machine.effects import ShutdownAnswered
+from zkgroup.controller.machine.events import ShutdownAnswered
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.testing.clock import FakeClock
