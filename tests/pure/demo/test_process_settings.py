@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.demo.members.process import MemberProcessSettings, decode_settings, encode_settings
+from zkgroup.demo.members.worker import MemberProcessSettings, decode_settings, encode_settings
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.settings import Digest, Sasl, Secret, Tls
 

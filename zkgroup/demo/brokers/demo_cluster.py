@@ -14,7 +14,7 @@ from zkgroup.demo.brokers.proof import Acknowledged
 from zkgroup.demo.brokers.view import BrokerRow, ClusterView, PartitionRow
 from zkgroup.demo.flight_data import TOPIC
 from zkgroup.demo.members import group_state as group_sight
-from zkgroup.demo.members.process import MemberProcess, MemberProcessSettings
+from zkgroup.demo.members.worker import MemberProcess, MemberProcessSettings
 from zkgroup.demo.progress import Progress
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.zookeeper import ClientSettings

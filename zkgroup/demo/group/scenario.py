@@ -24,8 +24,8 @@ from zkgroup.demo.flight_data import (
 )
 from zkgroup.demo.group.view import GroupView, MemberRow, PartitionRow
 from zkgroup.demo.members import group_state
-from zkgroup.demo.members.process import MemberProcess, MemberProcessSettings
 from zkgroup.demo.members.proof import Evidence, judge, slowest
+from zkgroup.demo.members.worker import MemberProcess, MemberProcessSettings
 from zkgroup.demo.processes import connected
 from zkgroup.demo.progress import Check, Progress, Screen, Tone
 from zkgroup.groups.ensemble import AsOf, Ensemble
