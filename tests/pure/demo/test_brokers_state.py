@@ -13,7 +13,7 @@ from zkgroup.demo.brokers.cluster_state import (
     lines_of,
     read_cluster,
 )
-from zkgroup.demo.brokers.process import BrokerProcessSettings, decode_settings, encode_settings
+from zkgroup.demo.brokers.worker import BrokerProcessSettings, decode_settings, encode_settings
 from zkgroup.demo.flight_data import TOPIC
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zkgroup.demo.brokers import cluster_state
-from zkgroup.demo.brokers.process import BrokerProcess
 from zkgroup.demo.brokers.producer import Producer
 from zkgroup.demo.brokers.proof import Acknowledged
 from zkgroup.demo.brokers.view import BrokerRow, ClusterView, PartitionRow
+from zkgroup.demo.brokers.worker import BrokerProcess
 from zkgroup.demo.flight_data import TOPIC
 from zkgroup.demo.members import group_state as group_sight
 from zkgroup.demo.members.worker import MemberProcess, MemberProcessSettings
