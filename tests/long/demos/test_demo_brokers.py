@@ -10,7 +10,7 @@ from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
 from tests.worlds.json_schema import violations
-from zkgroup.demo.brokers.cluster_state import lines_of
+from zkgroup.demo.brokers.demo_cluster import lines_of
 from zkgroup.demo.flight_data import bundled_lines
 from zkgroup.history import check_cluster
 from zkgroup.history.transactions import read_transactions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.demo.brokers.cluster_state import (
+from zkgroup.demo.brokers.demo_cluster import (
     EMPTY_CLUSTER,
     ClusterState,
     PartitionReplicas,

@@ -22,7 +22,7 @@ from zkgroup.admin.reassign.proposals import (
 from zkgroup.admin.reassign.submission import plan_reassignment, submit
 from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
 from zkgroup.admin.topics import creation
-from zkgroup.demo.brokers import cluster_state
+from zkgroup.demo.brokers import demo_cluster
 from zkgroup.demo.brokers.demo_cluster import (
     BROKERS,
     GROUP,
@@ -31,8 +31,8 @@ from zkgroup.demo.brokers.demo_cluster import (
     REPLICATION,
     DemoCluster,
     DemoOptions,
+    Producer,
 )
-from zkgroup.demo.brokers.producer import Producer
 from zkgroup.demo.brokers.proof import ControllerTerm, Evidence, UnderFire, judge, records_of, summarise
 from zkgroup.demo.brokers.view import ClusterView
 from zkgroup.demo.flight_data import TOPIC, bundled_lines, decode_line, reduce
@@ -362,7 +362,7 @@ def verify(stage: DemoCluster, acts: ScenarioEvents, logs: Sequence[Path]) -> Ou
     stage.tell("everything is at rest; reading the brokers' files and ZooKeeper's own log")
     stage.dismiss()
     leaders = {n: one.leader for n, one in stage.seen.partitions.items() if one.leader is not None}
-    kept = {n: cluster_state.lines_of(stage.data_of(leader), n) for n, leader in leaders.items()}
+    kept = {n: demo_cluster.lines_of(stage.data_of(leader), n) for n, leader in leaders.items()}
     log = [one for one in read_transactions(logs) if one.zxid <= until_zxid]
     verdict = check_cluster(
         log,
@@ -414,7 +414,7 @@ def left_undone(stage: DemoCluster, acts: ScenarioEvents) -> list[str]:
     return found
 
 
-def _told(one: cluster_state.PartitionReplicas) -> str:
+def _told(one: demo_cluster.PartitionReplicas) -> str:
     leader = "nobody leads" if one.leader is None else f"led by {one.leader}"
     return f"{leader}, in sync {len(one.isr)} of {len(one.replicas)}"
 
