@@ -23,7 +23,7 @@ from zkgroup.model.requests import Delete
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.unhosted_topics import UnhostedTopic, unhosted_topics_path
+from zkgroup.znodes.stray_replicas import UnhostedTopic, unhosted_topics_path
 
 TP = TopicPartition("work", 0)
 MARK = UnhostedTopic.path("work")

@@ -22,7 +22,7 @@ from zkgroup.znodes.admin_requests import (
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
-from zkgroup.znodes.unhosted_topics import UnhostedTopic, unhosted_topics_path
+from zkgroup.znodes.stray_replicas import UnhostedTopic, unhosted_topics_path
 from zkgroup.zookeeper.settings import Acl
 
 TWO: Mapping[int, Brokers] = {0: (0,), 1: (0,)}

@@ -10,7 +10,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.unhosted_topics import UnhostedTopic, unhosted_topics_path
+from zkgroup.znodes.stray_replicas import UnhostedTopic, unhosted_topics_path
 
 SAFETY = {"S11", "S12", "S13", "S14", "S15", "S16", "S17"}
 

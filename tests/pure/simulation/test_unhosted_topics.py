@@ -10,7 +10,7 @@ from zkgroup.model.requests import Create
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
 from zkgroup.testing.simulation.cluster.setup import draw_cluster
 from zkgroup.znodes.brokers import Topic, topics_path
-from zkgroup.znodes.unhosted_topics import UnhostedTopic, may_be_unhosted, unhosted_topics_path
+from zkgroup.znodes.stray_replicas import UnhostedTopic, may_be_unhosted, unhosted_topics_path
 
 SEEDS = range(12)
 NAME = "work"

@@ -6,7 +6,7 @@ import pytest
 
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.unhosted_topics import Signs, UnhostedTopic, is_unhosted, may_be_unhosted
+from zkgroup.znodes.stray_replicas import Signs, UnhostedTopic, is_unhosted, may_be_unhosted
 
 MARKED = Signs(made=10, written=10, mark=10, marks=9, broker=None)
 

@@ -30,18 +30,16 @@ from zkgroup.znodes.brokers import (
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.stray_replicas import (
+    PLACEHOLDER,
     AbandonedReplicas,
+    Signs,
     StrayReplicas,
     StrayTopic,
-    abandoned_replicas_path,
-    stray_replicas_path,
-)
-from zkgroup.znodes.unhosted_topics import (
-    PLACEHOLDER,
-    Signs,
     UnhostedTopic,
+    abandoned_replicas_path,
     is_unhosted,
     may_be_unhosted,
+    stray_replicas_path,
     unhosted_topics_path,
 )
 

@@ -30,7 +30,7 @@ from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path, delete
 from zkgroup.znodes.brokers import Topic, broker_ids_path
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 from zkgroup.znodes.notifications import NotifyFormat
-from zkgroup.znodes.unhosted_topics import PLACEHOLDER
+from zkgroup.znodes.stray_replicas import PLACEHOLDER
 
 NAMED = 5
 """Partitions that one message names."""

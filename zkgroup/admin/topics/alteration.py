@@ -33,7 +33,7 @@ from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.notifications import NotifyFormat
 from zkgroup.znodes.paths import zkgroup_path
-from zkgroup.znodes.unhosted_topics import PLACEHOLDER, UnhostedTopic, unhosted_topics_path
+from zkgroup.znodes.stray_replicas import PLACEHOLDER, UnhostedTopic, unhosted_topics_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

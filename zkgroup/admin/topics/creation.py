@@ -35,7 +35,7 @@ from zkgroup.znodes.config import TopicConfig, topic_configs_path
 from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.paths import zkgroup_path
-from zkgroup.znodes.unhosted_topics import (
+from zkgroup.znodes.stray_replicas import (
     PLACEHOLDER,
     UnhostedTopic,
     may_be_unhosted,

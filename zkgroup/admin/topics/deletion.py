@@ -34,7 +34,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.ids import validate_topic
-from zkgroup.znodes.unhosted_topics import UnhostedTopic
+from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 DELETES_AT_ONCE = 1000
 

@@ -14,7 +14,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, br
 from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord, controller_history_path
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.reassignment_records import FinishedReassignment
-from zkgroup.znodes.unhosted_topics import (
+from zkgroup.znodes.stray_replicas import (
     PLACEHOLDER,
     Signs,
     is_unhosted,

@@ -26,7 +26,7 @@ from zkgroup.znodes.controller import (
     controller_state_path,
 )
 from zkgroup.znodes.paths import zkgroup_path
-from zkgroup.znodes.unhosted_topics import unhosted_topics_path
+from zkgroup.znodes.stray_replicas import unhosted_topics_path
 
 NO_EPOCH = -1
 """Stands for the version of a `/controller_epoch` that does not exist."""

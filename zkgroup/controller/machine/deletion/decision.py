@@ -19,7 +19,7 @@ from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
-from zkgroup.znodes.unhosted_topics import UnhostedTopic
+from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 
 class Situation(NamedTuple):

@@ -40,7 +40,7 @@ from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.unhosted_topics import UnhostedTopic
+from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 ROUNDS_MAX: Final = 10
 """Steps of one topic at one look; more only follow where somebody else keeps writing its znodes."""

@@ -45,7 +45,7 @@ from zkgroup.runtime.procedures import Procedure, Query, ask, ask_allowed, list_
 from zkgroup.wire.control import LeaderAndIsrResponse
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
-from zkgroup.znodes.unhosted_topics import (
+from zkgroup.znodes.stray_replicas import (
     PLACEHOLDER,
     Signs,
     UnhostedTopic,
