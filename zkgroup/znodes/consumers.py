@@ -17,8 +17,17 @@ from zkgroup.errors import ConfigError, CorruptZnodeError, UnsupportedRegexError
 from zkgroup.java_regex import compile_java, normalise
 from zkgroup.model import Blacklist, StaticSubscription, Subscription, TopicPartition, Whitelist
 from zkgroup.znodes.ids import split_thread_id
-from zkgroup.znodes.json_fields import INT64, decimal, is_integer, read_text, show
-from zkgroup.znodes.jvm_json import INT32_MAX, JvmJsonError, escape, parse
+from zkgroup.znodes.json_fields import (
+    INT32_MAX,
+    INT64,
+    JvmJsonError,
+    decimal,
+    escape,
+    is_integer,
+    parse,
+    read_text,
+    show,
+)
 
 _cached = lru_cache(maxsize=1024)
 """For the parents of partitions: a batch names the same few for thousands of them."""

@@ -24,7 +24,7 @@ from zkgroup.znodes.controller import (
     ResignRequest,
     StandbyController,
 )
-from zkgroup.znodes.jvm_json import parse
+from zkgroup.znodes.json_fields import parse
 from zkgroup.znodes.notifications import ConfigChange, IsrChange, LogDirEvent
 from zkgroup.znodes.reassignment_records import FinishedReassignment, StoredPlan
 

@@ -19,7 +19,7 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration, subscription_k
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.group_records import Plan, Reset, View
 from zkgroup.znodes.ids import make_member_id, parse_member_id, split_thread_id, thread_id
-from zkgroup.znodes.jvm_json import JvmJsonError, parse
+from zkgroup.znodes.json_fields import JvmJsonError, parse
 
 CODECS: list[Any] = [
     BrokerRegistration,

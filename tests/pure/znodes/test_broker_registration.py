@@ -9,7 +9,7 @@ import pytest
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
-from zkgroup.znodes.jvm_json import parse
+from zkgroup.znodes.json_fields import parse
 
 PLAIN = Endpoint("PLAINTEXT", "kafka-1", 9092, "PLAINTEXT")
 SECURE = Endpoint("SSL", "kafka-1", 9093, "SSL")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.znodes.jvm_json import DEPTH_MAX, JvmJsonError, escape, parse
+from zkgroup.znodes.json_fields import DEPTH_MAX, JvmJsonError, escape, parse
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
-from zkgroup.znodes.jvm_json import parse
+from zkgroup.znodes.json_fields import parse
 
 THIRD = (
     b'{"partitions":{"0":[3,1,2],"1":[1,2]},"topic_id":"49u9B29tSf6B5zpRToHwWA",'

@@ -16,7 +16,7 @@ from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
 from zkgroup.audit.words import duration_text
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.jvm_json import JvmJsonError, parse
+from zkgroup.znodes.json_fields import JvmJsonError, parse
 
 
 class _Fold:
