@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode, describe
-from zkgroup.wire.line_batches import end_of, is_whole
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_BROKER_EPOCH,
@@ -23,6 +22,8 @@ from zkgroup.wire.replica_host import (
     FetchLinesRequest,
     FetchLinesResponse,
     LineBatch,
+    end_of,
+    is_whole,
 )
 
 

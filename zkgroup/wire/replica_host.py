@@ -1,4 +1,6 @@
-"""The requests of our own data plane, in Kafka's framing on the broker's port.
+"""Batches of lines: made by a leader, checked by whoever is handed one.
+
+The requests of our own data plane, in Kafka's framing on the broker's port.
 
 Lines of a file take the place of Kafka's records; the API keys are far above Kafka's, so that neither side
 takes one for the other. Epochs and offsets mean what they mean in Kafka (KIP-101, KIP-279, KIP-595).
@@ -6,11 +8,46 @@ takes one for the other. Epochs and offsets mean what they mean in Kafka (KIP-10
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from zkgroup.wire.messages import Api, Request, Response
+from zkgroup.wire.crc32c import crc32c
+from zkgroup.wire.messages import REQUEST_BYTES_MAX, Api, Request, Response
 from zkgroup.wire.schema import Bytes, Int16, Int32, Int64, String, Uint32
+
+HEAD_BYTES: Final = 24
+"""What a batch takes in an answer beside its lines."""
+BATCH_BYTES_MAX: Final = REQUEST_BYTES_MAX - 1024
+"""Of its lines with their newlines: whoever reads frames must be able to take the answer that carries it."""
+
+
+def are_lines(lines: Sequence[bytes]) -> bool:
+    """Whether they can be one batch: one or more, none with a newline in it, together not too large."""
+    size = len(lines) + sum(map(len, lines))
+    return bool(lines) and size <= BATCH_BYTES_MAX and not any(b"\n" in line for line in lines)
+
+
+def batch_of(lines: Sequence[bytes], base_offset: int, leader_epoch: int) -> LineBatch:
+    """One batch of lines that are given without their newlines."""
+    text = b"\n".join((*lines, b""))
+    return LineBatch(base_offset, leader_epoch, len(lines), crc32c(text), text)
+
+
+def is_whole(batch: LineBatch) -> bool:
+    """Whether the batch is what its leader made: complete lines, as many as it says, with its checksum."""
+    return (
+        batch.count > 0
+        and batch.lines.endswith(b"\n")
+        and batch.lines.count(b"\n") == batch.count
+        and crc32c(batch.lines) == batch.crc32c
+    )
+
+
+def end_of(batch: LineBatch) -> int:
+    """The first offset behind the batch."""
+    return batch.base_offset + batch.count
+
 
 ACKS_LEADER = 1
 """The leader answers when it has the lines."""

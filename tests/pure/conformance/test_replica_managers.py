@@ -24,11 +24,18 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
-from zkgroup.wire import line_batches
+from zkgroup.wire import replica_host
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.line_batches import BATCH_BYTES_MAX, HEAD_BYTES, batch_of
 from zkgroup.wire.messages import REQUEST_BYTES_MAX, encode, encode_response
-from zkgroup.wire.replica_host import EpochEnd, FetchLinesRequest, FetchLinesResponse, LineBatch
+from zkgroup.wire.replica_host import (
+    BATCH_BYTES_MAX,
+    HEAD_BYTES,
+    EpochEnd,
+    FetchLinesRequest,
+    FetchLinesResponse,
+    LineBatch,
+    batch_of,
+)
 
 OTHER = TopicPartition("orders", 1)
 
@@ -144,7 +151,7 @@ def test_lines_that_no_answer_could_carry_are_refused(
     one: ReplicaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else no follower could ever fetch them, nor any consumer read on."""
-    monkeypatch.setattr(line_batches, "BATCH_BYTES_MAX", 20)
+    monkeypatch.setattr(replica_host, "BATCH_BYTES_MAX", 20)
     one.become_leader(TP, 0, (1,), {1})
 
     assert append(one, 0, b"a" * 9, b"b" * 10).error == ErrorCode.INVALID_RECORD

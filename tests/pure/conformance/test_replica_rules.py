@@ -25,8 +25,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Follower, Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.line_batches import batch_of
-from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse
+from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse, batch_of
 
 OTHER = TopicPartition("orders", 1)
 

@@ -8,8 +8,7 @@ import pytest
 
 from zkgroup.lines.fetching import Fetching, Verdict
 from zkgroup.model import TopicPartition
-from zkgroup.wire.line_batches import batch_of
-from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse, LineBatch
+from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse, LineBatch, batch_of
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 ABC = batch_of([b"a", b"b", b"c"], 4, 2)

@@ -16,8 +16,7 @@ from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, Delivery, Outcome, ProducerSettings, Producing
 from zkgroup.lines.reader import LineReader
 from zkgroup.model import TopicPartition
-from zkgroup.wire.line_batches import batch_of
-from zkgroup.wire.replica_host import AppendLinesResponse, FetchLinesResponse
+from zkgroup.wire.replica_host import AppendLinesResponse, FetchLinesResponse, batch_of
 
 TP = TopicPartition("orders", 0)
 LINES = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"")), max_size=30)

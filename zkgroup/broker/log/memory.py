@@ -8,8 +8,7 @@ from collections.abc import Collection
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.line_batches import HEAD_BYTES, end_of
-from zkgroup.wire.replica_host import LineBatch
+from zkgroup.wire.replica_host import HEAD_BYTES, LineBatch, end_of
 
 
 class MemoryLog:

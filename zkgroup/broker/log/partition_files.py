@@ -28,8 +28,7 @@ from zkgroup.broker.log.recovery import (
     good_part,
 )
 from zkgroup.errors import ReplicaStorageError
-from zkgroup.wire.line_batches import HEAD_BYTES, end_of
-from zkgroup.wire.replica_host import LineBatch
+from zkgroup.wire.replica_host import HEAD_BYTES, LineBatch, end_of
 
 
 class Flush(Enum):

@@ -20,7 +20,6 @@ from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, ReplicaView, R
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.line_batches import are_lines, batch_of, is_whole
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_EPOCH,
@@ -31,6 +30,9 @@ from zkgroup.wire.replica_host import (
     FetchLinesRequest,
     FetchLinesResponse,
     LineBatch,
+    are_lines,
+    batch_of,
+    is_whole,
 )
 
 
