@@ -22,10 +22,7 @@ nothing. Planning the result of a plan again gives no changes.
     (2, 2, 0, 0)
 """
 
-from zkgroup.placement.phases import phases
-from zkgroup.placement.plans import balance, decommission, replace, set_rf
-from zkgroup.placement.spread import Compat, generate, grow, grow_by_hand, rack_alternated, spread
-from zkgroup.placement.types import (
+from zkgroup.placement.model import (
     Broker,
     ClusterSnapshot,
     Load,
@@ -38,6 +35,9 @@ from zkgroup.placement.types import (
     Spread,
     Start,
 )
+from zkgroup.placement.phases import phases
+from zkgroup.placement.plans import balance, decommission, replace, set_rf
+from zkgroup.placement.spread import Compat, generate, grow, grow_by_hand, rack_alternated, spread
 from zkgroup.placement.validation import PlanViolation, validate
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from zkgroup.errors import PlacementError
-from zkgroup.placement.types import ClusterSnapshot, Phase, Plan, ReplicaChange, racks_in_use, racks_of
+from zkgroup.placement.model import ClusterSnapshot, Phase, Plan, ReplicaChange, racks_in_use, racks_of
 from zkgroup.placement.validation import bytes_moved
 
 PARTITIONS_MAX = 2_500

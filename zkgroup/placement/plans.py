@@ -11,9 +11,15 @@ from collections.abc import Collection, Mapping
 from zkgroup.errors import NotFoundError, PlacementError, PlanRefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.placement.balance_by_size import TOLERANCE
-from zkgroup.placement.model import ReplicaPlacement
+from zkgroup.placement.model import (
+    ClusterSnapshot,
+    Plan,
+    ReplicaPlacement,
+    brokers_named,
+    count,
+    racks_in_use,
+)
 from zkgroup.placement.steps import appoint, arranged, balance_replicas, most_droppable, settle
-from zkgroup.placement.types import ClusterSnapshot, Plan, brokers_named, count, racks_in_use
 from zkgroup.placement.validation import PlanViolation, check_snapshot, validate
 
 

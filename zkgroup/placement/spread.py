@@ -15,7 +15,7 @@ from typing import Literal
 
 from zkgroup.errors import PlacementError
 from zkgroup.model import TopicPartition
-from zkgroup.placement.types import Broker, RackMode, Replicas, Spread, Start, brokers_named, racks_in_use
+from zkgroup.placement.model import Broker, RackMode, Replicas, Spread, Start, brokers_named, racks_in_use
 
 Compat = Literal["0.8", "0.10"]
 """Whose rules: `0.8` knows no racks and takes a broker id for a start; `0.10` is every later release."""

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from zkgroup.model import TopicPartition
 from zkgroup.placement.balance_by_count import even_out_counts, save_moves
 from zkgroup.placement.balance_by_size import TOLERANCE, even_out_sizes
-from zkgroup.placement.model import LeaderPlacement, ReplicaPlacement
-from zkgroup.placement.types import ClusterSnapshot, racks_of
+from zkgroup.placement.model import ClusterSnapshot, LeaderPlacement, ReplicaPlacement, racks_of
 
 
 def settle(

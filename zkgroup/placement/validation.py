@@ -9,7 +9,7 @@ from typing import Literal
 from zkgroup.errors import PlacementError, PlanRefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.placement.balance_by_size import TOLERANCE
-from zkgroup.placement.types import (
+from zkgroup.placement.model import (
     ClusterSnapshot,
     Load,
     Plan,

@@ -33,7 +33,7 @@ from zkgroup.placement import (
     replace,
     set_rf,
 )
-from zkgroup.placement.types import brokers_named
+from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.admin_requests import delete_topics_path
 from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.znodes.ids import validate_topic

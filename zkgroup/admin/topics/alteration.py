@@ -26,7 +26,7 @@ from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.placement import Compat, RackMode, grow, grow_by_hand
-from zkgroup.placement.types import brokers_named
+from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import ConfigEntity

@@ -21,7 +21,7 @@ from zkgroup.groups.snapshot import DecodedZnode
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation
 from zkgroup.placement import RackMode, Start, spread
-from zkgroup.placement.types import brokers_named
+from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import (
     NO_LEADER,

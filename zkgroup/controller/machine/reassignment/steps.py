@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.context import Brokers
 from zkgroup.controller.machine.leadership.selectors import NoChoice, reassigned
-from zkgroup.placement.types import brokers_named
+from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.reassignment_records import Outcome
 
 
