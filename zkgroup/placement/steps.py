@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from zkgroup.model import TopicPartition
-from zkgroup.placement.balance_by_count import even_out_counts, save_moves
-from zkgroup.placement.balance_by_size import TOLERANCE, even_out_sizes
+from zkgroup.placement.balance import TOLERANCE, even_out_counts, even_out_sizes, save_moves
 from zkgroup.placement.model import ClusterSnapshot, LeaderPlacement, ReplicaPlacement, racks_of
 
 
