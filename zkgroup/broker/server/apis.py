@@ -18,9 +18,10 @@ from zkgroup.broker.replicas.actions import failed_replicas, partitions_without_
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.server.control_queue import ControlQueue, ControlRequest
 from zkgroup.broker.server.control_requests import (
     Action,
+    ControlQueue,
+    ControlRequest,
     ControlRequestHandler,
     DeleteReplica,
     Handling,
