@@ -29,14 +29,13 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
-from zkgroup.broker.server.apis import BrokerApis
+from zkgroup.broker.server.apis import BrokerApis, follower_fetched
 from zkgroup.broker.server.control_requests import (
     Action,
     ControlRequestHandler,
     DeleteReplica,
     SetReplicas,
 )
-from zkgroup.broker.server.line_requests import follower_fetched
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
