@@ -22,8 +22,8 @@ from zkgroup.broker.lifecycle import (
     MakeController,
 )
 from zkgroup.broker.listener import BrokerListener
+from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.log.log_dir import DiskLogDir, stored_broker_id
-from zkgroup.broker.log.memory import MemoryLogDir
 from zkgroup.broker.log.partition_files import Flush
 from zkgroup.broker.machine.context import BrokerConfig
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig

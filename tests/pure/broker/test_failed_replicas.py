@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.replica_managers import on_disk
-from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.replicas.actions import REASON_MAX, failed_replicas
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Failure

@@ -14,7 +14,7 @@ from tests.worlds.replica_managers import (
     watermark,
 )
 from tests.worlds.replica_managers import fetch as fetch_from
-from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.replicas.replica_view import Role

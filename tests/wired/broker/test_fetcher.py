@@ -13,7 +13,7 @@ from tests.worlds.replica_managers import in_memory
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker import fetcher
 from zkgroup.broker.fetcher import ReplicaFetcherManager
-from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager

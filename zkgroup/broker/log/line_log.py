@@ -1,18 +1,81 @@
-"""The ports behind which lines are kept: the log of one replica, and the directory of a broker's logs.
+"""Logs as ports, the leader epochs in them, and logs in memory.
 
-All methods but `close` may raise `ReplicaStorageError`; a log that has raised it is closed and opened anew
-before it is used again. What a log has taken in is there for the next process that opens it, after the death
-of the process too where the place is a disk.
+A log keeps the lines of one replica; a `LogDir` keeps the logs of one broker.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
-from typing import Protocol
+from operator import attrgetter
+from typing import NamedTuple, Protocol
 
-from zkgroup.broker.log.leader_epochs import LeaderEpochs
+from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.replica_host import LineBatch
+from zkgroup.wire.replica_host import HEAD_BYTES, NO_EPOCH, EpochEnd, LineBatch, end_of
+
+
+class EpochStart(NamedTuple):
+    """The first line of a leader epoch."""
+
+    leader_epoch: int
+    start_offset: int
+
+
+class LeaderEpochs(tuple[EpochStart, ...]):
+    """The marks of a log, both numbers strictly ascending; a value."""
+
+    __slots__ = ()
+
+    @property
+    def last(self) -> int:
+        """The latest epoch, which may have no line yet; -1 with none."""
+        return self[-1].leader_epoch if self else NO_EPOCH
+
+    def begin(self, leader_epoch: int, offset: int) -> LeaderEpochs:
+        """With an epoch that begins at the log's end. One that has got no line is forgotten.
+
+        The same epoch again changes nothing. Raises ValueError for an earlier one.
+        """
+        if leader_epoch < self.last:
+            raise ValueError(f"epoch {leader_epoch} cannot follow epoch {self.last}")
+        if leader_epoch == self.last:
+            return self
+        return LeaderEpochs((*self.cut(offset), EpochStart(leader_epoch, offset)))
+
+    def cut(self, offset: int) -> LeaderEpochs:
+        """The marks of the lines below an offset."""
+        return LeaderEpochs(self[: bisect_left(self, offset, key=attrgetter("start_offset"))])
+
+    def of_line_before(self, offset: int) -> int:
+        """The epoch of the line before an offset; -1 at 0."""
+        index = bisect_left(self, offset, key=attrgetter("start_offset"))
+        return self[index - 1].leader_epoch if index else NO_EPOCH
+
+    def end_of(self, leader_epoch: int, log_end_offset: int) -> EpochEnd:
+        """The latest epoch here that is not later than this one, and where it ends; (-1, 0) with none."""
+        index = bisect_right(self, leader_epoch, key=attrgetter("leader_epoch"))
+        if index == 0:
+            return EpochEnd(NO_EPOCH, 0)
+        end = self[index].start_offset if index < len(self) else log_end_offset
+        return EpochEnd(self[index - 1].leader_epoch, end)
+
+    def diverging(self, log_end_offset: int, last_fetched_epoch: int, offset: int) -> EpochEnd | None:
+        """What a leader answers to one whose log ends at `offset` with a line of `last_fetched_epoch`.
+
+        None where that log is the beginning of this one. Else the latest epoch that both can have, and where
+        it ends here.
+        """
+        if offset == 0:
+            return None
+        end = self.end_of(last_fetched_epoch, log_end_offset)
+        if end.leader_epoch == last_fetched_epoch != NO_EPOCH and end.end_offset >= offset:
+            return None
+        return end
+
+    def cut_point(self, log_end_offset: int, diverging: EpochEnd) -> int:
+        """Where a follower cuts back to: the smaller of its own end of that epoch and the leader's."""
+        return min(self.end_of(diverging.leader_epoch, log_end_offset).end_offset, diverging.end_offset)
 
 
 class LineLog(Protocol):
@@ -80,3 +143,95 @@ class LogDir(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class MemoryLog:
+    """A `LineLog` in memory."""
+
+    def __init__(self, high_watermark: int | None) -> None:
+        self._batches: list[LineBatch] = []
+        self._epochs = LeaderEpochs()
+        self._high_watermark = high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        return end_of(self._batches[-1]) if self._batches else 0
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        return self._epochs
+
+    @property
+    def kept_high_watermark(self) -> int | None:
+        return self._high_watermark
+
+    def keep_high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        self._epochs = self._epochs.begin(leader_epoch, self.end_offset)
+
+    def append(self, batch: LineBatch) -> None:
+        self.begin_epoch(batch.leader_epoch)
+        self._batches.append(batch)
+
+    def read(self, offset: int, end: int, max_bytes: int) -> tuple[LineBatch, ...]:
+        found: list[LineBatch] = []
+        size = 0
+        for batch in self._batches[self._index(offset) :]:
+            size += HEAD_BYTES + len(batch.lines)
+            if end_of(batch) > end or (found and size > max_bytes):
+                break
+            found.append(batch)
+        return tuple(found)
+
+    def cut(self, offset: int) -> None:
+        del self._batches[self._index(offset) :]
+        self._epochs = self._epochs.cut(self.end_offset)
+
+    def close(self) -> None: ...
+
+    def _index(self, offset: int) -> int:
+        """Of the batch that holds the line, or of the one after the last."""
+        return bisect_right(self._batches, offset, key=end_of)
+
+
+class MemoryLogDir:
+    """A `LogDir` in memory. It can outlive its manager, as a folder outlives the process of its broker."""
+
+    def __init__(self) -> None:
+        self._logs: dict[TopicPartition, MemoryLog] = {}
+        self._broken: set[TopicPartition] = set()
+
+    @property
+    def folder_id(self) -> str | None:
+        return None
+
+    def partitions(self) -> Collection[TopicPartition]:
+        return tuple(sorted(self._logs))
+
+    def open(self, topic_partition: TopicPartition) -> MemoryLog | None:
+        self._check(topic_partition)
+        return self._logs.get(topic_partition)
+
+    def create(self, topic_partition: TopicPartition, high_watermark: int | None) -> MemoryLog:
+        self._check(topic_partition)
+        return self._logs.setdefault(topic_partition, MemoryLog(high_watermark))
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        self._check(topic_partition)
+        self._logs.pop(topic_partition, None)
+
+    def close(self) -> None: ...
+
+    def lose(self) -> None:
+        """What a new disk does: no partition is here any more. Close the host before."""
+        self._logs.clear()
+
+    def break_log(self, topic_partition: TopicPartition, broken: bool = True) -> None:
+        """Opening, making and deleting this log fails from now on, as on a disk that has gone bad."""
+        (self._broken.add if broken else self._broken.discard)(topic_partition)
+
+    def _check(self, topic_partition: TopicPartition) -> None:
+        if topic_partition in self._broken:
+            raise ReplicaStorageError(f"the log of {topic_partition} is broken")

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from zkgroup.broker.log.memory import MemoryLogDir
+from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.controller.machine.events import ShutdownAnswered
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
