@@ -8,21 +8,19 @@ from typing import TypeVar
 from tests.worlds.stepped_machines import SteppedMachines
 from tests.worlds.stores import MeddledStore
 from zkgroup.broker.machine.context import BrokerConfig
-from zkgroup.broker.machine.effects import (
-    BrokerEffect,
-    PauseFetches,
-    Prepared,
-    ReadFollowers,
-    ResumeFetches,
-    SetMaximalIsrs,
-)
 from zkgroup.broker.machine.events import (
     BecameLeader,
+    BrokerEffect,
     BrokerEvent,
     FetchesPaused,
     FollowersRead,
     MaximalIsrsSet,
+    PauseFetches,
+    Prepared,
+    ReadFollowers,
+    ResumeFetches,
     Serving,
+    SetMaximalIsrs,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.replicas.replica_view import Follower

@@ -22,20 +22,22 @@ from typing import Final, Protocol
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.machine.context import BrokerConfig
-from zkgroup.broker.machine.effects import (
+from zkgroup.broker.machine.events import (
     BrokerEffect,
+    BrokerEvent,
     ConfigChanged,
     ControllerFound,
     Failed,
+    FindController,
     IsrChanged,
     PauseFetches,
     Prepared,
     ReadFollowers,
     Registered,
     ResumeFetches,
+    Serving,
     SetMaximalIsrs,
 )
-from zkgroup.broker.machine.events import BrokerEvent, FindController, Serving
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.network import Network
 from zkgroup.broker.replicas.executor import ExecutorClosedError

@@ -14,12 +14,13 @@ from typing import Final
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.listener import BrokerListener
-from zkgroup.broker.machine.effects import ReadFollowers, SetMaximalIsrs
 from zkgroup.broker.machine.events import (
     BrokerEvent,
     FetchesPaused,
     MaximalIsrsSet,
+    ReadFollowers,
     ReplicasChanged,
+    SetMaximalIsrs,
     StoppedLeading,
     TopicsFollowed,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
-from zkgroup.broker.machine.effects import ConfigChanged, Registered
+from zkgroup.broker.machine.events import ConfigChanged, Registered
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.config import BrokerConfig, ConfigEntity, TopicConfig
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path

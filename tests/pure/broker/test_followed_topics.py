@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
-from zkgroup.broker.machine.effects import PauseFetches, Registered, ResumeFetches
-from zkgroup.broker.machine.events import TopicsFollowed
+from zkgroup.broker.machine.events import PauseFetches, Registered, ResumeFetches, TopicsFollowed
 from zkgroup.broker.machine.followed_topics import READ_AT_ONCE
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete

@@ -7,12 +7,15 @@ from itertools import pairwise
 from tests.worlds.acls import UNREADABLE, UNWRITABLE
 from tests.worlds.replica_managers import in_memory, replicate
 from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
-from zkgroup.broker.machine.effects import IsrChanged, MaximalIsr, ReadFollowers, SetMaximalIsrs
 from zkgroup.broker.machine.events import (
     BecameLeader,
     FollowerFetched,
+    IsrChanged,
+    MaximalIsr,
     MaximalIsrsSet,
+    ReadFollowers,
     ReplicasChanged,
+    SetMaximalIsrs,
     StoppedLeading,
 )
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig

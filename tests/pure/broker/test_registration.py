@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
-from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
+from zkgroup.broker.machine.events import BrokerEffect, Failed, Prepared, Registered
 from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing.memory_zookeeper import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from zkgroup.broker.machine.effects import BrokerEffect, Failed
+from zkgroup.broker.machine.events import BrokerEffect, Failed
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
 from zkgroup.runtime.procedures import MachineContext
 from zkgroup.znodes.brokers import VERSION_DEFAULT

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zkgroup.broker.machine.context import BrokerContext
-from zkgroup.broker.machine.effects import ConfigChanged
+from zkgroup.broker.machine.events import ConfigChanged
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Delete, ListChildren, Sync

@@ -13,8 +13,14 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from zkgroup.broker.machine.context import BrokerContext
-from zkgroup.broker.machine.effects import IsrChanged, MaximalIsr, ReadFollowers, SetMaximalIsrs
-from zkgroup.broker.machine.events import FollowerFetched, FollowersRead
+from zkgroup.broker.machine.events import (
+    FollowerFetched,
+    FollowersRead,
+    IsrChanged,
+    MaximalIsr,
+    ReadFollowers,
+    SetMaximalIsrs,
+)
 from zkgroup.broker.machine.isr import Isr, IsrChangePropagation, IsrOutcome, IsrWrite, isr_change_request
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition

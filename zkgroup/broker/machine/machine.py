@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from zkgroup.broker.machine.context import BrokerConfig, BrokerContext
 from zkgroup.broker.machine.dynamic_config import DynamicConfig
-from zkgroup.broker.machine.effects import BrokerEffect, ControllerFound, Effect
 from zkgroup.broker.machine.events import (
     BecameLeader,
+    BrokerEffect,
+    ControllerFound,
+    Effect,
     Event,
     FetchesPaused,
     FindController,

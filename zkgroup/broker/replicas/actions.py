@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.broker.machine.effects import ReadFollowers, SetMaximalIsrs
-from zkgroup.broker.machine.events import BecameLeader, FollowersRead, StoppedLeading
+from zkgroup.broker.machine.events import (
+    BecameLeader,
+    FollowersRead,
+    ReadFollowers,
+    SetMaximalIsrs,
+    StoppedLeading,
+)
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import Follower, Role
