@@ -24,9 +24,8 @@ from zkgroup.model.requests import Request
 from zkgroup.runtime.events import Submit
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
-from zkgroup.testing.simulation.group.application import Application
+from zkgroup.testing.simulation.group.application import Application, Log, SteppedSource
 from zkgroup.testing.simulation.group.audit import OrderRules
-from zkgroup.testing.simulation.group.source import Log, SteppedSource
 from zkgroup.testing.simulation.schedule import Recording
 
 

@@ -8,12 +8,11 @@ from zkgroup.consumer.machine import MemberConfig
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, Step
-from zkgroup.testing.simulation.group.application import Application
+from zkgroup.testing.simulation.group.application import Application, Log
 from zkgroup.testing.simulation.group.audit import Audit
 from zkgroup.testing.simulation.group.jvm_consumer import JvmActor
 from zkgroup.testing.simulation.group.members import ConsumingActor
 from zkgroup.testing.simulation.group.setup import GROUP, Setup
-from zkgroup.testing.simulation.group.source import Log
 from zkgroup.testing.simulation.schedule import Recording
 from zkgroup.znodes.brokers import Topic
 
