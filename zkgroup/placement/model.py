@@ -1,10 +1,8 @@
-"""Input and output of a placement: brokers, racks, replica lists, plans and their figures.
+"""The model of a placement: brokers, racks and replica lists, and pieces that balancing shifts between brokers.
 
-The placement model: pieces on brokers, each with a weight, which balancing shifts between brokers.
-
-A piece is a replica in a `ReplicaPlacement`, and the leadership of a partition in a `LeaderPlacement`.
-Balancing asks which piece of one broker may go to another, and shifts it. Everything is kept and iterated
-in a fixed order.
+A piece is a replica in a `ReplicaPlacement`, and the leadership of a partition in a `LeaderPlacement`. Each
+has a weight. Balancing asks which piece of one broker may go to another, and shifts it. Everything is kept
+and iterated in a fixed order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Batches of lines: made by a leader, checked by whoever is handed one.
-
-The requests of our own data plane, in Kafka's framing on the broker's port.
+"""The requests for lines, in Kafka's framing on the broker's port, and the batches that they carry.
 
 Lines of a file take the place of Kafka's records; the API keys are far above Kafka's, so that neither side
-takes one for the other. Epochs and offsets mean what they mean in Kafka (KIP-101, KIP-279, KIP-595).
+takes one for the other. A leader makes batches; whoever is given one checks it. Epochs and offsets mean what
+they mean in Kafka (KIP-101, KIP-279, KIP-595).
 """
 
 from __future__ import annotations

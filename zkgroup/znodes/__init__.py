@@ -12,9 +12,9 @@ expected and what was found.
 * `notifications`: changed configurations, changed ISRs, failed log directories
 * `admin_requests`: reassignments, elections and deletions requested below `/admin`, and unclean elections
 * `controller`: `/controller`, its epoch, and zkgroup's history, status and standby controllers
-* `reassignment_records`, `stray_replicas`, `unhosted_topics`: zkgroup's records below `/zkgroup`
+* `reassignment_records`, `stray_replicas` (and unhosted topics): zkgroup's records below `/zkgroup`
 * `cluster`: cluster id, generated broker ids, features, producer ids; the parents that a broker makes
 * `paths`: to which group, topic or broker a path belongs
-* `json_fields`, `partition_lists`: JSON of any Kafka version, and limits of what may be written
-* `jvm_json`: JSON as Kafka 0.8's Scala parser reads it
+* `json_fields`, `partition_lists`: JSON of any Kafka version, limits of what may be written, and JSON as
+  Kafka 0.8's Scala parser reads it
 """

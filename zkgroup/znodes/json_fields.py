@@ -1,4 +1,7 @@
-"""JSON as Kafka 0.8 reads and writes it.
+"""The JSON of znodes: fields of any Kafka version read by type, and JSON as Kafka 0.8 reads and writes it.
+
+Unknown keys pass; missing and mistyped ones raise `CorruptZnodeError`. The checks before a write raise
+`ConfigError` with the name, the bound and the value found.
 
 Every JVM member of a group parses every registration with Scala's parser
 (scala.util.parsing.json.Lexer and Parser of Scala 2.10) whose numbers Kafka replaced by
@@ -13,12 +16,7 @@ rebalance of the whole group. `parse` accepts and refuses what that parser does:
 * bytes that are not UTF-8 are read as U+FFFD
 * nothing may follow the outermost object or array
 
-The one bound of our own is the depth: the JVM's is the size of its stack.
-
-Fields of JSON znodes of any Kafka version, read by type, and limits of what may be written.
-
-Unknown keys pass; missing and mistyped ones raise `CorruptZnodeError`. The checks before a write raise
-`ConfigError` with the name, the bound and the value found.
+The one bound of zkgroup's own is the depth: the JVM's is the size of its stack.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Stray replicas: copies that brokers may still have of partitions that are not assigned to them (K16, K20).
+"""Records below `/zkgroup` of stray replicas (K16, K20) and of unhosted topics (ADR 0029).
 
-They remain from a reassignment, or from a deletion that did not wait for their broker. Below `/zkgroup`,
-which Kafka does not read. `AbandonedReplicas` is the form of earlier versions.
-
-Unhosted topics: created without brokers, with partitions to share and no records (ADR 0029).
-
-The mark is below `/zkgroup`, which Kafka does not read; the topic's own znode is as Kafka has it.
+Kafka does not read `/zkgroup`. Stray replicas are copies that brokers may still have of partitions that are
+not assigned to them: they remain from a reassignment, or from a deletion that did not wait for their broker.
+`AbandonedReplicas` is the form of earlier versions. An unhosted topic was created without brokers: it has
+partitions to share and no records; its own znode is as Kafka has it.
 """
 
 from __future__ import annotations

@@ -7,5 +7,5 @@
   notified of changes
 * `followed_topics`: what may be fetched again after a session has ended
 * `dynamic_config`: configurations, and the notifications that they changed
-* `effects`, `events`, `context`: what goes out, what comes in, what all parts share
+* `events`: what comes in and what goes out; `context`: what all parts share
 """

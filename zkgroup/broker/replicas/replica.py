@@ -1,8 +1,7 @@
-"""What a leader knows of its followers in one leader epoch, and the high watermark that follows. Pure.
+"""One replica of a partition: its role, and its answers to AppendLines and FetchLines. Pure but for its log.
 
-Source: kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybeExpandIsr`.
-
-One replica of a partition: its role, and its answers to AppendLines and FetchLines. Pure but for its log.
+`LeaderState` is what a leader knows of its followers in one leader epoch, and the high watermark that follows
+(kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybeExpandIsr`).
 
 What makes a replica fit to lead is the high watermark that it keeps beside its lines. A log that ends below
 it has lost lines that were acknowledged. A log that was made for a follower in a later leader epoch keeps

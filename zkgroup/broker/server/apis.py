@@ -1,14 +1,12 @@
-"""What a broker answers to requests for lines, and which of them wait. Pure but for the host.
-
-`BrokerApis` lets them wait on its event loop, the simulated broker from one of its steps to the next; what
-each of them is answered, and when, both decide by this.
-
-The answer to each request that reaches a broker's port.
+"""The answer to each request that reaches a broker's port.
 
 The three requests of the controller are handled one at a time, by one task. Metadata and coordinators come
 from the metadata cache, also while ZooKeeper cannot be reached. Lines come from the `ReplicaManager`. zkgroup
 brokers have no Kafka records: requests for them are answered with error 6, so that clients ask another leader
 (kafka/server/KafkaApis.scala@0.8.2.2).
+
+`LineRequests` decides what a request for lines is answered, and whether it waits. `BrokerApis` lets it wait
+on its event loop, the simulated broker from one of its steps to the next.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The brokers of the demo as child processes, and the settings that each reads from its standard input.
-
-One broker of the demo: a process that hosts lines in a folder and is an elector for the controller.
+"""One broker of the demo as a child process: its settings, and what the process does.
 
     python -m zkgroup.demo.brokers.worker
 

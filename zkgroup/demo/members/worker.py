@@ -1,13 +1,10 @@
-"""The consumers of a demo as child processes, and the settings that each reads from its standard input.
-
-Nothing of the settings is on a command line, where other users could read secrets.
-
-One member of the demo's group: a process that reads flights and writes one line for each.
+"""One member of the demo's group as a child process, which reads flights and writes one line for each.
 
     python -m zkgroup.demo.members.worker
 
-The first line of its standard input holds its settings. It ends on SIGTERM, or when its standard input
-closes, after a clean leave. Events go to standard output, one JSON object a line.
+The first line of its standard input holds its settings; a command line would show secrets to other users.
+It ends on SIGTERM, or when its standard input closes, after a clean leave. Events go to standard output, one
+JSON object a line.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The records of a simulated cluster, and the source through which a consumer reads them without waiting.
+"""The application of a simulated consumer, and the source that gives it records without waiting.
 
-The application of a simulated consumer: polls, processes, commits, seeks and gets callbacks, in steps.
-
-Its next step is drawn. What it is given is checked at once: no record of a claim comes before `on_assigned`
-of that claim has returned, and no commit covers a record that is not processed.
+The application polls, processes, commits, seeks and gets callbacks, in steps; its next step is drawn. What it
+is given is checked at once: no record of a claim comes before `on_assigned` of that claim has returned, and
+no commit covers a record that is not processed.
 """
 
 from __future__ import annotations
