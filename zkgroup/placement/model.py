@@ -1,4 +1,4 @@
-"""The model of a placement: brokers, racks, replica lists, and the pieces that balancing shifts between brokers.
+"""The model of a placement: brokers, racks, replica lists, and the pieces that balancing shifts.
 
 A piece is a replica in a `ReplicaPlacement`, and the leadership of a partition in a `LeaderPlacement`. Each
 has a weight. Balancing asks which piece of one broker may go to another, and shifts it. Everything is kept

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from zkgroup.errors import NotFoundError, PlacementError, PlanRefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.placement.balance import TOLERANCE
+from zkgroup.placement.balancing import TOLERANCE
 from zkgroup.placement.model import (
     ClusterSnapshot,
     Plan,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from zkgroup.model import TopicPartition
-from zkgroup.placement.balance import TOLERANCE, even_out_counts, even_out_sizes, save_moves
+from zkgroup.placement.balancing import TOLERANCE, even_out_counts, even_out_sizes, save_moves
 from zkgroup.placement.model import ClusterSnapshot, LeaderPlacement, ReplicaPlacement, racks_of
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from zkgroup.errors import PlacementError, PlanRefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.placement.balance import TOLERANCE
+from zkgroup.placement.balancing import TOLERANCE
 from zkgroup.placement.model import (
     ClusterSnapshot,
     Load,

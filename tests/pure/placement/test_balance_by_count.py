@@ -8,8 +8,8 @@ import pytest
 
 from tests.pure.placement.snapshots import Lists, leaders, replicas, snapshot, tp
 from zkgroup.model import TopicPartition
-from zkgroup.placement import balance
-from zkgroup.placement.balance import even_out_counts, save_moves
+from zkgroup.placement import balance, balancing
+from zkgroup.placement.balancing import even_out_counts, save_moves
 from zkgroup.placement.model import LeaderPlacement
 
 NEEDS_A_CYCLE: Lists = [(1, 4), (4,), (1, 0)]
@@ -35,7 +35,7 @@ def test_a_cycle_saves_a_change_of_leader() -> None:
 
 def test_a_search_that_is_given_up_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan is as even, with a move more, and says that it may not have the fewest."""
-    monkeypatch.setattr(balance, "EFFORT", 0)
+    monkeypatch.setattr(balancing, "EFFORT", 0)
 
     plan = balance(snapshot(NEEDS_A_CYCLE, RACKS))
 
@@ -101,8 +101,8 @@ def test_a_chain_that_stands_in_its_own_way_is_taken_back() -> None:
 def test_a_cycle_that_stands_in_its_own_way_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the bound that was known before is returned."""
     board = Contrary()
-    cycle = [balance._Edge(2, 3, -1, tp(1)), balance._Edge(3, 2, 0, tp(0))]
-    monkeypatch.setattr(balance, "_saving_cycle", lambda board: cycle)
+    cycle = [balancing._Edge(2, 3, -1, tp(1)), balancing._Edge(3, 2, 0, tp(0))]
+    monkeypatch.setattr(balancing, "_saving_cycle", lambda board: cycle)
 
     assert save_moves(board, moves=5, least=2) == 2
     assert board.shifts == [(tp(1), 2, 3), (tp(1), 3, 2)]
