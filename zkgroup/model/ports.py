@@ -180,19 +180,28 @@ def after(clock: Clock, seconds: float) -> int:
     return clock.now_ms() + int(seconds * 1000)
 
 
+SIGNAL_CHECK_S = 0.5
+"""A wait of the application's lasts this long at a time.
+
+CPython runs a signal handler between two bytecodes of the main thread. A signal that comes just before the
+thread blocks, or that the system gives to another thread, does not end the blocking: its handler, which may
+call `stop()`, would run at the end of the whole wait.
+"""
+
+
 def wait_for(
     clock: Clock, is_over: Callable[[], object], until_ms: int | None, wait: Callable[[float], object]
 ) -> bool:
     """For calls that block: returns `is_over()` once that is true or the clock has come to `until_ms`.
 
-    `wait(timeout_s)` waits for it in real time. `is_over` is asked by other threads as well, and takes no
-    lock that is held for long.
+    `wait(timeout_s)` waits for it in real time, and may return before. `is_over` is asked by other threads
+    as well, and takes no lock that is held for long.
     """
     if isinstance(clock, DrivenClock):
         clock.wait_for(is_over, until_ms)
         return bool(is_over())
     while not (over := bool(is_over())) and (left_s := seconds_until(clock, until_ms)) > 0:
-        wait(left_s)
+        wait(min(left_s, SIGNAL_CHECK_S))
     return over
 
 
