@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from docs.tools import markdown
 from docs.tools.znodes_page import attribute_docs
 from zkgroup.wire import messages
-from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.messages import Message, Request
+from zkgroup.wire.messages import ErrorCode, Message, Request
 from zkgroup.wire.requests import REQUESTS
 from zkgroup.wire.schema import Array, Field, Node, Nullable, Record, Versions, schema_of
 

@@ -14,7 +14,7 @@ from zkgroup.wire.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import ACKS_ALL, CONSUMER, AppendLinesRequest, FetchLinesRequest
 
 T = TypeVar("T")

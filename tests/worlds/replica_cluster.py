@@ -17,7 +17,7 @@ from random import Random
 from tests.worlds.replica_managers import TP, Hosts, append
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Role
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 
 BROKERS = (1, 2, 3)

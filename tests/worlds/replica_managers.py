@@ -13,7 +13,7 @@ from zkgroup.broker.log.partition_files import Flush
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import ReplicaView
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_BROKER_EPOCH,

@@ -23,8 +23,7 @@ from zkgroup.broker.server.server import BrokerServer, Limits
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
-from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.messages import Request, Response, decode_response, encode_request
+from zkgroup.wire.messages import ErrorCode, Request, Response, decode_response, encode_request
 from zkgroup.wire.replica_host import (
     AppendLinesRequest,
     AppendLinesResponse,

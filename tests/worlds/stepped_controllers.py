@@ -37,8 +37,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.messages import Response
+from zkgroup.wire.messages import ErrorCode, Response
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
 from zkgroup.znodes.config import TopicConfig, topic_configs_path

@@ -54,7 +54,7 @@ from zkgroup.runtime.loop import LoopThread, MachineLoop
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import Broker, ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.control import Broker as Address
-from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.wire.messages import ErrorCode, describe
 
 log = logging.getLogger("zkgroup.broker")
 

@@ -39,7 +39,7 @@ from zkgroup.model.requests import Lost, SessionEvent
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import LoopThread, Machine, MachineLoop
 from zkgroup.wire.control import ControlledShutdownResponse
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 log = logging.getLogger("zkgroup.controller")
 

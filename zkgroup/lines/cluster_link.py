@@ -10,8 +10,7 @@ from zkgroup.lines.leaders import Leader, Leaders, addresses_of, epoch_question
 from zkgroup.lines.links import CONNECTIONS_MAX, Links, Reply
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.wire.error_codes import ErrorCode, describe
-from zkgroup.wire.messages import Request
+from zkgroup.wire.messages import ErrorCode, Request, describe
 from zkgroup.wire.metadata import MetadataResponse
 from zkgroup.wire.replica_host import FetchLinesResponse
 from zkgroup.znodes.brokers import BrokerRegistration

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_BROKER_EPOCH,

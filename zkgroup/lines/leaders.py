@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, PartitionMetadata
 from zkgroup.wire.replica_host import CONSUMER, NO_BROKER_EPOCH, NO_EPOCH, FetchLinesRequest
 from zkgroup.znodes.brokers import BrokerRegistration

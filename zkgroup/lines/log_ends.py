@@ -11,7 +11,7 @@ from zkgroup.lines.leaders import Address, addresses_of
 from zkgroup.lines.links import Links, Reply
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.replica_host import (
     NO_BROKER_EPOCH,
     NO_EPOCH,

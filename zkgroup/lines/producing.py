@@ -15,7 +15,7 @@ from enum import Enum
 
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.replica_host import ACKS_ALL, ACKS_LEADER, AppendLinesRequest, AppendLinesResponse
 
 LINE_BYTES_MAX = 16 * 1024 * 1024

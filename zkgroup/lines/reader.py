@@ -13,7 +13,7 @@ from zkgroup.lines.leaders import epoch_question
 from zkgroup.lines.links import CONNECTIONS_MAX, Reply
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 
 log = logging.getLogger("zkgroup.lines")

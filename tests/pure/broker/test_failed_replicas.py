@@ -12,7 +12,7 @@ from zkgroup.broker.replicas.actions import REASON_MAX, failed_replicas
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Failure
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)

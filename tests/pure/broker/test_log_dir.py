@@ -15,7 +15,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.crc32c import crc32c
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 
 def test_the_files_are_what_the_package_says(written: Path) -> None:

@@ -15,7 +15,7 @@ from tests.pure.broker.folders import ENDS, FILES, all_lines, expected, path_of
 from tests.worlds.replica_managers import TP, append, end, on_disk, replicate, view, watermark
 from zkgroup.broker.log.recovery import ENTRY
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "index"])

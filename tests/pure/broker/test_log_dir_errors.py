@@ -13,7 +13,7 @@ from zkgroup.broker.log.partition_files import Flush, OpenFiles
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import AppendLinesRequest, EpochEnd, FetchLinesRequest, FetchLinesResponse
 
 

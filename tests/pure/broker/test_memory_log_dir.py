@@ -18,7 +18,7 @@ from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.replicas.replica_view import Role
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import ACKS_LEADER, AppendLinesRequest
 
 

@@ -25,8 +25,7 @@ from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
 from zkgroup.wire import replica_host
-from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.messages import REQUEST_BYTES_MAX, encode, encode_response
+from zkgroup.wire.messages import REQUEST_BYTES_MAX, ErrorCode, encode, encode_response
 from zkgroup.wire.replica_host import (
     BATCH_BYTES_MAX,
     HEAD_BYTES,

@@ -24,7 +24,7 @@ from tests.worlds.replica_managers import (
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Follower, Role
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse, batch_of
 
 OTHER = TopicPartition("orders", 1)

@@ -23,7 +23,7 @@ from zkgroup.wire.control import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import (
     NO_LEADER,

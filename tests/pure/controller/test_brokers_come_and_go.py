@@ -14,7 +14,7 @@ from zkgroup.wire.control import (
     PartitionError,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 

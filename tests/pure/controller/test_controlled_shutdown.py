@@ -7,7 +7,7 @@ from tests.worlds.stepped_controllers import ControllerNode, Host, SteppedContro
 from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
 
 MANY = 1000

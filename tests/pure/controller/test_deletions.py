@@ -13,7 +13,7 @@ from zkgroup.wire.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig

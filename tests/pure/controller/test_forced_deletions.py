@@ -10,7 +10,7 @@ from tests.worlds.stepped_controllers import TWO, SteppedControllers, is_gone, l
 from zkgroup.controller.machine.deletion.stray_replicas import ABANDONED_AGAIN_MS
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.stray_replicas import AbandonedReplicas

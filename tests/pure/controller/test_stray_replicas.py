@@ -6,7 +6,7 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.controller.machine.deletion.stray_replicas import AGAIN_MS
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment, UncleanElection
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import TopicConfig

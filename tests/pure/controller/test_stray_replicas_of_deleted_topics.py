@@ -24,7 +24,7 @@ from tests.worlds.stepped_controllers import (
 from zkgroup.controller.machine.deletion.stray_replicas import AGAIN_MS
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch

@@ -7,7 +7,7 @@ import pytest
 from zkgroup.errors import ConfigError
 from zkgroup.lines.producing import LINE_BYTES_MAX, Acks, Delivery, Outcome, ProducerSettings, Producing
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import AppendLinesRequest, AppendLinesResponse
 
 TP = TopicPartition("orders", 0)

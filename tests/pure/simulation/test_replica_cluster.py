@@ -21,7 +21,7 @@ from tests.worlds.replica_managers import (
 )
 from zkgroup.broker.log.line_log import LeaderEpochs
 from zkgroup.broker.replicas.replica import LeaderState, Replica
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 SCHEDULES = 20
 STEPS = 200

@@ -25,9 +25,9 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
     controller_client_id,
 )
-from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.messages import (
     Api,
+    ErrorCode,
     Request,
     Response,
     decode_response,

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 from kafka.protocol import consumer, metadata, producer
 
-from zkgroup.wire.error_codes import ErrorCode, describe
-from zkgroup.wire.messages import Request, Response, decode_response, encode_request, encode_response
+from zkgroup.wire.messages import (
+    ErrorCode,
+    Request,
+    Response,
+    decode_response,
+    describe,
+    encode_request,
+    encode_response,
+)
 from zkgroup.wire.metadata import FindCoordinatorRequest, MetadataRequest
 from zkgroup.wire.records import (
     FetchedPartition,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.project import ROOT
 from tests.worlds.replica_managers import TP, append, end, on_disk
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 APPENDS = f"""
 import sys

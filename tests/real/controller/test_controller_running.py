@@ -25,7 +25,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

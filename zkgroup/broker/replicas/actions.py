@@ -31,7 +31,7 @@ from zkgroup.broker.server.control_requests import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import Broker, LeaderAndIsrRequest
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import FailedReplica, FailedReplicasResponse
 
 

@@ -32,7 +32,7 @@ from zkgroup.broker.replicas.replica import FollowerState, Replica, no_append, n
 from zkgroup.broker.replicas.replica_view import Failure, ReplicaView, Role
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_EPOCH,

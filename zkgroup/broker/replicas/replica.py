@@ -22,7 +22,7 @@ from zkgroup.broker.log.line_log import LineLog
 from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, Follower, ReplicaView, Role
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_EPOCH,

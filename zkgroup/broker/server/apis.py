@@ -42,8 +42,7 @@ from zkgroup.wire.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.messages import ErrorCode, Request, Response
 from zkgroup.wire.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

@@ -22,8 +22,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.messages import Response
+from zkgroup.wire.messages import ErrorCode, Response
 
 # --- what the host is to do -----------------------------------------------------------------------
 

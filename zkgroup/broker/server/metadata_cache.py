@@ -14,7 +14,7 @@ from zkgroup.assignment.order import java_hash
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LEADER_DURING_DELETE, Broker, PartitionStateInfo, UpdateMetadataRequest
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.metadata import (
     PIECE,
     FindCoordinatorResponse,

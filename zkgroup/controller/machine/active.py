@@ -38,7 +38,7 @@ from zkgroup.controller.machine.state_machines import (
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.procedures import Procedure
 from zkgroup.wire.control import LeaderAndIsrRequest, LeaderAndIsrResponse
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 T = TypeVar("T")
 

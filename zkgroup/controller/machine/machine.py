@@ -46,7 +46,7 @@ from zkgroup.runtime.procedures import (
     Procedure,
     UnexpectedReplyError,
 )
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 NextWork = Callable[[Elector], Work | None]
 """What a ruling controller does next, or None. A duty that fails ends the rule."""

@@ -14,7 +14,7 @@ from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, Operation
 from zkgroup.wire.control import StopReplicaResponse
-from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig

@@ -17,7 +17,7 @@ from zkgroup.controller.machine.leadership.shutdown_requests import ShutdownRequ
 from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.procedures import Procedure
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 
 def on_shutdown_requests(active: ActiveController, subject: str = "") -> Procedure[None]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zkgroup.controller.machine.events import ShutdownAnswered
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.model import TopicPartition
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 
 
 class ShutdownRequest(NamedTuple):

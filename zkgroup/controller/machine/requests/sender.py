@@ -31,8 +31,7 @@ from zkgroup.wire.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.error_codes import ErrorCode, describe
-from zkgroup.wire.messages import Response
+from zkgroup.wire.messages import ErrorCode, Response, describe
 
 
 class AnsweredRequest(NamedTuple):

@@ -51,8 +51,7 @@ from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
 from zkgroup.testing.simulation.cluster.shell import Shell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
-from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.messages import Response
+from zkgroup.wire.messages import ErrorCode, Response
 from zkgroup.wire.replica_host import (
     ACKS_ALL,
     AppendLinesRequest,

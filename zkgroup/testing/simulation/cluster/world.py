@@ -20,7 +20,7 @@ from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Contr
 from zkgroup.testing.simulation.cluster.network import Network
 from zkgroup.testing.simulation.cluster.setup import ClusterSetup
 from zkgroup.testing.simulation.schedule import Recording
-from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import CONSUMER, NO_EPOCH, FetchLinesRequest
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
