@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition
 
 from .serving import EventLines

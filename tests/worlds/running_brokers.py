@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from tests.waiting import PATIENCE_S
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.lifecycle import HostedControllerConfig
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Connected, Create, SessionEvent, SetData

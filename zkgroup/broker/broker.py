@@ -21,7 +21,6 @@ from zkgroup.broker.lifecycle import (
     HostedControllerConfig,
     MakeController,
 )
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.log.log_dir import DiskLogDir, stored_broker_id
 from zkgroup.broker.log.partition_files import Flush
@@ -31,6 +30,7 @@ from zkgroup.broker.network import BrokerHealth, Network
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import ReplicaView
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store, after, wait_for

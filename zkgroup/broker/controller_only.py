@@ -19,12 +19,12 @@ from typing import Final, Self, TypeVar
 
 from zkgroup.broker.broker import HOST_DEFAULT
 from zkgroup.broker.hosted_controller import client_settings, connection_limits, open_controller
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.server.apis import BrokerApis, metadata_response
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC, MetadataCache
 from zkgroup.broker.server.server import BrokerServer, Limits
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.errors import ConfigError, StoreUnavailableError

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.server.server import Limits
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.channels import ChannelSettings
 from zkgroup.controller.controller import Controller, ControllerNews, Loaded
 from zkgroup.controller.machine.events import Resigned

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from zkgroup.broker.hosted_controller import RegisteredStore
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.machine.context import BrokerConfig
 from zkgroup.broker.machine.events import (
     BrokerEffect,
@@ -44,7 +43,7 @@ from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.broker.telemetry import BrokerTelemetry
+from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError, ReplicaStorageError, WireError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store

@@ -13,7 +13,6 @@ from typing import Final
 
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.hosted_controller import connection_limits
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.machine.events import (
     BrokerEvent,
     FetchesPaused,
@@ -40,7 +39,7 @@ from zkgroup.broker.server.control_requests import (
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.broker.telemetry import BrokerTelemetry
+from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock

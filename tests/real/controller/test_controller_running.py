@@ -11,8 +11,8 @@ import pytest
 from tests.waiting import PATIENCE_S, becomes, eventually, happened, joined
 from tests.worlds.led_brokers import LedBroker, ask
 from zkgroup.broker.controller_only import ControllerOnly
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create
 from zkgroup.testing.network_faults.chaos import ChaosZooKeeper

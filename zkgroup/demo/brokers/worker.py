@@ -19,9 +19,9 @@ from types import FrameType
 from typing import Any
 
 from zkgroup.broker.broker import Broker
-from zkgroup.broker.listener import BrokerListener
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.demo.processes import ChildProcess
 from zkgroup.errors import MemberFailedError
 from zkgroup.model import TopicPartition
