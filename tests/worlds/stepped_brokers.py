@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tests.worlds.stepped_machines import SteppedMachines
 from tests.worlds.stores import MeddledStore
-from zkgroup.broker.machine.context import BrokerConfig
 from zkgroup.broker.machine.events import (
     BecameLeader,
+    BrokerConfig,
     BrokerEffect,
     BrokerEvent,
     FetchesPaused,

@@ -24,7 +24,7 @@ from zkgroup.broker.lifecycle import (
 from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.log.log_dir import DiskLogDir, stored_broker_id
 from zkgroup.broker.log.partition_files import Flush
-from zkgroup.broker.machine.context import BrokerConfig
+from zkgroup.broker.machine.events import BrokerConfig
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
 from zkgroup.broker.network import BrokerHealth, Network
 from zkgroup.broker.replicas.manager import ReplicaManager

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from zkgroup.broker.hosted_controller import RegisteredStore
-from zkgroup.broker.machine.context import BrokerConfig
 from zkgroup.broker.machine.events import (
+    BrokerConfig,
     BrokerEffect,
     BrokerEvent,
     ConfigChanged,

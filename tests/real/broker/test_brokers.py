@@ -13,8 +13,15 @@ from tests.worlds.server_brokers import QUICK, Cluster
 from tests.worlds.sessions import end_session
 from tests.worlds.witness import witness_on
 from zkgroup.broker.broker import Broker
-from zkgroup.broker.machine.context import BrokerConfig
-from zkgroup.broker.machine.events import BrokerEffect, BrokerEvent, Failed, Prepared, Registered, Serving
+from zkgroup.broker.machine.events import (
+    BrokerConfig,
+    BrokerEffect,
+    BrokerEvent,
+    Failed,
+    Prepared,
+    Registered,
+    Serving,
+)
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError

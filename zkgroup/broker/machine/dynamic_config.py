@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zkgroup.broker.machine.context import BrokerContext
-from zkgroup.broker.machine.events import ConfigChanged
+from zkgroup.broker.machine.events import BrokerContext, ConfigChanged
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Delete, ListChildren, Sync

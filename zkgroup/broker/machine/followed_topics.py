@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from zkgroup.broker.machine.context import BrokerContext
-from zkgroup.broker.machine.events import FetchesPaused, PauseFetches, ResumeFetches
+from zkgroup.broker.machine.events import BrokerContext, FetchesPaused, PauseFetches, ResumeFetches
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code, Sync
 from zkgroup.runtime.machine import Work

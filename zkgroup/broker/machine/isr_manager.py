@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from zkgroup.broker.machine.context import BrokerContext
 from zkgroup.broker.machine.events import (
+    BrokerContext,
     FollowerFetched,
     FollowersRead,
     IsrChanged,

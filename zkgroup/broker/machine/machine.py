@@ -6,10 +6,11 @@ the partitions need. Without ZooKeeper a broker keeps its roles and serves; only
 
 from __future__ import annotations
 
-from zkgroup.broker.machine.context import BrokerConfig, BrokerContext
 from zkgroup.broker.machine.dynamic_config import DynamicConfig
 from zkgroup.broker.machine.events import (
     BecameLeader,
+    BrokerConfig,
+    BrokerContext,
     BrokerEffect,
     ControllerFound,
     Effect,

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.broker.machine.context import BrokerContext
-from zkgroup.broker.machine.events import Prepared, Registered, Serving
+from zkgroup.broker.machine.events import BrokerContext, Prepared, Registered, Serving
 from zkgroup.errors import BrokerIdInUseError, ConfigError, CorruptZnodeError, ForeignBrokersError
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.machine import events as ef
-from zkgroup.broker.machine.context import BrokerConfig
 from zkgroup.broker.machine.events import (
+    BrokerConfig,
     FetchesPaused,
     MaximalIsrsSet,
     ReplicasChanged,
