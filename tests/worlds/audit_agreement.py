@@ -17,7 +17,7 @@ from zkgroup.audit.membership import registration_of
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
 from zkgroup.audit.views.owners import OwnerLife, OwnerLives
 from zkgroup.history import ServerTransaction
-from zkgroup.history.group.evidence import Evidence
+from zkgroup.history.group.replay import Evidence
 from zkgroup.history.group.server_invariants import GroupServerAudit
 from zkgroup.history.report import Figures
 from zkgroup.model import TopicPartition

@@ -17,7 +17,7 @@ servers.
 
 from zkgroup.history.cluster.checker import check_cluster
 from zkgroup.history.group.checker import check_history
-from zkgroup.history.group.evidence import CheckOptions
+from zkgroup.history.group.replay import CheckOptions
 from zkgroup.history.recorder import HistoryFile, MemoryHistory, read_files
 from zkgroup.history.records import Record, Recording, parse, record_of
 from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Figures, Report, Violation

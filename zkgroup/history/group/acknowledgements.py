@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from zkgroup.history.group.evidence import Evidence
-from zkgroup.history.group.replay import ReplayedGroup, number_in
+from zkgroup.history.group.replay import Evidence, ReplayedGroup, number_in
 from zkgroup.history.group.server_invariants import NO_SESSION
 from zkgroup.history.records import Record, partition_of
 from zkgroup.history.report import Violation

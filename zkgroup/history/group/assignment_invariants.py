@@ -11,8 +11,7 @@ from typing import Any
 from zkgroup.assignment.comparison import result_digest
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import ConfigError
-from zkgroup.history.group.evidence import Evidence
-from zkgroup.history.group.replay import ReplayedGroup
+from zkgroup.history.group.replay import Evidence, ReplayedGroup
 from zkgroup.history.records import Record, partition_of
 from zkgroup.history.report import Figures, Violation
 from zkgroup.model import TopicPartition

@@ -12,10 +12,9 @@ from zkgroup.errors import ConfigError
 from zkgroup.history.group.acknowledgements import Acknowledgements
 from zkgroup.history.group.assignment_invariants import check_views, settled_by_records, settled_by_server_log
 from zkgroup.history.group.delivery_invariants import ProcessedAudit, check_deliveries
-from zkgroup.history.group.evidence import CheckOptions, Evidence
 from zkgroup.history.group.member_invariants import DECIDED as DECIDED_BY_RECORDS
 from zkgroup.history.group.member_invariants import check_chains
-from zkgroup.history.group.replay import groups_in
+from zkgroup.history.group.replay import CheckOptions, Evidence, groups_in
 from zkgroup.history.group.server_invariants import DECIDED as DECIDED_BY_SERVER
 from zkgroup.history.group.server_invariants import GroupServerAudit, half_claims
 from zkgroup.history.records import Record, Recording, in_order

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.history.group.acknowledgements import Acknowledgements, Attempt
-from zkgroup.history.group.evidence import Evidence, RecordedOwnership
+from zkgroup.history.group.replay import Evidence, RecordedOwnership
 from zkgroup.history.records import Record
 from zkgroup.history.report import Figures, Violation
 from zkgroup.model import TopicPartition

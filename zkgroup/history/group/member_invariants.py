@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zkgroup.history.group.evidence import Evidence
+from zkgroup.history.group.replay import Evidence
 from zkgroup.history.records import Record, partition_of
 from zkgroup.history.report import Figures, Violation
 from zkgroup.model import TopicPartition

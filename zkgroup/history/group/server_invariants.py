@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from zkgroup.errors import CorruptZnodeError
-from zkgroup.history.group.evidence import Evidence
-from zkgroup.history.group.replay import GroupZnode, OwnerZnode, ReplayedGroup, number_in
+from zkgroup.history.group.replay import Evidence, GroupZnode, OwnerZnode, ReplayedGroup, number_in
 from zkgroup.history.report import Figures, Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
