@@ -16,7 +16,7 @@ from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Multi, SetData
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.multiread import SUPPORT
+from zkgroup.zookeeper.bulk_requests import SUPPORT
 
 PING, CLOSE_SESSION, AUTH = 11, -11, 100
 STAT = struct.pack("!qqqqiiiqiiq", *range(1, 12))

@@ -33,10 +33,15 @@ from zkgroup.model.requests import (
     SessionEvent,
     Suspended,
 )
-from zkgroup.zookeeper import multiread
-from zkgroup.zookeeper.bulk_requests import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
+from zkgroup.zookeeper import bulk_requests
+from zkgroup.zookeeper.bulk_requests import (
+    SUPPORT,
+    CreateMissingCall,
+    ListManyCall,
+    ReadAclsCall,
+    ReadManyCall,
+)
 from zkgroup.zookeeper.connection import ClientConnection
-from zkgroup.zookeeper.multiread import SUPPORT
 from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
 from zkgroup.zookeeper.settings import Address, ClientSettings, Digest
 from zkgroup.zookeeper.sockets import tls_context
@@ -176,7 +181,7 @@ class ZooKeeperClient:
         for connection in connections:
             if not connection.ended.wait(max(0.0, end - time.monotonic())):
                 self.on_lost(connection, "the client was closed; the server did not answer in time", None)
-        multiread.SUPPORT.join(max(0.0, end - time.monotonic()))
+        bulk_requests.SUPPORT.join(max(0.0, end - time.monotonic()))
 
     # --- Store -------------------------------------------------------------------------------------
 

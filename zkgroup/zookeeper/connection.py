@@ -23,7 +23,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from zkgroup.errors import AuthenticationError, ZkGroupError
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Session
-from zkgroup.zookeeper import multiread
+from zkgroup.zookeeper import bulk_requests
 from zkgroup.zookeeper.kazoo_adapter import KazooHandler, RedactingLogger, ShutdownError
 from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
@@ -83,7 +83,7 @@ class ClientConnection:
         self._shutdown_at: float | None = None
         self._close_session = CloseSession()
         self._chroot = ChrootCheck(address)
-        self._server: multiread.Server = ("", 0)
+        self._server: bulk_requests.Server = ("", 0)
         self._host = ""
         self._asking = False
         self._pause_s = 0.0
@@ -162,7 +162,7 @@ class ClientConnection:
             raise
         self.last_error = f"{address[0]}:{address[1]}: connected, but the server granted no session"
         self._server, self._host = address, host
-        self.pipeline.multi_read = multiread.SUPPORT.known(address)
+        self.pipeline.multi_read = bulk_requests.SUPPORT.known(address)
         self._asking = False
         self._chroot.asked = False
         return SharedSocket(sock, self.pipeline.receive, self._now)
@@ -313,7 +313,7 @@ class ClientConnection:
                 self.pipeline.multi_read = answer
                 self.handler.waker.wake()
 
-        multiread.SUPPORT.find_out(server, lambda: multiread.probe(server, host, tls, auth), tell)
+        bulk_requests.SUPPORT.find_out(server, lambda: bulk_requests.probe(server, host, tls, auth), tell)
 
     def _send_close_session(self) -> None:
         """Close the session behind everything that was sent."""
@@ -351,7 +351,7 @@ class ClientConnection:
     def _disconnect(self) -> None:
         was_up, self._up = self._up, False
         if self.pipeline.asks_in_bulk:
-            multiread.SUPPORT.forget(self._server)
+            bulk_requests.SUPPORT.forget(self._server)
         self.pipeline.detach()
         if was_up and not self._ending():
             self._owner.on_suspended(self)

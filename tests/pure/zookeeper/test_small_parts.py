@@ -14,9 +14,9 @@ from tests.waiting import PATIENCE_S, joined
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
+from zkgroup.zookeeper.bulk_requests import Support
 from zkgroup.zookeeper.client import EventDispatcher
 from zkgroup.zookeeper.clock import SystemClock
-from zkgroup.zookeeper.multiread import Support
 from zkgroup.zookeeper.requests import Watcher, Watches
 from zkgroup.zookeeper.settings import Address
 from zkgroup.zookeeper.wire import Event, refusal
