@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zkgroup.testing.conformance import acls, reads, sessions, transactions, watches
+from zkgroup.testing.conformance import acls, reads, sessions, transactions
 from zkgroup.testing.conformance.target import AclTarget, Caller, Target
 
 CHECKS: tuple[Callable[[Target], None], ...] = tuple(
     function
-    for module in (transactions, reads, watches, sessions)
+    for module in (transactions, reads, sessions)
     for name, function in vars(module).items()
     if name.startswith("check_")
 )

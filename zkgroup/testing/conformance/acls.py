@@ -35,8 +35,8 @@ from zkgroup.model.requests import (
     ZnodeAcl,
     ZnodeStat,
 )
+from zkgroup.testing.conformance.reads import quiet
 from zkgroup.testing.conformance.target import AclTarget, Caller
-from zkgroup.testing.conformance.watches import quiet
 from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, Acl, Digest, Secret
 
 OWNER = Digest("owner", Secret("secret of the owner"))
