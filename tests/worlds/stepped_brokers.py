@@ -113,11 +113,17 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
         return BrokerRegistration.decode(path, self.find(path).data)
 
     def lead(
-        self, node: BrokerNode, *, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), epoch: int = 0
+        self,
+        node: BrokerNode,
+        *,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...] = (1, 2, 3),
+        epoch: int = 0,
+        extensions: Mapping[str, object] | None = None,
     ) -> None:
-        """The controller makes the node leader of `T0`: the state stands, and the host is told."""
+        """The controller makes the node leader of `T0`: it writes the state and sends LeaderAndIsr."""
         path = PartitionState.path(T0)
-        state = PartitionState(1, epoch, isr, 1)
+        state = PartitionState(1, epoch, isr, 1, extensions or {})
         self.server.put(path, state.encode())
         version = self.find(path).stat.version
         node.loop.post(BecameLeader(PartitionStateInfo("t", 0, 1, 1, epoch, isr, version, replicas)))

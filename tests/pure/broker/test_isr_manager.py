@@ -48,6 +48,15 @@ def _fetch(world: SteppedBrokers, node: BrokerNode, follower: int, offset: int =
     world.run()
 
 
+def _proposed(world: SteppedBrokers, node: BrokerNode) -> SetMaximalIsrs:
+    """The first proposal of a new leader, whose effects wait: the state is read before it."""
+    for _ in range(2):
+        node.answer(node.told(ReadFollowers)[-1])
+        world.run()
+    (proposed,) = [each for each in node.told(SetMaximalIsrs) if each.batch is not None]
+    return proposed
+
+
 def test_a_follower_that_lags_too_long_leaves_the_isr() -> None:
     """Looked at every half of the limit; the decision's epochs stay; the other one has fetched all along."""
     world, node = _leader()
@@ -64,10 +73,7 @@ def test_a_follower_that_has_caught_up_joins_at_its_next_fetch() -> None:
     world, node = _leader(isr=(1, 2))
     node.answers = False
     _fetch(world, node, 3)
-    (look,) = node.told(ReadFollowers)
-    node.answer(look)
-    world.run()
-    (set_maximal_isrs,) = node.told(SetMaximalIsrs)
+    set_maximal_isrs = _proposed(world, node)
     assert set_maximal_isrs.isrs[0].isr == {1, 2, 3}
     assert world.state().isr == (1, 2)
     assert set_maximal_isrs.batch is not None
@@ -84,9 +90,7 @@ def test_one_that_lacks_a_line_acknowledged_meanwhile_does_not_join_yet() -> Non
     world, node = _leader(isr=(1, 2))
     node.answers = False
     _fetch(world, node, 3)
-    node.answer(node.told(ReadFollowers)[-1])
-    world.run()
-    (order,) = node.told(SetMaximalIsrs)
+    order = _proposed(world, node)
     assert order.isrs[0].joining == {3}
     assert order.batch is not None
     node.loop.post(MaximalIsrsSet(order.batch, frozenset({T0})))
@@ -205,9 +209,7 @@ def test_what_is_wanted_is_written_in_the_next_session_once_the_state_was_read()
     world, node = _leader(isr=(1, 2))
     node.answers = False
     _fetch(world, node, 3)
-    node.answer(node.told(ReadFollowers)[-1])
-    world.run()
-    (order,) = node.told(SetMaximalIsrs)
+    order = _proposed(world, node)
     world.server.expire("n0")
     world.server.cut("n0")
     world.run()
@@ -220,6 +222,33 @@ def test_what_is_wanted_is_written_in_the_next_session_once_the_state_was_read()
     world.run()
 
     assert world.state().isr == (1, 2, 3)
+
+
+def test_the_first_write_of_a_leader_keeps_keys_that_leader_and_isr_does_not_have() -> None:
+    """Version 0 of LeaderAndIsr carries no keys of later versions, so the leader reads the znode first. The
+    second write keeps them as well.
+    """
+    world, node = alone()
+    node.followers[T0] = (0, {2: LEVEL, 3: EMPTIED})
+    later = {"leader_recovery_state": 1}
+    world.lead(node, isr=(1, 2, 3), extensions=later)
+    _fetch(world, node, 3, offset=0)
+    assert world.state() == PartitionState(1, 0, (1, 2), 1, later)
+    node.followers[T0] = (0, {2: EMPTIED})
+    _fetch(world, node, 2, offset=0)
+    assert world.state() == PartitionState(1, 0, (1,), 1, later)
+
+
+def test_each_leader_epoch_reads_the_keys_of_later_versions_again() -> None:
+    """A controller may have changed them with its decision."""
+    world, node = alone()
+    node.followers[T0] = (0, {2: LEVEL, 3: EMPTIED})
+    world.lead(node, isr=(1, 2, 3), extensions={"leader_recovery_state": 1})
+    _fetch(world, node, 3, offset=0)
+    node.followers[T0] = (1, {2: EMPTIED})
+    world.lead(node, isr=(1, 2), epoch=1, extensions={"elected_by": "a later version"})
+    _fetch(world, node, 2, offset=0)
+    assert world.state() == PartitionState(1, 1, (1,), 1, {"elected_by": "a later version"})
 
 
 def test_a_foreign_write_of_our_term_is_adopted_and_built_upon() -> None:

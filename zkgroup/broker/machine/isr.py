@@ -93,6 +93,7 @@ class Isr:
         self._replicas = state.replicas
         self._stored = PartitionState(broker, state.leader_epoch, state.isr, state.controller_epoch)
         self._version = state.zk_version
+        self._knows_other_keys = False
         self._progress = {one: _Progress() for one in state.replicas if one != broker}
         for member in state.isr:
             if member in self._progress:
@@ -122,6 +123,14 @@ class Isr:
     def version(self) -> int:
         """Of the `state` znode, as far as is known."""
         return self._version
+
+    @property
+    def knows_other_keys(self) -> bool:
+        """Whether the keys of the znode that are not in LeaderAndIsr are known, so that a write keeps them.
+
+        False until the znode is read (`read_request`) or written for the first time.
+        """
+        return self._knows_other_keys
 
     @property
     def leader_epoch(self) -> int:
@@ -244,6 +253,8 @@ class Isr:
             self._deposed = True
             return IsrOutcome.DEPOSED
         if version == self._version:
+            self._stored = replace(self._stored, extensions=stored.extensions)
+            self._knows_other_keys = True
             # It was not applied, and could still be: the next write that is accepted rules that out.
             self._unconfirmed = self._unconfirmed.union(proposed)
             return IsrOutcome.KEPT
@@ -287,6 +298,7 @@ class Isr:
         self._stored, self._version = state, version
         self._unconfirmed = frozenset()
         self._refusals = 0
+        self._knows_other_keys = True
 
     def _is_ours(self, stored: PartitionState) -> bool:
         return (stored.leader, stored.leader_epoch) == (self._broker, self._stored.leader_epoch)

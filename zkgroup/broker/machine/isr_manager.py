@@ -60,7 +60,9 @@ class IsrManager:
         self._ready: dict[TopicPartition, IsrWrite] = {}
         """Proposed, and counted by the host."""
         self._unconfirmed: set[TopicPartition] = set()
-        """Written, and the outcome is not known; or not looked at in this session yet."""
+        """To be read before they are written: the outcome of a write is unknown, or the znode was not read in
+        this session, or not since LeaderAndIsr, which lacks the keys of later versions.
+        """
         self._unsent: list[IsrChange] = []
 
     def isr(self, topic_partition: TopicPartition) -> tuple[int, ...] | None:
@@ -141,7 +143,12 @@ class IsrManager:
             if isr is None or isr.leader_epoch != leader_epoch or topic_partition in self._unconfirmed:
                 continue
             write = isr.propose(followers, core.now.ms, core.config.lag_max_ms)
-            if write is not None and self._may_be_written(isr, write):
+            if write is None:
+                continue
+            if not isr.knows_other_keys:
+                isr.written(NotSent("the znode is read first"))
+                self._unconfirmed.add(topic_partition)
+            elif self._may_be_written(isr, write):
                 writes.append(write)
         if writes:
             batch = core.next_id()
