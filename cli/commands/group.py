@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from zkgroup.admin.changes.offsets import delete_group_change, nudge_group_change
-from zkgroup.errors import NotFoundError
+from zkgroup.errors import NotFoundError, PartlyDoneError
 from zkgroup.groups import reads as admin
 from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
@@ -44,13 +44,16 @@ def list_(source: str | None) -> None:
     """
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:
-        as_of, rows = admin.list_groups(ensemble, ends)
+        as_of, rows, denied = admin.list_groups(ensemble, ends)
     if not out.document(
         documents.GROUPS.json(as_of, documents.Groups(groups=rows)), "groups", documents.GROUP_SUMMARY.keys
     ):
         group_tables.groups(out, rows)
-        if not rows:
+        if not rows and not denied:
             echo_err("no group has ever joined; start a member with `zkgroup consume GROUP --topic TOPIC`")
+    if denied:
+        errors = list(denied.values())
+        raise PartlyDoneError(f"not listed: {'; '.join(map(str, errors))}") if rows else errors[0]
 
 
 @group.command()

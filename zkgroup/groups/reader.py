@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from zkgroup.errors import NotFoundError
+from zkgroup.errors import AccessDeniedError, NotFoundError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, decode_or_error
 from zkgroup.groups.verify import evaluate_members
@@ -97,6 +97,25 @@ def read_snapshots(
             if not chunk or last_try:
                 break
     return snapshots
+
+
+def read_permitted_snapshots(
+    ensemble: Ensemble, groups: Sequence[str]
+) -> tuple[dict[str, GroupSnapshot | None], dict[str, AccessDeniedError]]:
+    """Snapshots as `read_snapshots`, and the error of each group that an ACL does not let us read.
+
+    One request of a bulk read that is refused says nothing about the other groups: the list is halved until
+    the refused ones are alone.
+    """
+    try:
+        return read_snapshots(ensemble, groups), {}
+    except AccessDeniedError as error:
+        if len(groups) <= 1:
+            return {}, dict.fromkeys(groups, error)
+    half = len(groups) // 2
+    first, first_denied = read_permitted_snapshots(ensemble, groups[:half])
+    second, second_denied = read_permitted_snapshots(ensemble, groups[half:])
+    return first | second, first_denied | second_denied
 
 
 @dataclass(slots=True)

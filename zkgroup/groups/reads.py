@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from zkgroup.errors import CorruptZnodeError, NotFoundError
+from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupState,
@@ -18,7 +18,12 @@ from zkgroup.groups.descriptions import (
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.preview import GroupChange, preview_group
-from zkgroup.groups.reader import group_names, read_snapshot, read_snapshots, snapshot_to_change
+from zkgroup.groups.reader import (
+    group_names,
+    read_permitted_snapshots,
+    read_snapshot,
+    snapshot_to_change,
+)
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.groups.verify import (
     ExpectedOwnership,
@@ -47,16 +52,19 @@ LogEndReader = Callable[[Sequence[TopicPartition]], LogEnds]
 
 def list_groups(
     ensemble: Ensemble, log_ends: LogEndReader | None = None
-) -> tuple[AsOf, tuple[GroupSummary, ...]]:
-    """Every group with its state. Waits 2 s, once for all, when one is wrong and looks still."""
-    snapshots = read_snapshots(ensemble, group_names(ensemble))
+) -> tuple[AsOf, tuple[GroupSummary, ...], Mapping[str, AccessDeniedError]]:
+    """Every group with its state, and the error of each group that an ACL hides.
+
+    Waits 2 s, once for all, when a group is wrong and does not change.
+    """
+    snapshots, denied = read_permitted_snapshots(ensemble, group_names(ensemble))
     present = {name: snapshot for name, snapshot in snapshots.items() if snapshot}
     states = _states(ensemble, present)
     rows = []
     for name, snapshot in present.items():
         ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
         rows.append(summarise_group(snapshot, expected_ownership(snapshot), states[name], ends))
-    return ensemble.as_of(), tuple(rows)
+    return ensemble.as_of(), tuple(rows), denied
 
 
 def describe(ensemble: Ensemble, group: str, log_ends: LogEndReader | None = None) -> GroupDescription:
@@ -114,7 +122,7 @@ def _states(ensemble: Ensemble, snapshots: dict[str, GroupSnapshot]) -> dict[str
     later: dict[str, GroupSnapshot | None] = {}
     if doubtful:
         ensemble.pause(SECOND_READ_S)
-        later = read_snapshots(ensemble, doubtful)
+        later, _ = read_permitted_snapshots(ensemble, doubtful)
     return {
         name: group_state(snapshot, expected[name], now_ms=now_ms, later=later.get(name))
         for name, snapshot in snapshots.items()

@@ -73,7 +73,7 @@ def test_log_ends_make_lag(world: MemoryGroups) -> None:
     ends = {TopicPartition("orders", 0): 45, TopicPartition("orders", 1): 5}
 
     rows = describe(world.ensemble, "g", lambda _: ends).partitions
-    _, (summary,) = list_groups(world.ensemble, lambda _: ends)
+    _, (summary,), _ = list_groups(world.ensemble, lambda _: ends)
 
     assert [(row.log_end_offset, row.lag) for row in rows] == [(45, 5), (5, 0)]
     assert summary.lag == 5
@@ -88,7 +88,7 @@ def test_list_counts_the_partitions_that_describe_shows(world: MemoryGroups) -> 
     world.member("living", "a", {"clicks": 1})
     world.commit("living", "orders", 1, 1)
 
-    _, (living, saved) = list_groups(world.ensemble)
+    _, (living, saved), _ = list_groups(world.ensemble)
 
     assert (saved.partitions, saved.topics, saved.unowned) == (3, ("orders",), 0)
     assert (living.partitions, living.topics, living.unowned) == (3, ("clicks", "orders"), 2)

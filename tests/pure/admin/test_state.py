@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
+from zkgroup import Admin
+from zkgroup.admin.cluster.status import diagnose, read_status
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.descriptions import GroupState
 from zkgroup.groups.reader import TRIES, read_snapshot
@@ -32,7 +35,7 @@ def test_a_group_without_members_is_empty(world: MemoryGroups) -> None:
     world.topic("orders", 4)
     world.commit("g", "orders", 0, 7)
 
-    _, (row,) = list_groups(world.ensemble)
+    _, (row,), _ = list_groups(world.ensemble)
 
     assert (row.state, row.members, row.topics, row.partitions, row.unowned) == (
         GroupState.EMPTY,
@@ -94,11 +97,38 @@ def test_one_pause_serves_all_doubtful_groups(world: MemoryGroups) -> None:
     world.clock.advance(OLD_MS)
     before = world.clock.now_ms()
 
-    _, rows = list_groups(world.ensemble)
+    _, rows, denied = list_groups(world.ensemble)
 
+    assert denied == {}
     assert [row.state for row in rows] == [GroupState.INCONSISTENT] * 3
     assert [row.unowned for row in rows] == [1, 1, 1]
     assert world.clock.now_ms() - before == 2000
+
+
+def test_groups_that_an_acl_hides_are_named_and_the_others_listed(world: MemoryGroups) -> None:
+    """Past bug: one hidden group made the whole list fail. Every level of a group can be hidden."""
+    world.topic("orders", 1)
+    for name in ("a", "b", "c", "d"):
+        world.server.put(f"/consumers/{name}/ids")
+        world.commit(name, "orders", 0, 7)
+    world.server.set_acl("/consumers/b", UNREADABLE)
+    world.server.set_acl("/consumers/d/offsets/orders", UNREADABLE)
+
+    _, rows, denied = list_groups(world.ensemble)
+    listing = Admin(world.server.client("admin")).list_groups()
+    status = read_status(world.ensemble)
+
+    assert [row.group for row in rows] == ["a", "c"]
+    assert sorted(denied) == ["b", "d"]
+    assert str(denied["b"]).startswith("/consumers/b: expected the right to do this")
+    assert [row.group for row in listing] == ["a", "c"]
+    assert [text.partition(":")[0] for text in listing.unreadable] == [
+        "/consumers/b",
+        "/consumers/d/offsets/orders",
+    ]
+    assert sorted(status.unreadable) == ["/consumers/b", "/consumers/d"]
+    findings = {(one.severity, one.subject) for one in diagnose(status, wanted_timeout_ms=1)}
+    assert ("warning", "/consumers/b") in findings
 
 
 def test_a_group_that_does_not_exist_is_not_found(world: MemoryGroups) -> None:

@@ -9,6 +9,9 @@ from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.consumers import Owner
+from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.settings import CREATOR_ACL
 
 
 def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroups) -> None:
@@ -49,6 +52,26 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
     ]
     assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,'
     assert [json.loads(line) for line in ndjson.lines] == document["groups"]
+
+
+def test_a_group_hidden_by_an_acl_is_named_and_the_others_are_listed(
+    shell: Shell, groups: ServerGroups
+) -> None:
+    """Exit 4 beside listed groups, 1 where every group is hidden; the path is on stderr."""
+    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ACL)
+    address = shell.environment["ZKGROUP_ZOOKEEPER"]
+    assert address
+    with ZooKeeperClient(address, settings) as client, Blocking(client) as owner:
+        groups.zk.create_missing("/consumers")
+        owner.multi(Create("/consumers/hidden", None))
+        alone = shell.run("group", "list")
+        groups.parents("idle")
+        partly = shell.json("group", "list", code=4)["groups"]
+        table = shell.run("group", "list")
+
+    assert (alone.code, alone.err[:25]) == (1, "error: /consumers/hidden:")
+    assert [row["group"] for row in partly] == ["idle"]
+    assert (table.code, "not listed: /consumers/hidden:" in table.err) == (4, True)
 
 
 def test_list_of_an_empty_ensemble_says_what_to_do(shell: Shell) -> None:

@@ -38,10 +38,11 @@ class GroupMethods(AdminBase):
     def list_groups(self, log_ends: reads.LogEndReader | None = None) -> Listing[GroupSummary]:
         """Every group with its state. Waits 2 s, once for all, where one is wrong but may be rebalancing.
 
-        `log_ends` is asked for the next offset of each partition, to compute the lag.
+        `log_ends` is asked for the next offset of each partition, to compute the lag. Groups that an ACL
+        hides are in `unreadable`.
         """
-        as_of, rows = reads.list_groups(self._ensemble, log_ends)
-        return Listing(as_of=as_of, rows=rows)
+        as_of, rows, denied = reads.list_groups(self._ensemble, log_ends)
+        return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, denied.values())))
 
     def describe_group(self, group: str, log_ends: reads.LogEndReader | None = None) -> GroupDescription:
         """Members, partitions, owners and offsets of a group. Raises NotFoundError."""

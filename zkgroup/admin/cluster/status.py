@@ -29,6 +29,7 @@ from zkgroup.groups.reads import list_groups
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import topics_path
 from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.consumers import group_path
 
 NUMBERS_SHOWN = 8
 """Partitions that a finding names."""
@@ -54,6 +55,8 @@ class Status:
     plans: tuple[str, ...]
     """Stored plans that run."""
     groups: tuple[GroupSummary, ...]
+    groups_unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path of each group that an ACL hides, and why."""
     configs_unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path of each znode below `/config` that no broker can use, and what is wrong with it."""
     states_unreadable: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +69,7 @@ class Status:
     @property
     def unreadable(self) -> Mapping[str, str]:
         """The same of what the controller cannot read, and of these."""
-        own = {**self.states_unreadable, **self.request_unreadable}
+        own = {**self.states_unreadable, **self.request_unreadable, **self.groups_unreadable}
         return {**own, **self.health.unreadable, **self.configs_unreadable}
 
     @property
@@ -119,7 +122,7 @@ def read_status(ensemble: Ensemble) -> Status:
         if error.path == Reassignment.path()
     }
     configs = unreadable_configs(ensemble)
-    as_of, groups = list_groups(ensemble)
+    as_of, groups, denied = list_groups(ensemble)
     return Status(
         as_of=as_of,
         session_timeout_ms=session.timeout_ms,
@@ -130,6 +133,7 @@ def read_status(ensemble: Ensemble) -> Status:
         moving=len(moves),
         plans=plans,
         groups=groups,
+        groups_unreadable=dict.fromkeys(map(group_path, denied), "an access list gives it to others only"),
         configs_unreadable=configs,
         states_unreadable={
             error.path: f"expected {error.expected}, found {error.found}"
@@ -258,6 +262,8 @@ def _others(status: Status) -> Iterator[Finding]:
         for path, detail in paths.items():
             if path not in status.health.unreadable:
                 yield Finding("error", path, f"{detail}; {whose}", _look_at(path))
+    for path, detail in status.groups_unreadable.items():
+        yield Finding("warning", path, f"{detail}; the state of the group is not known", _look_at(path))
 
 
 def _look_at(path: str) -> str:
