@@ -9,6 +9,8 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
+from zkgroup.admin.change import ChangeRecord
+from zkgroup.admin.changes.topics import delete_topic_change
 from zkgroup.admin.topics import creation, listing
 from zkgroup.admin.topics.deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
@@ -301,13 +303,31 @@ def test_a_group_that_wakes_up_meanwhile_refuses_the_deletion(world: MemoryGroup
     world.server.put("/consumers/g/ids")
     world.commit("g", "orders", 0, 1)
     plan = plan_topic_deletion(world.ensemble, "orders")
-    world.member("g", "late", {"orders": 1})
+    join = before_nth(Multi, 1, lambda: world.member("g", "late", {"orders": 1}))
 
     with pytest.raises(RefusedError, match="/consumers/g/ids"):
-        delete_topic(world.ensemble, plan)
+        delete_topic(world.operator(MeddledStore(world.server.client(), join)), plan)
 
     assert plan.idle_groups == ("g",)
     assert world.server.find(Topic.path("orders")) is not None
+
+
+@pytest.mark.parametrize("controller", [False, True])
+def test_a_group_that_joins_after_the_preview_refuses_the_deletion(
+    world: MemoryGroups, controller: bool
+) -> None:
+    """Past bug: only groups that had used the topic before were checked again, so its records were lost."""
+    world.topic("orders", 1)
+    if controller:
+        _controller(world)
+    change = delete_topic_change(world.ensemble, "orders")
+    world.member("new", "a", {"orders": 1})
+    before = world.server.tree()
+
+    with pytest.raises(RefusedError, match="new_a of new"):
+        change.write(ChangeRecord(undo_id="x", command="topic delete orders", user="me"))
+
+    assert world.server.tree() == before
 
 
 def test_a_controller_that_comes_up_meanwhile_stops_the_removal(world: MemoryGroups) -> None:

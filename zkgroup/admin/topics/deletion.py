@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
 from zkgroup.admin.cluster.controller import (
@@ -96,6 +96,26 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
     if found is None:
         return _plan_leftover(ensemble, topic, has_controller=controller is not None)
     _refuse_internal(topic, info)
+    users, idle = _groups_of(ensemble, topic)
+    unhosted = _is_unhosted(ensemble, found, info)
+    return TopicDeletionPlan(
+        topic=topic,
+        as_of=ensemble.as_of(),
+        controller=Controller.decode(controller.path, controller.data).broker if controller else None,
+        users=users,
+        idle_groups=idle,
+        znodes=_tree(ensemble, topic),
+        notes=tuple(_notes(ensemble, found, info, named, unhosted=unhosted)) if controller else (),
+        unhosted=unhosted,
+        without=named,
+        request=request,
+    )
+
+
+def _groups_of(ensemble: Ensemble, topic: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """(group, member) of each member that subscribes to the topic, and groups without members that have
+    owners or offsets of it.
+    """
     snapshots = [
         snapshot for snapshot in read_snapshots(ensemble, group_names(ensemble)).values() if snapshot
     ]
@@ -111,19 +131,7 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
         if not snapshot.registrations
         and any(tp.topic == topic for tp in (*snapshot.owners, *snapshot.offsets))
     )
-    unhosted = _is_unhosted(ensemble, found, info)
-    return TopicDeletionPlan(
-        topic=topic,
-        as_of=ensemble.as_of(),
-        controller=Controller.decode(controller.path, controller.data).broker if controller else None,
-        users=users,
-        idle_groups=idle,
-        znodes=_tree(ensemble, topic),
-        notes=tuple(_notes(ensemble, found, info, named, unhosted=unhosted)) if controller else (),
-        unhosted=unhosted,
-        without=named,
-        request=request,
-    )
+    return users, idle
 
 
 def _check_lost(
@@ -249,20 +257,33 @@ def _plan_leftover(ensemble: Ensemble, topic: str, *, has_controller: bool) -> T
 def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan) -> None:
     """Applies the plan.
 
+    Groups are read again here: one may have joined since the plan. The transaction itself is refused where a
+    group that has owners or offsets of the topic has a member again. ZooKeeper cannot check in it that no
+    new group has come: that is open for the time of this one read.
+
     Raises RefusedError where a group has members on the topic, ConflictError where something changed
     since the plan, PartlyDoneError when it did after the first of several transactions.
     """
-    if plan.users:
-        named = ", ".join(f"{member} of {group}" for group, member in plan.users[:5])
-        more = f" and {len(plan.users) - 5} more" if len(plan.users) > 5 else ""
-        raise RefusedError(
-            f"{Topic.path(plan.topic)}: expected no member on it, found {named}{more}; stop them first"
-        )
+    _refuse_users(plan.topic, plan.users)
+    if not plan.leftover:
+        users, idle = _groups_of(ensemble, plan.topic)
+        _refuse_users(plan.topic, users)
+        plan = replace(plan, idle_groups=tuple(sorted({*plan.idle_groups, *idle})))
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
     if plan.controller is not None:
         _ask(ensemble, plan, guards)
         return
     _remove_znodes(ensemble, plan, guards)
+
+
+def _refuse_users(topic: str, users: Sequence[tuple[str, str]]) -> None:
+    """Raises RefusedError where members subscribe to the topic."""
+    if users:
+        named = ", ".join(f"{member} of {group}" for group, member in users[:5])
+        more = f" and {len(users) - 5} more" if len(users) > 5 else ""
+        raise RefusedError(
+            f"{Topic.path(topic)}: expected no member on it, found {named}{more}; stop them first"
+        )
 
 
 def _ask(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
