@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkgroup.admin.offsets.planning import OffsetPlan
+from zkgroup.admin.offsets.planning import OffsetChange, OffsetPlan
 from zkgroup.groups.descriptions import OffsetDescription
 
 from .render import Cell, Column, Output
@@ -58,7 +58,7 @@ def plan(out: Output, plans: Sequence[OffsetPlan], *, executed: bool) -> None:
             change.topic_partition.partition,
             change.before,
             change.after if change.after >= 0 else None,
-            _difference(change.before, change.after),
+            _difference(change),
         ]
         for one in plans
         for change in one.changes
@@ -71,9 +71,11 @@ def plan(out: Output, plans: Sequence[OffsetPlan], *, executed: bool) -> None:
     out.line(f"{counted(effective, 'offset')} {verb}" + (f", {same} as they are" if same else ""))
 
 
-def _difference(before: int | None, after: int) -> Cell:
-    if after < 0 or before is None:
-        return Cell("new" if after >= 0 else "gone", "warn")
-    if after == before:
+def _difference(change: OffsetChange) -> Cell:
+    """`-` where nothing is written, `new`, `gone`, or by how much the offset changes."""
+    before, after = change.before, change.after
+    if not change.changes or after == before:
         return Cell("-", "dim")
-    return Cell(f"{after - before:+d}", "warn" if after < before else None)
+    if after >= 0 and before is not None:
+        return Cell(f"{after - before:+d}", "warn" if after < before else None)
+    return Cell("new" if after >= 0 or change.version is None else "gone", "warn")
