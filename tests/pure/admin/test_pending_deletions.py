@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.topics.listing import PendingDeletion, describe_topics
+from zkgroup.admin.topics.listing import NOT_REPORTED, PendingDeletion, describe_topics
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.controller import ControllerStatus
 
@@ -31,15 +31,22 @@ def _told(world: MemoryGroups) -> PendingDeletion:
 def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """K20: it names the brokers; before it has said anything the reason is unknown."""
+    """K20: it names the brokers; a status that is older than the request says nothing about it."""
     cluster.ours()
     unsaid = _told(world)
+    marker = world.server.find(TopicDeletion.path("orders"))
+    assert marker is not None
+    zxid = marker.stat.mzxid
+    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, zxid - 1, 5).encode())
+    older = _told(world)
+    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, zxid, 5).encode())
+    free = _told(world)
     waiting = {"deletion of orders": "waits for broker 4 to be back", "deletion of clicks": "no"}
     world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
 
-    marker = world.server.find(TopicDeletion.path("orders"))
-    assert marker is not None
-    assert unsaid == PendingDeletion(marker.stat.ctime, None)
+    assert unsaid == PendingDeletion(marker.stat.ctime, NOT_REPORTED)
+    assert older == unsaid
+    assert free == PendingDeletion(marker.stat.ctime, None)
     assert _told(world) == PendingDeletion(marker.stat.ctime, "waits for broker 4 to be back")
 
 

@@ -15,6 +15,7 @@ from zkgroup.admin.topics.deletion import (
     plan_topic_deletion,
     wait_until_gone,
 )
+from zkgroup.admin.topics.listing import NOT_REPORTED
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
@@ -142,6 +143,23 @@ def test_waiting_ends_once_nothing_is_left(
 
     assert (seen.gone, seen.detail, told) == (True, None, ["waits for broker 4 to be back"])
     assert world.clock.now_ms() - began == 5 * 500
+
+
+def test_a_wait_that_ends_before_the_controller_reports_says_so(
+    world: MemoryGroups, cluster: MemoryCluster, asked: TopicDeletionPlan
+) -> None:
+    """Past bug: "nothing is known to be in its way" beside a lost broker. It is no progress to report."""
+    cluster.ours()
+    reported: list[str] = []
+
+    early = wait_until_gone(world.ensemble, asked, 1, reported.append)
+    waiting = {"deletion of orders": "waits for broker 4 to be back"}
+    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
+    late = wait_until_gone(world.ensemble, asked, 1, reported.append)
+
+    assert (early.gone, early.detail) == (False, NOT_REPORTED)
+    assert (late.gone, late.detail) == (False, "waits for broker 4 to be back")
+    assert reported == ["waits for broker 4 to be back"]
 
 
 def test_the_wait_for_a_deletion_runs_out(world: MemoryGroups, asked: TopicDeletionPlan) -> None:

@@ -13,7 +13,7 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import Guard, idle_guard, read_back
-from zkgroup.admin.topics.listing import INTERNAL_TOPICS, read_pending_deletions
+from zkgroup.admin.topics.listing import INTERNAL_TOPICS, NOT_REPORTED, read_pending_deletions
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,
@@ -407,7 +407,7 @@ def wait_until_gone(
     last: str | None = None
     while True:
         seen, is_over = _read_deletion(ensemble, plan)
-        if not is_over and seen.detail is not None and seen.detail != last:
+        if not is_over and seen.detail not in (None, NOT_REPORTED, last):
             on_change(seen.detail)
         last = seen.detail
         left_ms = end_ms - ensemble.clock.now_ms()

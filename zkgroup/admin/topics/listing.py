@@ -23,6 +23,9 @@ from zkgroup.znodes.brokers import (
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.ids import validate_topic
 
+NOT_REPORTED = "the controller has not reported yet what it waits for"
+"""Of a request that is newer than the status which a controller of zkgroup has published."""
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -204,9 +207,8 @@ class PendingDeletion:
     asked_ms: int
     """Epoch milliseconds of the request, by the servers' clock."""
     detail: str | None
-    """What it waits for, as a controller of zkgroup says, else as far as the znodes show; None where nothing
-    is
-    known to be in its way."""
+    """What it waits for, as a controller of zkgroup says (`NOT_REPORTED` before it does), else as far as the
+    znodes show; None where nothing is known to be in its way."""
     without_brokers: tuple[int, ...] = ()
     """Brokers that an operator has said not to wait for (K20)."""
 
@@ -226,6 +228,8 @@ def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> d
     pending = {}
     for name, marker in markers.items():
         detail = info.waiting.get(f"deletion of {name}")
+        if detail is None and (info.last_processed_zxid or 0) < marker.stat.mzxid:
+            detail = NOT_REPORTED
         if info.kind is None:
             detail = "waits for a controller: none lives"
         elif info.kind == "kafka":
