@@ -92,8 +92,8 @@ def _type(field: Field) -> str:
 
 def _name(node: Node) -> str:
     match node:
-        case Array(item):
-            return f"array of {_name(item)}"
+        case Array(item, nullable):
+            return f"{'nullable ' if nullable else ''}array of {_name(item)}"
         case Nullable(record):
             return f"{_name(record)} or none"
         case Record(kind):

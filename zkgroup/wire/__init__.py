@@ -6,11 +6,10 @@ to its last byte (`CorruptFrameError` with offset, field, expected and found); n
 is believed before the bytes are there.
 
 * `schema`: the types of fields, read off a class; `codec` makes writers
-  and readers of them
-* `messages`: headers and whole frames; `requests`: which request a frame holds
-* `splitter`: frames out of a stream of bytes
+  and readers of them out of those of single values in `primitives`
+* `messages`: error codes, headers and whole frames; `requests`: which request a frame holds
 * `control`: what a controller and its brokers say to each other
 * `metadata`: what clients ask any broker; `records`: what they ask the leader of a partition
 * `replica_host`: the requests for lines, and their batches, whose checksum is `crc32c`
-* `error_codes`: the numbers in responses
+* `client`: the client's end of a connection
 """

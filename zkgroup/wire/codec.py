@@ -18,37 +18,86 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, assert_never
 
-from zkgroup.errors import CorruptFrameError, UnencodableError
-from zkgroup.wire.schema import Array, Data, Field, Integer, Node, Nullable, Record, Text, Truth, schema_of
+from zkgroup.errors import CorruptFrameError
+from zkgroup.wire.primitives import (
+    INT8,
+    ONE_BYTE,
+    TEXT_BYTES_MAX,
+    Codec,
+    Read,
+    Write,
+    count_codec,
+    data,
+    fixed,
+    integer,
+    integers,
+    read_uvarint,
+    short,
+    text,
+    truth,
+    uvarint,
+)
+from zkgroup.wire.schema import (
+    Array,
+    Buffer,
+    Data,
+    Field,
+    Fixed,
+    Integer,
+    Node,
+    Nullable,
+    Record,
+    Text,
+    Truth,
+    schema_of,
+)
 
 LAYOUTS_MAX = 1024
 """Layouts that are kept of one class: one for each combination of lengths met."""
 
 
+class Form(NamedTuple):
+    """What decides how a field lies beside its node."""
+
+    version: int
+    """Of the message."""
+    flexible: bool
+    """Whether lengths are compact and every record ends with tagged fields (KIP-482)."""
+
+
 @cache
-def codec_of(kind: type, version: int) -> Codec:
-    """The codec of a message or header in one of its versions."""
-    return _record(schema_of(kind), version)
+def codec_of(kind: type, version: int, flexible: bool | None = None) -> Codec:
+    """The codec of a message, of a header or of a record of a message, in one version of the message.
+
+    flexible: whether that is a flexible version; None for what `kind` says itself (`FLEXIBLE_FROM`).
+    """
+    if flexible is None:
+        first: int | None = getattr(kind, "FLEXIBLE_FROM", None)
+        flexible = first is not None and version >= first
+    return _record(schema_of(kind), Form(version, flexible))
 
 
-def _codec(node: Node, where: str, version: int) -> Codec:
+def _codec(node: Node, where: str, form: Form) -> Codec:
+    compact = form.flexible
     match node:
         case Integer():
             return integer(node, where)
         case Text():
-            return text(node, where)
+            return text(node, where, compact=compact)
         case Data():
-            return data(where)
+            return data(node, where, compact=compact)
+        case Fixed():
+            return fixed(node, where)
         case Truth():
             return truth(where)
         case Array(Integer() as item):
-            return integers(item, where)
+            return integers(item, where, compact=compact, nullable=node.nullable)
         case Array():
-            return _array(node, where, version)
+            return _array(node, where, form)
         case Nullable():
-            return _nullable(node, where, version)
+            return _nullable(node, where, form)
         case Record():
-            return _record(node, version)
+            return _record(node, form)
         case _:
             assert_never(node)
 
@@ -56,31 +105,35 @@ def _codec(node: Node, where: str, version: int) -> Codec:
 # --- several --------------------------------------------------------------------------------------
 
 
-def _array(node: Array, where: str, version: int) -> Codec:
-    write_item, read_item, smallest = _codec(node.item, where, version)
+def _array(node: Array, where: str, form: Form) -> Codec:
+    write_item, read_item, smallest = _codec(node.item, where, form)
     if smallest == 0:
         raise TypeError(f"{where}: items without bytes cannot be counted by them")
+    write_count, count_of = count_codec(where, smallest, compact=form.flexible, nullable=node.nullable)
 
-    def write(values: Sequence[Any], parts: list[bytes]) -> None:
-        parts.append(size_of(values, where))
-        for value in values:
+    def write(values: Sequence[Any] | None, parts: list[Buffer]) -> None:
+        parts.append(write_count(values))
+        for value in values or ():
             write_item(value, parts)
 
     def read(buffer: bytes, at: int, values: list[Any]) -> int:
-        count, at = count_of(buffer, at, where, smallest)
+        count, at = count_of(buffer, at)
+        if count < 0:
+            values.append(None)
+            return at
         items: list[Any] = []
         for _ in range(count):
             at = read_item(buffer, at, items)
         values.append(tuple(items))
         return at
 
-    return Codec(write, read, 4)
+    return Codec(write, read, 1 if form.flexible else 4)
 
 
-def _nullable(node: Nullable, where: str, version: int) -> Codec:
-    record = _record(node.record, version)
+def _nullable(node: Nullable, where: str, form: Form) -> Codec:
+    record = _record(node.record, form)
 
-    def write(value: Any, parts: list[bytes]) -> None:
+    def write(value: Any, parts: list[Buffer]) -> None:
         parts.append(INT8.pack(-1 if value is None else 1))
         if value is not None:
             record.write(value, parts)
@@ -102,16 +155,25 @@ def _nullable(node: Nullable, where: str, version: int) -> Codec:
 # --- records --------------------------------------------------------------------------------------
 
 
-def _record(node: Record, version: int) -> Codec:
-    kind: Callable[..., Any] = node.kind
-    present = node.on_the_wire(version)
+def _record(node: Record, form: Form) -> Codec:
+    present = [field for field in node.on_the_wire(form.version) if form.flexible or field.tag is None]
     codecs = {
-        field.name: _codec(field.node, f"{node.kind.__name__}.{field.name}", version) for field in present
+        field.name: _codec(field.node_in(form.version), f"{node.kind.__name__}.{field.name}", form)
+        for field in present
     }
-    writers = list(_writers(node.kind, present, codecs))
-    readers = list(_readers(node, version, codecs))
+    plain = [field for field in present if field.tag is None]
+    tagged = [field for field in present if field.tag is not None]
+    writers = list(_writers(node.kind, plain, codecs, form, ends=form.flexible and not tagged))
+    readers = list(_readers(node, form, codecs))
+    if form.flexible:
+        if tagged:
+            writers.append(_write_tagged(tagged, codecs))
+        elif not plain or not _is_flat(plain[-1], form):
+            writers.append(_write_no_tags)
+        readers.append(_read_tagged(node, tagged, codecs))
+    make = _maker(node)
 
-    def write_all(value: Any, parts: list[bytes]) -> None:
+    def write_all(value: Any, parts: list[Buffer]) -> None:
         for write in writers:
             write(value, parts)
 
@@ -119,30 +181,136 @@ def _record(node: Record, version: int) -> Codec:
         found: list[Any] = []
         for read in readers:
             at = read(buffer, at, found)
-        values.append(kind(*found))
+        values.append(make(found))
         return at
 
     return Codec(
         writers[0] if len(writers) == 1 else write_all,
         read_all,
-        sum(codec.smallest for codec in codecs.values()),
+        sum(codecs[field.name].smallest for field in plain) + form.flexible,
     )
 
 
-def _writers(kind: type, fields: Sequence[Field], codecs: dict[str, Codec]) -> Iterator[Write]:
-    for flat, group in groupby(fields, _is_flat):
+def _maker(node: Record) -> Callable[[list[Any]], Any]:
+    """Makes a value of its fields in the order of the schema.
+
+    For a dataclass it is written out as source, as `dataclasses` does, and sets each slot by its descriptor:
+    that takes half the time of the `__init__` of a frozen one.
+    """
+    kind: Any = node.kind
+    names = [field.name for field in node.fields]
+    if hasattr(kind, "_make"):
+        made: Callable[[list[Any]], Any] = kind._make
+        return made
+    if "__slots__" not in vars(kind) or hasattr(kind, "__post_init__"):
+        return lambda values: kind(**dict(zip(names, values, strict=True)))
+    sources = [f"    set{index}(self, a{index})\n" for index in range(len(names))]
+    given = "".join(f"a{index}, " for index in range(len(names)))
+    source = (
+        "def make(values):\n"
+        + (f"    {given}= values\n" if names else "")
+        + "    self = new(kind)\n"
+        + "".join(sources)
+        + "    return self\n"
+    )
+    space: dict[str, Any] = {"new": object.__new__, "kind": kind}
+    space |= {f"set{index}": getattr(kind, name).__set__ for index, name in enumerate(names)}
+    exec(source, space)  # noqa: S102 - of nothing but numbers counted here
+    make: Callable[[list[Any]], Any] = space["make"]
+    return make
+
+
+# --- tagged fields --------------------------------------------------------------------------------
+
+
+def _write_no_tags(_value: Any, parts: list[Buffer]) -> None:
+    parts.append(b"\0")
+
+
+def _write_tagged(fields: Sequence[Field], codecs: dict[str, Codec]) -> Write:
+    """Writes the fields that differ from their defaults, by their tags."""
+    known = [
+        (attrgetter(field.name), field.versions.absent, uvarint(field.tag or 0), codecs[field.name].write)
+        for field in fields
+    ]
+
+    def write(value: Any, parts: list[Buffer]) -> None:
+        count, section = 0, list[Buffer]()
+        for get, absent, tag, write_value in known:
+            found = get(value)
+            if found != absent:
+                inner: list[Buffer] = []
+                write_value(found, inner)
+                section += (tag, uvarint(sum(map(len, inner))), *inner)
+                count += 1
+        parts.append(uvarint(count))
+        parts += section
+
+    return write
+
+
+def _read_tagged(node: Record, present: Sequence[Field], codecs: dict[str, Codec]) -> Read:
+    """Reads the tagged fields, those that are missing as their defaults; skips those that are not known."""
+    where = f"{node.kind.__name__} (tagged fields)"
+    every = [field for field in node.fields if field.tag is not None]
+    absent = [field.versions.absent for field in every]
+    known = {field.tag: (every.index(field), codecs[field.name].read) for field in present}
+
+    def read(buffer: bytes, at: int, values: list[Any]) -> int:
+        if at < len(buffer) and buffer[at] == 0:
+            values += absent
+            return at + 1
+        found, last = list(absent), -1
+        count, start = read_uvarint(buffer, at, where)
+        left = len(buffer) - start
+        if count * 2 > left:
+            expected = f"a count of 0 to {left // 2}, as {left} bytes are left"
+            raise CorruptFrameError(where, at, expected, str(count))
+        at = start
+        for _ in range(count):
+            (tag, start), place = read_uvarint(buffer, at, where), at
+            if tag <= last:
+                raise CorruptFrameError(where, place, f"a tag above {last}", str(tag))
+            last = tag
+            size, at = read_uvarint(buffer, start, where)
+            if len(buffer) - at < size:
+                raise short(where, buffer, at, size)
+            if tag in known:
+                index, read_value = known[tag]
+                one: list[Any] = []
+                end = read_value(buffer, at, one)
+                if end != at + size:
+                    raise CorruptFrameError(where, start, f"{end - at} bytes of tag {tag}", str(size))
+                found[index] = one[0]
+            at += size
+        values += found
+        return at
+
+    return read
+
+
+# --- fields that are written together -------------------------------------------------------------
+
+
+def _writers(
+    kind: type, fields: Sequence[Field], codecs: dict[str, Codec], form: Form, *, ends: bool
+) -> Iterator[Write]:
+    for flat, group in groupby(fields, partial(_is_flat, form=form)):
+        members = list(group)
         if flat:
-            yield _pack(kind, list(group), codecs)
+            yield _pack(kind, members, codecs, form, ends=ends and members[-1] is fields[-1])
             continue
-        for field in group:
+        for field in members:
             yield _attribute(field.name, codecs[field.name].write)
 
 
-def _is_flat(field: Field) -> bool:
+def _is_flat(field: Field, form: Form) -> bool:
     """Whether one `struct` can hold it, once its length is known."""
-    match field.node:
-        case Integer() | Text(nullable=False) | Array(Integer()):
+    match field.node_in(form.version):
+        case Integer() | Array(Integer(), nullable=False):
             return True
+        case Text(nullable=False, compact=compact):
+            return compact or not form.flexible
         case _:
             return False
 
@@ -150,24 +318,26 @@ def _is_flat(field: Field) -> bool:
 def _attribute(name: str, write_value: Write) -> Write:
     get = attrgetter(name)
 
-    def write(value: Any, parts: list[bytes]) -> None:
+    def write(value: Any, parts: list[Buffer]) -> None:
         write_value(get(value), parts)
 
     return write
 
 
-def _pack(kind: type, fields: list[Field], codecs: dict[str, Codec]) -> Write:
-    """Writes neighbouring fields in one go."""
+def _pack(kind: type, fields: list[Field], codecs: dict[str, Codec], form: Form, *, ends: bool) -> Write:
+    """Writes neighbouring fields in one go; with `ends`, also that no tagged fields follow."""
     names = [field.name for field in fields]
-    if len(names) == 1:
+    if len(names) == 1 and not ends:
         return _attribute(names[0], codecs[names[0]].write)
-    get: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
-    pack = _packer(get, fields, is_tuple=getattr(kind, "_fields", None) == tuple(names))
+    values: Callable[[Any], Any] = attrgetter(*names)
+    get = values if len(names) > 1 else lambda value: (values(value),)
+    is_tuple = getattr(kind, "_fields", None) == tuple(names)
+    pack = _packer(get, fields, _Layouts(fields, form, ends=ends), is_tuple=is_tuple)
 
-    def write(value: Any, parts: list[bytes]) -> None:
+    def write(value: Any, parts: list[Buffer]) -> None:
         try:
             parts.append(pack(value))
-        except (UnicodeEncodeError, struct.error):
+        except (UnicodeEncodeError, struct.error, AttributeError, TypeError):
             for name, one in zip(names, get(value), strict=True):
                 codecs[name].write(one, [])
             raise
@@ -176,7 +346,7 @@ def _pack(kind: type, fields: list[Field], codecs: dict[str, Codec]) -> Write:
 
 
 def _packer(
-    get: Callable[[Any], tuple[Any, ...]], fields: list[Field], *, is_tuple: bool
+    get: Callable[[Any], tuple[Any, ...]], fields: list[Field], layouts: _Layouts, *, is_tuple: bool
 ) -> Callable[[Any], bytes]:
     """Written out as source, as `dataclasses` does: half the cost of walking over the fields each time.
 
@@ -185,8 +355,11 @@ def _packer(
         a0, a1, a2 = value
         a0 = a0.encode()
         return layouts[len(a0), len(a2)](len(a0), a0, a1, len(a2), *a2)
+
+    Where lengths are compact, what is packed for a length is one more.
     """
     names = [f"a{index}" for index in range(len(fields))]
+    more = " + 1" if layouts.form.flexible else ""
     encoded, lengths, packed = "", "", ""
     for name, field in zip(names, fields, strict=True):
         if isinstance(field.node, Text):
@@ -195,14 +368,14 @@ def _packer(
             packed += f"{name}, "
         else:
             lengths += f"len({name}), "
-            packed += f"len({name}), {name}, " if isinstance(field.node, Text) else f"len({name}), *{name}, "
+            packed += f"len({name}){more}, {'' if isinstance(field.node, Text) else '*'}{name}, "
     source = (
         "def pack(value):\n"
-        f"    {', '.join(names)} = {'value' if is_tuple else 'get(value)'}\n"
+        f"    {', '.join(names)}, = {'value' if is_tuple else 'get(value)'}\n"
         f"{encoded}"
         f"    return layouts[({lengths})]({packed})\n"
     )
-    made: dict[str, Any] = {"get": get, "layouts": _Layouts(fields)}
+    made: dict[str, Any] = {"get": get, "layouts": layouts}
     exec(source, made)  # noqa: S102 - of nothing but numbers counted here
     pack: Callable[[Any], bytes] = made["pack"]
     return pack
@@ -211,34 +384,66 @@ def _packer(
 class _Layouts(dict[tuple[int, ...], Callable[..., bytes]]):
     """Lengths of the variable parts of some fields, in order, to what packs them; made when asked for."""
 
-    def __init__(self, fields: list[Field]) -> None:
+    def __init__(self, fields: list[Field], form: Form, *, ends: bool) -> None:
         super().__init__()
         self._fields = fields
+        self.form = form
+        self._ends = ends
 
     def __missing__(self, lengths: tuple[int, ...]) -> Callable[..., bytes]:
         if len(self) >= LAYOUTS_MAX:
             self.clear()
         left = iter(lengths)
-        code = ">"
+        code, long, at = ">", dict[int, int](), 0
         for field in self._fields:
-            match field.node:
-                case Integer() as node:
-                    code += node.code
-                case Array(Integer() as item):
-                    code += f"i{next(left)}{item.code}"
-                case _:
-                    code += f"h{next(left)}s"
-        pack = self[lengths] = struct.Struct(code).pack
-        return pack
+            if isinstance(field.node, Integer):
+                code, at = code + field.node.code, at + 1
+                continue
+            size = next(left)
+            item = field.node.item if isinstance(field.node, Array) else None
+            each = item.code if isinstance(item, Integer) else "s"
+            if item is None and size > TEXT_BYTES_MAX:
+                raise struct.error("too long")  # the codec of the field names it
+            if not self.form.flexible:
+                code += "h" if item is None else "i"
+            elif size + 1 < ONE_BYTE:
+                code += "B"
+            else:
+                code += f"{len(uvarint(size + 1))}s"
+                long[at] = size + 1
+            code += f"{size}{each}"
+            at += 1 + (1 if item is None else size)
+        pack = struct.Struct(code + ("x" if self._ends else "")).pack
+        self[lengths] = made = _with_long(pack, long) if long else pack
+        return made
 
 
-def _readers(node: Record, version: int, codecs: dict[str, Codec]) -> Iterator[Read]:
-    for sort, group in groupby(node.fields, partial(_sort, version=version)):
+def _with_long(pack: Callable[..., bytes], long: dict[int, int]) -> Callable[..., bytes]:
+    """Packs where some compact lengths take more than a byte: at those places their varints are packed."""
+    varints = {at: uvarint(length) for at, length in long.items()}
+
+    def packed(*values: Any) -> bytes:
+        given = list(values)
+        for at, varint in varints.items():
+            given[at] = varint
+        return pack(*given)
+
+    return packed
+
+
+# --- fields that are read together ----------------------------------------------------------------
+
+
+def _readers(node: Record, form: Form, codecs: dict[str, Codec]) -> Iterator[Read]:
+    plain = [field for field in node.fields if field.tag is None]
+    for sort, group in groupby(plain, partial(_sort, version=form.version)):
         if sort == "integers":
             yield _unpack(list(group), codecs)
             continue
         for field in group:
-            yield partial(_absent, field.versions.absent) if sort == "absent" else codecs[field.name].read
+            yield partial(_absent, [field.versions.absent]) if sort == "absent" else codecs[field.name].read
+    if not form.flexible and len(plain) < len(node.fields):
+        yield partial(_absent, [field.versions.absent for field in node.fields if field.tag is not None])
 
 
 def _sort(field: Field, *, version: int) -> str:
@@ -247,8 +452,8 @@ def _sort(field: Field, *, version: int) -> str:
     return "integers" if isinstance(field.node, Integer) else "other"
 
 
-def _absent(value: Any, _buffer: bytes, at: int, values: list[Any]) -> int:
-    values.append(value)
+def _absent(absent: list[Any], _buffer: bytes, at: int, values: list[Any]) -> int:
+    values += absent
     return at
 
 
@@ -268,185 +473,3 @@ def _unpack(fields: list[Field], codecs: dict[str, Codec]) -> Read:
         return at + size
 
     return read
-
-
-Write = Callable[[Any, list[bytes]], None]
-"""Adds the bytes of one value. Raises UnencodableError where it does not fit."""
-Read = Callable[[bytes, int, list[Any]], int]
-"""Adds the value, or the values of neighbouring fields, that start at an offset, and says where they end.
-
-Raises CorruptFrameError."""
-
-SHOWN = 40
-"""Characters of a refused value in a message."""
-
-INT8 = struct.Struct(">b")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-
-
-class Codec(NamedTuple):
-    """How the values of one node are written and read."""
-
-    write: Write
-    read: Read
-    smallest: int
-    """Bytes that the shortest value takes."""
-
-
-def integer(node: Integer, where: str) -> Codec:
-    """One number by itself."""
-    layout = struct.Struct(">" + node.code)
-    pack, unpack_from, size = layout.pack, layout.unpack_from, node.size
-
-    def write(value: int, parts: list[bytes]) -> None:
-        try:
-            parts.append(pack(value))
-        except struct.error as error:
-            raise misfit(where, node.name, value) from error
-
-    def read(buffer: bytes, at: int, values: list[Any]) -> int:
-        if len(buffer) - at < size:
-            raise short(where, buffer, at, size)
-        values += unpack_from(buffer, at)
-        return at + size
-
-    return Codec(write, read, size)
-
-
-def text(node: Text, where: str) -> Codec:
-    """A text, or None where the node allows it."""
-
-    def write(value: str | None, parts: list[bytes]) -> None:
-        if value is None:
-            parts.append(_INT16.pack(-1))
-            return
-        try:
-            raw = value.encode()
-            parts.append(_INT16.pack(len(raw)))
-        except (UnicodeEncodeError, struct.error) as error:
-            raise UnencodableError(where, "at most 32767 bytes of UTF-8", _shown(value)) from error
-        parts.append(raw)
-
-    def read(buffer: bytes, at: int, values: list[Any]) -> int:
-        start = at + 2
-        if len(buffer) < start:
-            raise short(where, buffer, at, 2)
-        size: int = _INT16.unpack_from(buffer, at)[0]
-        end = start + size
-        if size < 0:
-            if size != -1 or not node.nullable:
-                raise CorruptFrameError(where, at, f"the length of a {node.name}", str(size))
-            values.append(None)
-            return start
-        if len(buffer) < end:
-            raise short(where, buffer, start, size)
-        try:
-            values.append(buffer[start:end].decode())
-        except UnicodeDecodeError as error:
-            raise CorruptFrameError(where, start, "UTF-8", _shown(buffer[start:end])) from error
-        return end
-
-    return Codec(write, read, 2)
-
-
-def data(where: str) -> Codec:
-    """Bytes, not looked into."""
-
-    def write(value: bytes, parts: list[bytes]) -> None:
-        parts.append(size_of(value, where))
-        parts.append(value)
-
-    def read(buffer: bytes, at: int, values: list[Any]) -> int:
-        start = at + 4
-        if len(buffer) < start:
-            raise short(where, buffer, at, 4)
-        size: int = _INT32.unpack_from(buffer, at)[0]
-        if size < 0:
-            raise CorruptFrameError(where, at, "the length of bytes", str(size))
-        if len(buffer) - start < size:
-            raise short(where, buffer, start, size)
-        values.append(buffer[start : start + size])
-        return start + size
-
-    return Codec(write, read, 4)
-
-
-def truth(where: str) -> Codec:
-    """True or False."""
-
-    def write(value: bool, parts: list[bytes]) -> None:
-        parts.append(b"\1" if value else b"\0")
-
-    def read(buffer: bytes, at: int, values: list[Any]) -> int:
-        if len(buffer) <= at:
-            raise short(where, buffer, at, 1)
-        if buffer[at] > 1:
-            raise CorruptFrameError(where, at, "0 or 1", str(INT8.unpack_from(buffer, at)[0]))
-        values.append(buffer[at] == 1)
-        return at + 1
-
-    return Codec(write, read, 1)
-
-
-def integers(node: Integer, where: str) -> Codec:
-    """An array of numbers, unpacked in one go."""
-    size = node.size
-    few = tuple(struct.Struct(f">{count}{node.code}") for count in range(8))
-    """Replica lists are short: their layouts are kept."""
-
-    def write(values: Sequence[int], parts: list[bytes]) -> None:
-        parts.append(size_of(values, where))
-        try:
-            parts.append(struct.pack(f">{len(values)}{node.code}", *values))
-        except struct.error as error:
-            raise misfit(where, f"{node.name}s", values) from error
-
-    def read(buffer: bytes, at: int, values: list[Any]) -> int:
-        count, start = count_of(buffer, at, where, size)
-        if count < len(few):
-            values.append(few[count].unpack_from(buffer, start))
-        else:
-            values.append(struct.unpack_from(f">{count}{node.code}", buffer, start))
-        return start + count * size
-
-    return Codec(write, read, 4)
-
-
-# --- what is wrong --------------------------------------------------------------------------------
-
-
-def count_of(buffer: bytes, at: int, where: str, smallest: int) -> tuple[int, int]:
-    """The count of an array whose items take `smallest` bytes or more, and where they start."""
-    start = at + 4
-    left = len(buffer) - start
-    if left < 0:
-        raise short(where, buffer, at, 4)
-    count: int = _INT32.unpack_from(buffer, at)[0]
-    if count < 0 or count * smallest > left:
-        expected = f"a count of 0 to {left // smallest}, as {left} bytes are left"
-        raise CorruptFrameError(where, at, expected, str(count))
-    return count, start
-
-
-def size_of(value: Sequence[Any], where: str) -> bytes:
-    """The length of an array or of bytes."""
-    try:
-        return _INT32.pack(len(value))
-    except struct.error as error:
-        raise UnencodableError(where, "a length of 32 bits", str(len(value))) from error
-
-
-def short(where: str, buffer: bytes, at: int, size: int) -> CorruptFrameError:
-    """The frame ends before it should."""
-    return CorruptFrameError(where, at, f"{size} bytes", f"{len(buffer) - at} before the end")
-
-
-def misfit(where: str, expected: str, value: object) -> UnencodableError:
-    """A number beyond its field, or no number."""
-    return UnencodableError(where, expected, _shown(value))
-
-
-def _shown(value: object) -> str:
-    text = repr(value[:SHOWN]) if isinstance(value, str | bytes) else repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

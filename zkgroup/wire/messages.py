@@ -1,48 +1,100 @@
 """Error codes, headers, and requests and responses as whole frames.
 
-Sources: kafka/api/*.scala@0.8.2.2 and Kafka's protocol guide. A frame is an int32 size and so many bytes:
-header, then body.
+Sources: kafka/api/*.scala@0.8.2.2, clients/src/main/resources/common/message/*.json@2.8.2 (RequestHeader,
+ResponseHeader) and Kafka's protocol guide. A frame is an int32 size and so many bytes: header, then body.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, ClassVar, TypeVar
 
 from zkgroup.errors import CorruptFrameError, UnencodableError
 from zkgroup.wire.codec import codec_of
-from zkgroup.wire.schema import Int16, Int32, NullableString, Versions
+from zkgroup.wire.schema import Buffer, Int16, Int32, Text, Versions
 
 
 class ErrorCode(IntEnum):
-    """Those that we send or act upon; a response may hold any other int16.
+    """Those that are sent or acted upon here; a response may hold any other int16.
 
-    Kafka 0.8.2.2's (kafka/common/ErrorMapping.scala), from 56 on those of later clients
-    (org/apache/kafka/common/protocol/Errors.java).
+    Kafka's (org/apache/kafka/common/protocol/Errors.java@2.8.2), up to 20 those of 0.8.2.2
+    (kafka/common/ErrorMapping.scala) under its names.
     """
 
     UNKNOWN = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_RECORD = 2
+    """Kafka's `CORRUPT_MESSAGE`: a checksum that is wrong, or batches that cannot be parsed."""
     UNKNOWN_TOPIC_OR_PARTITION = 3
     LEADER_NOT_AVAILABLE = 5
     NOT_LEADER_FOR_PARTITION = 6
+    REQUEST_TIMED_OUT = 7
     BROKER_NOT_AVAILABLE = 8
     REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
     STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
     STALE_LEADER_EPOCH = 13
     """To Kafka's later clients 13 means a network exception."""
+    COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
     INVALID_TOPIC = 17
+    RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    REASSIGNMENT_IN_PROGRESS = 60
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
     STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
+    MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
 
 
 def describe(code: int) -> str:
@@ -60,7 +112,7 @@ SIZE = struct.Struct(">i")
 
 
 class Api(IntEnum):
-    """API keys: Kafka's (kafka/api/RequestKeys.scala@0.8.2.2), and three of zkgroup far above them."""
+    """API keys: Kafka's, and three of zkgroup far above them."""
 
     PRODUCE = 0
     FETCH = 1
@@ -78,16 +130,31 @@ class Api(IntEnum):
 
 
 class Message:
-    """A request or a response. `VERSIONS` are those written and read here."""
+    """A request or a response.
+
+    `VERSIONS` are those written and read here. From `FLEXIBLE_FROM` on lengths are compact and records end
+    with tagged fields (KIP-482); None where no version is so.
+    """
 
     __slots__ = ()
     VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_FROM: ClassVar[int | None] = None
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields."""
+        return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
 
 
 class Response(Message):
     """The answer to a request; it does not say to which."""
 
     __slots__ = ()
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The version of `ResponseHeader` before this version of the response."""
+        return 1 if cls.is_flexible(version) else 0
 
 
 class Request(Message):
@@ -100,44 +167,57 @@ class Request(Message):
     @classmethod
     def header_version(cls, version: int) -> int:
         """The version of `RequestHeader` before this version of the request."""
-        return 1
+        return 2 if cls.is_flexible(version) else 1
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """What stands before the body of a request; version 0 only before ControlledShutdown version 0."""
+    """What stands before the body of a request.
+
+    Version 0 only before ControlledShutdown version 0, version 2 before flexible versions.
+    """
+
+    FLEXIBLE_FROM: ClassVar[int] = 2
 
     api_key: Int16
     version: Int16
     correlation_id: Int32
     """Comes back in the response."""
-    client_id: Annotated[NullableString, Versions(1)]
+    client_id: Annotated[str | None, Text(nullable=True, compact=False), Versions(1)]
+    """Its length is an int16 in every version."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseHeader:
-    """What stands before the body of a response."""
+    """What stands before the body of a response; version 1 before flexible versions except ApiVersions."""
+
+    FLEXIBLE_FROM: ClassVar[int] = 1
 
     correlation_id: Int32
 
 
-def framed(*parts: bytes) -> bytes:
+def framed(*parts: Buffer) -> bytes:
     """The parts behind their size. Raises UnencodableError beyond 2^31 - 1 bytes."""
+    return b"".join((_size_of(parts), *parts))
+
+
+def _size_of(parts: Sequence[Buffer]) -> bytes:
     size = sum(map(len, parts))
     try:
-        return b"".join((SIZE.pack(size), *parts))
+        return SIZE.pack(size)
     except struct.error as error:
         raise UnencodableError("frame", "at most 2147483647 bytes", str(size)) from error
 
 
-def encode(value: object, version: int) -> bytes:
-    """A body or a header by itself: what goes to many brokers is encoded once.
+def encode(value: object, version: int, *, flexible: bool | None = None) -> bytes:
+    """A body, a header or a record of a body by itself: what goes to many brokers is encoded once.
 
+    `version` is the message's; `flexible` is for records, which do not know their message.
     Raises UnencodableError where a value does not fit its field.
     """
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     kind: type = type(value)
-    codec_of(kind, version).write(value, parts)
+    codec_of(kind, version, flexible).write(value, parts)
     return b"".join(parts)
 
 
@@ -161,8 +241,40 @@ def encode_request(
 
 def encode_response(response: Response, correlation_id: int, *, version: int = 0) -> bytes:
     """A response as a frame. Raises UnencodableError."""
+    parts = _response_parts(response, correlation_id, version)
+    return framed(*parts)
+
+
+def response_buffers(response: Response, correlation_id: int, *, version: int = 0) -> list[Buffer]:
+    """What `encode_response` gives, as buffers to be sent one after the other. Raises UnencodableError.
+
+    Large values (the records of a fetch) are passed on as they are, without a copy; what lies between them
+    is joined.
+    """
+    parts = _response_parts(response, correlation_id, version)
+    found: list[Buffer] = []
+    small: list[Buffer] = [_size_of(parts)]
+    for part in parts:
+        if len(part) < LARGE_BYTES:
+            small.append(part)
+            continue
+        found += (b"".join(small), part)
+        small.clear()
+    if small:
+        found.append(b"".join(small))
+    return found
+
+
+def _response_parts(response: Response, correlation_id: int, version: int) -> list[Buffer]:
     assert version in response.VERSIONS
-    return framed(encode(ResponseHeader(correlation_id), 0), encode(response, version))
+    parts: list[Buffer] = [encode(ResponseHeader(correlation_id), response.header_version(version))]
+    kind: type = type(response)
+    codec_of(kind, version).write(response, parts)
+    return parts
+
+
+LARGE_BYTES = 4 * 1024
+"""From so many on a value is a buffer of its own: a system call for it costs less than its copy."""
 
 
 def decode_response(kind: type[ResponseT], payload: bytes, *, version: int = 0) -> tuple[int, ResponseT]:
@@ -171,7 +283,7 @@ def decode_response(kind: type[ResponseT], payload: bytes, *, version: int = 0) 
     `kind` and `version` are those of the request that it answers. Raises CorruptFrameError.
     """
     assert version in kind.VERSIONS
-    header, at = decode_part(ResponseHeader, 0, payload, 0)
+    header, at = decode_part(ResponseHeader, kind.header_version(version), payload, 0)
     return header.correlation_id, decode_rest(kind, version, payload, at)
 
 

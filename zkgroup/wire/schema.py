@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-Node: TypeAlias = "Integer | Text | Data | Truth | Array | Nullable | Record"
+Node: TypeAlias = "Integer | Text | Data | Fixed | Truth | Array | Nullable | Record"
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An int32 count and so many items. There is no null array."""
+    """A count and so many items: an int32, or compact a varint of one more; -1, or compact 0, is null."""
 
     item: Node
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,26 @@ class Field:
     name: str
     node: Node
     versions: Versions
+    tag: int | None = None
+    """Its number among the tagged fields; None for a field that has its place in the order."""
+    nullable_from: int = 0
+    """The first version of the message in which it may be null, where its node is nullable."""
+
+    def node_in(self, version: int) -> Node:
+        """Its node in a version of the message: without null where that version has none."""
+        node = self.node
+        if version < self.nullable_from and isinstance(node, Text | Data | Array):
+            return replace(node, nullable=False)
+        return node
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The fields of a class one after the other."""
+    """The fields of a class one after the other, and in a flexible version its tagged fields behind them."""
 
     kind: type
     fields: tuple[Field, ...]
+    """Those without a tag in their order on the wire, then those with one by their tags."""
 
     def on_the_wire(self, version: int) -> tuple[Field, ...]:
         """The fields that this version of the message has."""
@@ -52,24 +65,38 @@ def schema_of(kind: type) -> Record:
     Raises TypeError where one has not: a mistake in the class, found when it is first used.
     """
     named: Any = kind
-    names = [field.name for field in fields(named)] if is_dataclass(named) else named._fields
+    if is_dataclass(named):
+        defaults = {field.name: field.default for field in fields(named)}
+    else:
+        defaults = {name: named._field_defaults.get(name, MISSING) for name in named._fields}
     hints = get_type_hints(kind, include_extras=True)
-    return Record(kind, tuple(_field(kind, name, hints[name]) for name in names))
+    found = [_field(kind, name, hints[name], default) for name, default in defaults.items()]
+    tagged = {field.tag: field for field in found if field.tag is not None}
+    plain = [field for field in found if field.tag is None]
+    if len(tagged) + len(plain) < len(found):
+        raise TypeError(f"{kind.__name__} has two fields of one tag")
+    return Record(kind, (*plain, *(tagged[tag] for tag in sorted(tagged))))
 
 
-def _field(kind: type, name: str, hint: Any) -> Field:
+def _field(kind: type, name: str, hint: Any, default: Any = MISSING) -> Field:
     where = f"{kind.__name__}.{name}"
-    versions = next((mark for mark in _marks(hint) if isinstance(mark, Versions)), Versions())
+    marks = _marks(hint)
+    versions = next((mark for mark in marks if isinstance(mark, Versions)), Versions())
+    tag = next((mark.number for mark in marks if isinstance(mark, Tag)), None)
+    nullable_from = next((mark.version for mark in marks if isinstance(mark, NullableFrom)), 0)
     node = _node(hint, where)
-    may_be_none = isinstance(node, Nullable) or node == Text(nullable=True)
-    if versions != Versions() and versions.absent is None and not may_be_none:
+    may_be_none = isinstance(node, Nullable) or getattr(node, "nullable", False)
+    if versions.absent is None and default is not MISSING:
+        versions = replace(versions, absent=default)
+    is_partial = tag is not None or not versions.is_all
+    if is_partial and versions.absent is None and not may_be_none:
         raise TypeError(f"{where} does not say what it is in versions without it")
-    return Field(name, node, versions)
+    return Field(name, node, versions, tag, nullable_from)
 
 
 def _node(hint: Any, where: str) -> Node:
     for mark in _marks(hint):
-        if isinstance(mark, Integer | Text | Data | Truth):
+        if isinstance(mark, Integer | Text | Data | Fixed | Truth):
             return mark
         if isinstance(mark, Layout):
             return _laid_out(hint, mark)
@@ -78,7 +105,11 @@ def _node(hint: Any, where: str) -> Node:
     if get_origin(plain) is tuple and len(arguments) == 2 and arguments[1] is ...:
         return Array(_node(arguments[0], where))
     if get_origin(plain) in (types.UnionType, Union) and len(arguments) == 2 and arguments[1] is type(None):
-        return Nullable(schema_of(arguments[0]))
+        inner = _node(arguments[0], where)
+        if isinstance(inner, Array):
+            return replace(inner, nullable=True)
+        if isinstance(inner, Record):
+            return Nullable(inner)
     if isinstance(plain, type) and (is_dataclass(plain) or hasattr(plain, "_fields")):
         return schema_of(plain)
     raise TypeError(f"{where}: {hint!r} has no layout")
@@ -106,9 +137,11 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An int16 length and so many bytes of UTF-8; length -1 is null."""
+    """A length and so many bytes of UTF-8: an int16, or compact a varint of one more; -1, or 0, is null."""
 
     nullable: bool
+    compact: bool = True
+    """Whether its length is compact in a flexible version."""
 
     @property
     def name(self) -> str:
@@ -117,9 +150,24 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """An int32 length and so many bytes."""
+    """A length and so many bytes: an int32, or compact a varint of one more; -1, or compact 0, is null."""
 
-    name: str = "bytes"
+    nullable: bool = False
+    is_view: bool = False
+    """Whether reading gives a view of the frame rather than a copy; it keeps the whole frame in memory."""
+
+    @property
+    def name(self) -> str:
+        word = "records" if self.is_view else "bytes"
+        return f"nullable {word}" if self.nullable else word
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """So many bytes, without a length."""
+
+    name: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +181,8 @@ class Truth:
 class Versions:
     """In which versions of its message a field is on the wire, both ends included.
 
-    Where it is not, it is left out in writing, and `absent` in reading. (Not the dataclass's default: such a
-    field stands among others that have none.)
+    Where it is not, it is left out in writing, and `absent` in reading; by default that is the default of
+    the class.
     """
 
     first: int = 0
@@ -144,6 +192,29 @@ class Versions:
     def __contains__(self, version: int) -> bool:
         return version >= self.first and (self.last is None or version <= self.last)
 
+    @property
+    def is_all(self) -> bool:
+        """Whether every version has the field."""
+        return self.first == 0 and self.last is None
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The number of a tagged field (KIP-482). It is written where it differs from its default.
+
+    Its versions are flexible ones. Numbers below 10,000 are Kafka's, those from there on zkgroup's own:
+    who does not know a tag skips it.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NullableFrom:
+    """The first version of the message in which a field may be null."""
+
+    version: int
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -151,6 +222,9 @@ class Layout:
 
     fields: tuple[tuple[str, Any], ...]
 
+
+Buffer: TypeAlias = bytes | memoryview
+"""Bytes that are passed on without a copy."""
 
 Int8 = Annotated[int, Integer("int8", "b", 1)]
 Int16 = Annotated[int, Integer("int16", "h", 2)]
@@ -160,4 +234,11 @@ Uint32 = Annotated[int, Integer("uint32", "I", 4)]
 String = Annotated[str, Text(nullable=False)]
 NullableString = Annotated[str | None, Text(nullable=True)]
 Bytes = Annotated[bytes, Data()]
+NullableBytes = Annotated[bytes | None, Data(nullable=True)]
+Records = Annotated[Buffer | None, Data(nullable=True, is_view=True)]
+"""Record batches, not looked into here (`record_batch` does)."""
+Uuid = Annotated[bytes, Fixed("uuid", 16)]
 Boolean = Annotated[bool, Truth()]
+
+NO_UUID = bytes(16)
+"""The id of a topic that has none."""

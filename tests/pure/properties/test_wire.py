@@ -25,7 +25,7 @@ from zkgroup.wire.messages import (
     framed,
 )
 from zkgroup.wire.requests import REQUESTS, decode_request
-from zkgroup.wire.schema import Array, Data, Integer, Node, Nullable, Record, Text, Truth, schema_of
+from zkgroup.wire.schema import Array, Data, Fixed, Integer, Node, Nullable, Record, Text, Truth, schema_of
 
 MESSAGES: list[type[Request | Response]] = [
     message for request in REQUESTS.values() for message in (request, request.RESPONSE)
@@ -48,11 +48,14 @@ def values_of(node: Node) -> st.SearchStrategy[Any]:
         case Text():
             return st.text(max_size=8) | st.none() if node.nullable else st.text(max_size=8)
         case Data():
-            return st.binary(max_size=12)
+            return st.binary(max_size=12) | st.none() if node.nullable else st.binary(max_size=12)
+        case Fixed():
+            return st.binary(min_size=node.size, max_size=node.size)
         case Truth():
             return st.booleans()
-        case Array(item):
-            return st.lists(values_of(item), max_size=4).map(tuple)
+        case Array(item, nullable):
+            several = st.lists(values_of(item), max_size=4).map(tuple)
+            return several | st.none() if nullable else several
         case Nullable(record):
             return st.none() | values_of(record)
         case Record():
