@@ -11,8 +11,8 @@ from typing import Self
 
 from tests.waiting import eventually
 from zkgroup.errors import EmbeddedServerError, ZkGroupError
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

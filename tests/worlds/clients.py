@@ -16,8 +16,8 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
 )
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.embedded import ServerState
 

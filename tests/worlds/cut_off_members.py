@@ -15,7 +15,7 @@ from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sync import Consumer
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model.requests import Create
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock

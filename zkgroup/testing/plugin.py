@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from zkgroup.testing.chaos import ChaosZooKeeper
     from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
-    from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
-    from zkgroup.testing.network_faults.peer_links import PeerLinks
+    from zkgroup.testing.proxies import PeerLinks
     from zkgroup.zookeeper.embedded import EmbeddedServer, EmbeddedZooKeeper
 
 _numbers = itertools.count(1)
@@ -66,7 +66,7 @@ def _tree(zookeeper: EmbeddedZooKeeper) -> Iterator[Tree]:
 
 
 def _chaos(tree: Tree, links: PeerLinks | None = None) -> Iterator[ChaosZooKeeper]:
-    from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+    from zkgroup.testing.chaos import ChaosZooKeeper
 
     with ChaosZooKeeper(tree.zookeeper, tree.chroot, links) as chaos:
         yield chaos
@@ -93,7 +93,7 @@ def zk_ensemble_processes() -> Iterator[EmbeddedZooKeeper]:
 @pytest.fixture(scope="session")
 def zk_peer_links() -> Iterator[PeerLinks]:
     """The links between the servers of `zk_chaos`."""
-    from zkgroup.testing.network_faults.peer_links import PeerLinks
+    from zkgroup.testing.proxies import PeerLinks
 
     with PeerLinks() as links:
         yield links

@@ -9,7 +9,7 @@ import pytest
 
 from tests.waiting import becomes, eventually
 from tests.worlds.server_brokers import QUICK, Cluster
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock

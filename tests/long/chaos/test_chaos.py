@@ -9,7 +9,7 @@ import pytest
 from tests.programs.chaos.moves import MOVE_STEPS, exchange, step_of
 from tests.programs.chaos.round import Round, run_round
 from tests.programs.chaos.schedule import BROKERS, OTHERS, PAIRED, Fault, Slot, draw, pairs
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 

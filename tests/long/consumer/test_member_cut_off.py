@@ -13,9 +13,9 @@ from tests.worlds.cut_off_members import FIRST, Work, cut_off_a_member, cut_off_
 from tests.worlds.faces import Application
 from tests.worlds.witness import witness_on
 from zkgroup.model.requests import Read, ReadDone
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.consumers import Owner
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.programs.chaos.round import run_round
 from tests.programs.chaos.schedule import OTHERS, PAIRED, draw
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 CONFIG = {"snapCount": "1000000"}

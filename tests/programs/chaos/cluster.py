@@ -22,7 +22,7 @@ from zkgroup.admin.cluster.brokers import read_states, registrations
 from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import Controller

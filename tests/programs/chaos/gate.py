@@ -13,9 +13,8 @@ import asyncio
 import struct
 from collections.abc import Iterable
 
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
-from zkgroup.testing.network_faults.peer_links import PeerLinks
-from zkgroup.testing.network_faults.proxy import OPCODES, ClientProxy, ProxiedClient, Way
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.proxies import OPCODES, ClientProxy, PeerLinks, ProxiedClient, Way
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 PING_S = 0.5

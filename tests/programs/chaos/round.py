@@ -28,7 +28,7 @@ from zkgroup.history import (
     read_transactions,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.controller import Controller
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

@@ -15,8 +15,8 @@ from tests.waiting import becomes
 from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.znodes.consumers import Offset, Owner
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

@@ -14,7 +14,7 @@ from tests.programs.on_servers import comes_true, hold
 from tests.programs.real_day.cast import Cast
 from tests.programs.real_day.faults import End, Fault, Faults
 from zkgroup.errors import ZkGroupError
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 CHROOT: Final = "/day"

@@ -29,7 +29,7 @@ from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Connected, Create, SessionEvent
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.testing import FakeClock
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, Topic
 from zkgroup.znodes.cluster import ClusterId, common_parents, later_parents

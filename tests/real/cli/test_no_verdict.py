@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.zookeeper.blocking import Blocking
 
 

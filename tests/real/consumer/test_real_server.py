@@ -21,7 +21,7 @@ from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.requests import Create
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking

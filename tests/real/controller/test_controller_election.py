@@ -30,8 +30,8 @@ from zkgroup.model.requests import (
     Suspended,
 )
 from zkgroup.runtime.procedures import Procedure, write
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path, brokers_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
 from zkgroup.zookeeper import ClientSettings

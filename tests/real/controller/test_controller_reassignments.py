@@ -33,8 +33,8 @@ from zkgroup.model.requests import (
     Request,
     SetData,
 )
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.wire.control import LeaderAndIsrRequest, PartitionStateInfo
 from zkgroup.wire.messages import Response
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion

@@ -15,8 +15,8 @@ from zkgroup.admin.topics import creation
 from zkgroup.errors import ConflictError, OperationRefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, Multi, ReadMany, Request, SetData
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import Controller, ControllerStatus

@@ -15,7 +15,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.wire.control import (
     Broker,
     ControlledShutdownRequest,

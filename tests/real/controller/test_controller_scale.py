@@ -14,8 +14,8 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import ServerControllers
 from tests.worlds.stepped_controllers import Host
 from zkgroup.model.requests import Exists, ListChildren, Read, ReadMany, Request
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.worlds.clients import MINE, leader_of, opener, reconnected, server_of, told
 from zkgroup.model.requests import Multi, MultiDone, NotSent, SetData, Suspended, Sync, Unanswered
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 
 
 def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:

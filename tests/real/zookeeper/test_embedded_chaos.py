@@ -27,8 +27,8 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 
 

@@ -25,8 +25,8 @@ from zkgroup.model.requests import (
     Suspended,
     Unanswered,
 )
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 
 MANY = 50
 

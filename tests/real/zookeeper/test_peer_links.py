@@ -18,8 +18,8 @@ from zkgroup.model.requests import (
     Suspended,
     Unanswered,
 )
+from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
-from zkgroup.testing.network_faults.chaos import ChaosZooKeeper
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 LATE = Multi((SetData("/n", b"late", 0),))

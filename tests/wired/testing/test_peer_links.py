@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zkgroup.testing.network_faults.peer_links import PeerLinks
+from zkgroup.testing.proxies import PeerLinks
 from zkgroup.zookeeper.embedded.server import PeerPorts, ReservedPort
 
 V1 = -65536

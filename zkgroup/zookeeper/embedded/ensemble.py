@@ -52,7 +52,7 @@ class EmbeddedZooKeeper:
         for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`. `fsync`: False skips the wait for
         the disk at every write: for tests, where nothing outlives the machine. `config` adds or replaces
         lines of zoo.cfg. `route`: asked at the start for each ordered pair of servers, counted from 0: for
-        proxies between the servers of an ensemble (`zkgroup.testing.network_faults.peer_links`). They reach
+        proxies between the servers of an ensemble (`zkgroup.testing.proxies`). They reach
         each other directly when absent. Raises ConfigError for a number of servers that makes no quorum.
         """
         if servers < 1 or servers % 2 == 0:

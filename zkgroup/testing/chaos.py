@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from zkgroup.testing.network_faults.peer_links import PeerLinks
-from zkgroup.testing.network_faults.proxy import (
+from zkgroup.testing.proxies import (
     CALL_S,
     OPCODES,
     ClientProxy,
     Dropped,
     LoopThread,
+    PeerLinks,
     ProxiedClient,
     RequestKind,
 )

@@ -1,1 +1,0 @@
-"""TCP proxies in front of real ZooKeeper servers that delay, withhold, drop and cut."""
