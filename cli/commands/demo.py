@@ -23,10 +23,10 @@ from .audit.inputs import hex_zxid, session_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from zkgroup.demo.audit.scenario import DemoReport as AuditReport
-    from zkgroup.demo.brokers.scenario import DemoReport as BrokersReport
-    from zkgroup.demo.group.scenario import DemoOptions, DemoReport
-    from zkgroup.demo.progress import Check, ProgressEvent, Screen
+    from zkgroup.demo.audit import AuditDemoReport
+    from zkgroup.demo.brokers.scenario import BrokersDemoReport
+    from zkgroup.demo.group.scenario import GroupDemoOptions, GroupDemoReport
+    from zkgroup.demo.progress import CheckResult, ProgressEvent, Screen
 
 
 HISTORY_FIGURES = (
@@ -93,14 +93,14 @@ def _group(options: Shared, keep: bool) -> int:
 
 
 def _brokers(options: Shared, keep: bool) -> int:
-    from zkgroup.demo.brokers.demo_cluster import DemoOptions
+    from zkgroup.demo.brokers.demo_cluster import BrokersDemoOptions
     from zkgroup.demo.brokers.scenario import run
     from zkgroup.demo.brokers.view import render
 
     out = options.output()
     _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
     with _sigterm_as_ctrl_c(), _screen(render) as screen:
-        report = run(DemoOptions(keep=keep), screen)
+        report = run(BrokersDemoOptions(keep=keep), screen)
     if not out.document(_brokers_document(report)):
         print_brokers_report(out, report)
     _echo_left_of_brokers(report)
@@ -108,13 +108,13 @@ def _brokers(options: Shared, keep: bool) -> int:
 
 
 def _audit(options: Shared, keep: bool) -> int:
-    from zkgroup.demo.audit.scenario import DemoOptions, run
+    from zkgroup.demo.audit import AuditDemoOptions, run
     from zkgroup.demo.group.view import render
 
     out = options.output()
     _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own server: leave it out")
     with _sigterm_as_ctrl_c(), _screen(render) as screen:
-        report = run(DemoOptions(keep=keep), screen)
+        report = run(AuditDemoOptions(keep=keep), screen)
     if not out.document(_audit_document(report)):
         print_audit_report(out, report)
     _echo_left_of_audit(report)
@@ -129,20 +129,20 @@ def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
         raise click.UsageError(f"{given}: {why}")
 
 
-def _options(options: Shared, keep: bool) -> DemoOptions:
+def _options(options: Shared, keep: bool) -> GroupDemoOptions:
     """On an existing ensemble the members connect as we do; the demo's own server knows no users."""
-    from zkgroup.demo.group.scenario import DemoOptions
+    from zkgroup.demo.group.scenario import GroupDemoOptions
 
     if options.zookeeper is not None:
         where = target(options)
-        return DemoOptions(
+        return GroupDemoOptions(
             zookeeper=where.zookeeper,
             connection=client_settings(where),
             answer_timeout_s=where.timeout_s,
             keep=keep,
         )
     _refuse(options, NEED_AN_ENSEMBLE, "only with -z; without it the demo starts a server of its own")
-    return DemoOptions(keep=keep)
+    return GroupDemoOptions(keep=keep)
 
 
 @contextmanager
@@ -158,10 +158,10 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 class _Lines:
     """The screen where there is no terminal: the story, line by line, on stderr."""
 
-    def happened(self, happening: ProgressEvent) -> None:
-        echo_err(f"{happening.at_s:5.1f} s  {happening.text}")
+    def on_event(self, event: ProgressEvent) -> None:
+        echo_err(f"{event.at_s:5.1f} s  {event.text}")
 
-    def show(self, scene: object) -> None:
+    def show(self, view: object) -> None:
         """Only the story is told."""
 
 
@@ -180,7 +180,7 @@ def _screen(render: Callable[[Any, int, int], RenderableType]) -> Iterator[Scree
         yield screen
 
 
-def _document(report: DemoReport) -> dict[str, Any]:
+def _document(report: GroupDemoReport) -> dict[str, Any]:
     return document(
         "demo",
         report.as_of,
@@ -201,7 +201,7 @@ def _document(report: DemoReport) -> dict[str, Any]:
     )
 
 
-def print_report(out: Output, report: DemoReport) -> None:
+def print_report(out: Output, report: GroupDemoReport) -> None:
     """The result for a person."""
     out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
     out.table(
@@ -224,7 +224,7 @@ def print_report(out: Output, report: DemoReport) -> None:
     )
 
 
-def _echo_left(report: DemoReport) -> None:
+def _echo_left(report: GroupDemoReport) -> None:
     if report.folder is None:
         return
     echo_err(f"\nkept: {report.folder}")
@@ -235,12 +235,12 @@ def _echo_left(report: DemoReport) -> None:
     )
 
 
-def check_documents(checks: Sequence[Check]) -> list[dict[str, Any]]:
+def check_documents(checks: Sequence[CheckResult]) -> list[dict[str, Any]]:
     """One object a check."""
     return [{"statement": one.statement, "holds": one.holds, "evidence": one.evidence} for one in checks]
 
 
-def check_table(out: Output, checks: Sequence[Check]) -> None:
+def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
     """A row for each; those that do not hold once more, in full."""
     out.table(
         [Column(header="proved"), Column(header=""), Column(header="evidence", shorten="end", least=20)],
@@ -270,7 +270,7 @@ CLUSTER_HISTORY_FIGURES = (
 """What the ensemble's log held, for the report: names of `ClusterFigures`."""
 
 
-def _brokers_document(report: BrokersReport) -> dict[str, Any]:
+def _brokers_document(report: BrokersDemoReport) -> dict[str, Any]:
     """The report for programs."""
     outcome = report.outcome
     return document(
@@ -291,7 +291,7 @@ def _brokers_document(report: BrokersReport) -> dict[str, Any]:
     )
 
 
-def print_brokers_report(out: Output, report: BrokersReport) -> None:
+def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
     """The result for a person."""
     outcome, figures = report.outcome, report.outcome.figures
     check_table(out, report.checks)
@@ -310,7 +310,7 @@ def print_brokers_report(out: Output, report: BrokersReport) -> None:
     )
 
 
-def _echo_left_of_brokers(report: BrokersReport) -> None:
+def _echo_left_of_brokers(report: BrokersDemoReport) -> None:
     """Where to look around, if anything was kept."""
     if report.folder is None:
         return
@@ -323,7 +323,7 @@ NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 """How many of each there are is told in this order."""
 
 
-def _audit_document(report: AuditReport) -> dict[str, Any]:
+def _audit_document(report: AuditDemoReport) -> dict[str, Any]:
     """The report for programs."""
     return document(
         "demo_audit",
@@ -353,7 +353,7 @@ def _audit_document(report: AuditReport) -> dict[str, Any]:
     )
 
 
-def print_audit_report(out: Output, report: AuditReport) -> None:
+def print_audit_report(out: Output, report: AuditDemoReport) -> None:
     """The result for a person."""
     out.line(out.paint("Planted by a client that is no member", "bold"))
     out.table(
@@ -380,7 +380,7 @@ def print_audit_report(out: Output, report: AuditReport) -> None:
     out.line(f"{counts} in the files of a run of {report.took_s:.0f} s.")
 
 
-def _echo_left_of_audit(report: AuditReport) -> None:
+def _echo_left_of_audit(report: AuditDemoReport) -> None:
     """Where the report is, and where to look around if everything was kept."""
     if report.report:
         echo_err(f"\nreport: {report.report[0]}")

@@ -21,14 +21,14 @@ from zkgroup_cli.commands.demo import print_brokers_report as print_brokers
 from zkgroup_cli.commands.demo import print_report as print_group
 from zkgroup_cli.render import Output
 
-from zkgroup.demo.audit import scenario as audit
+from zkgroup.demo import audit
 from zkgroup.demo.brokers import scenario as brokers
 from zkgroup.demo.brokers import view as brokers_view
-from zkgroup.demo.brokers.demo_cluster import DemoOptions as BrokersOptions
-from zkgroup.demo.brokers.view import ClusterView as BrokersScene
+from zkgroup.demo.brokers.demo_cluster import BrokersDemoOptions
+from zkgroup.demo.brokers.view import ClusterView
 from zkgroup.demo.group import scenario as group
 from zkgroup.demo.group import view as group_view
-from zkgroup.demo.group.view import GroupView as GroupScene
+from zkgroup.demo.group.view import GroupView
 from zkgroup.demo.progress import ProgressEvent
 
 PICTURES = Path(__file__).resolve().parent.parent
@@ -43,52 +43,52 @@ class Album:
     """A screen that keeps what it was shown."""
 
     def __init__(self) -> None:
-        self.scenes: list[Any] = []
+        self.views: list[Any] = []
 
-    def happened(self, happening: ProgressEvent) -> None:
-        """Part of each scene."""
+    def on_event(self, event: ProgressEvent) -> None:
+        """Does nothing: each view has the events."""
 
-    def show(self, scene: Any) -> None:
+    def show(self, view: Any) -> None:
         """Keeps it."""
-        self.scenes.append(scene)
+        self.views.append(view)
 
 
-def _dead_owner(scene: GroupScene) -> bool:
+def _dead_owner(view: GroupView) -> bool:
     """The dead member's session lives on: it owns partitions still."""
-    return "is dead" in scene.headline and any(row.gone and row.partitions for row in scene.members)
+    return "is dead" in view.headline and any(row.gone and row.partitions for row in view.members)
 
 
-def _taken_over(scene: GroupScene) -> bool:
+def _taken_over(view: GroupView) -> bool:
     """The survivors have taken over, and the new member has its share."""
-    return any("has its share" in one.text for one in scene.story)
+    return any("has its share" in one.text for one in view.events)
 
 
-def _dead_controller(scene: BrokersScene) -> bool:
+def _dead_controller(view: ClusterView) -> bool:
     """The controller was killed in the middle of a move."""
-    return "is dead" in scene.headline and scene.open_moves > 0
+    return "is dead" in view.headline and view.open_moves > 0
 
 
-def _noticed(scene: GroupScene) -> bool:
-    """The stranger has written twice."""
-    return "the owners notice it" in scene.headline
+def _noticed(view: GroupView) -> bool:
+    """Whether the foreign client has written twice."""
+    return "the owners detect it" in view.headline
 
 
 def record_group() -> None:
     """`zkgroup demo`."""
     album = Album()
-    report = group.run(group.DemoOptions(), album)
-    dead = [one for one in album.scenes if _dead_owner(one)][-1]
-    taken_over = next(one for one in album.scenes if _taken_over(one))
-    drawn = [group_view.render(scene, WIDTH, HEIGHT) for scene in (dead, taken_over)]
+    report = group.run(group.GroupDemoOptions(), album)
+    dead = [one for one in album.views if _dead_owner(one)][-1]
+    taken_over = next(one for one in album.views if _taken_over(one))
+    drawn = [group_view.render(view, WIDTH, HEIGHT) for view in (dead, taken_over)]
     _draw("demo", "zkgroup demo", drawn, lambda out: print_group(out, report), WIDTH)
 
 
 def record_brokers() -> None:
     """`zkgroup demo brokers`."""
     album = Album()
-    report = brokers.run(BrokersOptions(), album)
-    scene = [one for one in album.scenes if _dead_controller(one)][-1]
-    drawn = brokers_view.render(scene, WIDTH_BROKERS)
+    report = brokers.run(BrokersDemoOptions(), album)
+    view = [one for one in album.views if _dead_controller(one)][-1]
+    drawn = brokers_view.render(view, WIDTH_BROKERS)
     command = "zkgroup demo brokers"
     _draw("demo-brokers", command, [drawn], lambda out: print_brokers(out, report), WIDTH_BROKERS)
 
@@ -96,17 +96,17 @@ def record_brokers() -> None:
 def record_audit() -> None:
     """`zkgroup demo audit`; the report that it leaves is of no use here."""
     album = Album()
-    report = audit.run(audit.DemoOptions(), album)
+    report = audit.run(audit.AuditDemoOptions(), album)
     for path in report.report:
         path.unlink()
     report.report[0].parent.rmdir()
-    scene = next(one for one in album.scenes if _noticed(one))
-    drawn = group_view.render(scene, WIDTH)
+    view = next(one for one in album.views if _noticed(one))
+    drawn = group_view.render(view, WIDTH)
     _draw("demo-audit", "zkgroup demo audit", [drawn], lambda out: print_audit(out, report), WIDTH_AUDIT)
 
 
 def _draw(
-    name: str, command: str, scenes: Sequence[RenderableType], show: Callable[[Output], None], width: int
+    name: str, command: str, views: Sequence[RenderableType], show: Callable[[Output], None], width: int
 ) -> None:
     """One picture: the command, the scenes, and what is printed at the end."""
     printed = io.StringIO()
@@ -116,8 +116,8 @@ def _draw(
         record=True, width=width, force_terminal=True, color_system="truecolor", file=io.StringIO()
     )
     console.print(Text(f"$ {command}", style="bold"))
-    for scene in scenes:
-        console.print(scene)
+    for view in views:
+        console.print(view)
         console.print(Text("..."))
     console.print(Text.from_ansi(printed.getvalue()))
     picture = _self_contained(console.export_svg(title=command, unique_id=name))

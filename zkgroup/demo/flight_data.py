@@ -1,4 +1,4 @@
-"""Input and output of the demo: flight records, lines that members write, the expected result."""
+"""Input and output of the demos: flight records, the lines that members write, and the expected result."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def partition_of(airport: str, partitions: int = PARTITIONS) -> int:
     return crc32(airport.encode("ascii")) % partitions
 
 
-def deal(lines: Iterable[bytes], partitions: int = PARTITIONS) -> tuple[tuple[bytes, ...], ...]:
-    """The lines of each partition, in their order; a line's place is its offset."""
-    dealt: list[list[bytes]] = [[] for _ in range(partitions)]
+def distribute(lines: Iterable[bytes], partitions: int = PARTITIONS) -> tuple[tuple[bytes, ...], ...]:
+    """The lines of each partition, in their order; a line's index is its offset."""
+    input_lines: list[list[bytes]] = [[] for _ in range(partitions)]
     for line in lines:
-        dealt[partition_of(airport_and_delay(line)[0], partitions)].append(line)
-    return tuple(tuple(one) for one in dealt)
+        input_lines[partition_of(airport_and_delay(line)[0], partitions)].append(line)
+    return tuple(tuple(one) for one in input_lines)
 
 
-def write_topic(folder: Path, dealt: Sequence[Sequence[bytes]], topic: str = TOPIC) -> None:
+def write_topic(folder: Path, input_lines: Sequence[Sequence[bytes]], topic: str = TOPIC) -> None:
     """Writes `<folder>/<topic>/<partition>.jsonl`, as `FileSource` reads it."""
     (folder / topic).mkdir(parents=True, exist_ok=True)
-    for partition, lines in enumerate(dealt):
+    for partition, lines in enumerate(input_lines):
         (folder / topic / f"{partition}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
 
 
@@ -74,7 +74,7 @@ def delays(pairs: Iterable[tuple[str, int]]) -> Mapping[str, AirportDelay]:
 
 
 TAIL_BYTES = 4096
-"""Far more than the longest line."""
+"""Bytes read from the end of a file: far more than the longest line."""
 
 
 class Processed(NamedTuple):
@@ -106,9 +106,9 @@ class Reduction:
     repeated: Mapping[tuple[int, int], int]
     """Those processed more than once, with how often."""
     repeated_by: Mapping[str, int]
-    """For each member whose record was processed again: how many, outside the partitions that were moved."""
+    """Member to the number of its records that were processed again, without the partitions in `moved`."""
     contradictions: tuple[tuple[int, int], ...]
-    """Records that two lines describe differently; there must be none."""
+    """Records that two lines describe differently; a correct run has none."""
     airports: Mapping[str, AirportDelay]
 
 
@@ -140,9 +140,9 @@ def last_of(file: Path) -> Processed | None:
 def reduce(outputs: Iterable[MemberOutput], moved: Collection[int] = ()) -> Reduction:
     """Mean delay per airport over distinct (partition, offset), and what was processed twice.
 
-    Of two lines for one record that with the greater token counts: its writer owned the partition
-    later. The lines have to agree on everything but the token. In the partitions of `moved` somebody has
-    moved the offset, so that a repetition is no member's.
+    Of two lines for one record that with the greater token counts: its writer owned the partition later. The
+    lines have to agree on everything but the token. In the partitions of `moved` a foreign writer has changed
+    the offset, so no member is responsible for a repetition.
     """
     best: dict[tuple[int, int], tuple[Processed, str]] = {}
     times: Counter[tuple[int, int]] = Counter()

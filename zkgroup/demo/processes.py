@@ -24,14 +24,14 @@ KILL_WAIT_S = 5.0
 
 
 class ChildProcess:
-    """One process of a demo.
+    """One child process of a demo.
 
-    It ends with this process, even when this one is killed: it stops when its standard input closes.
-    Its events come through `events`, put there by a thread that ends with the process.
+    It ends with this process, even when this one is killed, because it stops when its standard input closes.
+    A thread, which ends with the process, puts its events into `events`.
     """
 
     def __init__(self, name: str, module: str, log: Path) -> None:
-        """Starts it; it waits for its orders. `log` receives what it writes to standard error."""
+        """Starts the process, which waits for its settings. `log` receives its standard error."""
         self.name = name
         self.log = log
         self.state = "starting"
@@ -49,8 +49,8 @@ class ChildProcess:
         self._reader = threading.Thread(target=self._listen, name=f"demo-{name}", daemon=True)
         self._reader.start()
 
-    def give(self, line: bytes) -> None:
-        """Its orders; the pipe stays open, because its end means that the demo is gone."""
+    def send_line(self, line: bytes) -> None:
+        """Writes a line to its standard input, which stays open: its end means that the demo is gone."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended already, which is noticed elsewhere
             self._process.stdin.write(line)
@@ -62,22 +62,22 @@ class ChildProcess:
             if line.endswith(b"\n"):  # a SIGKILL may leave half a line
                 self.events.put(json.loads(line))
 
-    def news(self) -> list[dict[str, Any]]:
-        """Takes the events that came since the last call, and brings what is known up to date."""
+    def poll_events(self) -> list[dict[str, Any]]:
+        """Applies and returns the events since the last call."""
         found: list[dict[str, Any]] = []
         while True:
             try:
                 event = self.events.get_nowait()
             except queue.Empty:
                 return found
-            self.note(event)
+            self.apply_event(event)
             found.append(event)
 
-    def note(self, event: dict[str, Any]) -> None:
-        """Takes in one event."""
+    def apply_event(self, event: dict[str, Any]) -> None:
+        """Updates what is known of the process from one event."""
 
     def check(self) -> None:
-        """Raises where it ended by itself."""
+        """Raises where the process ended unexpectedly."""
 
     @property
     def ended(self) -> bool:
@@ -90,31 +90,31 @@ class ChildProcess:
         return self._process.poll()
 
     @property
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         """The last line of its log."""
         log = self.log.read_text(errors="replace").strip()
         return log.splitlines()[-1] if log else "nothing in its log"
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye."""
+        """Sends SIGKILL, and waits for the end."""
         self._process.kill()
         self._process.wait(KILL_WAIT_S)
         self.killed = True
         self.state = "killed"
 
-    def ask_to_stop(self) -> None:
-        """SIGTERM: it leaves in order."""
+    def terminate(self) -> None:
+        """Sends SIGTERM, on which it leaves in order."""
         if not self.ended:
             self._process.send_signal(signal.SIGTERM)
 
-    def hang_up(self) -> None:
+    def close_stdin(self) -> None:
         """Closes its standard input, as the end of the demo does."""
         if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # orders that it never took
+            with contextlib.suppress(BrokenPipeError):  # lines that it never read
                 self._process.stdin.close()
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for the end; False when it did not come in time."""
+        """Waits for the end of the process; False when it did not end in time."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -124,19 +124,19 @@ class ChildProcess:
         return True
 
     def close(self) -> None:
-        """Nothing of it is left afterwards."""
+        """Kills the process if it runs, and releases its pipes and its thread."""
         if not self.ended:
             self._process.kill()
         self._process.wait(KILL_WAIT_S)
         self._reader.join(KILL_WAIT_S)
-        self.hang_up()
+        self.close_stdin()
         if self._process.stdout is not None:
             self._process.stdout.close()
 
 
 @contextmanager
 def connected(address: str, settings: ClientSettings, answer_timeout_s: float) -> Iterator[Ensemble]:
-    """Closed at the end. Raises what a first connection raises."""
+    """A connection to an ensemble for a `with` statement. Raises what a first connection raises."""
     client = ZooKeeperClient(address, replace(settings, session_timeout_ms=10_000))
     try:
         zk = Blocking(client, timeout_s=answer_timeout_s)

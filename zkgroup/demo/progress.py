@@ -1,4 +1,4 @@
-"""What a demo prints while it runs, how it waits, and the checks it prints at its end."""
+"""What all demos share: printed events, waiting for a state, and the checks at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_EVERY_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
-    """One line of the story; seconds since the start."""
+    """One printed line, with the seconds since the start."""
 
     at_s: float
     text: str
@@ -25,23 +25,23 @@ class ProgressEvent:
 
 
 class Screen(Protocol[ViewT_contra]):
-    """Where the story is told: a live view on a terminal, plain lines elsewhere."""
+    """The output of a demo: a live view on a terminal, plain lines elsewhere."""
 
-    def happened(self, happening: ProgressEvent) -> None:
-        """Something to be told once."""
+    def on_event(self, event: ProgressEvent) -> None:
+        """Prints an event, once."""
 
-    def show(self, scene: ViewT_contra) -> None:
-        """The present picture; the next one replaces it."""
+    def show(self, view: ViewT_contra) -> None:
+        """Shows a view in place of the one before."""
 
 
 @dataclass(kw_only=True)
-class Progress(Generic[ViewT]):
-    """One run of a demo: what is told, and the waiting. What is looked at is the demo's own."""
+class DemoRun(Generic[ViewT]):
+    """One run of a demo: prints events and waits for states. A subclass reads the states."""
 
     screen: Screen[ViewT]
-    patience_s: float
+    timeout_s: float
     """Longest time for the whole run."""
-    story: list[ProgressEvent] = field(default_factory=list)
+    events: list[ProgressEvent] = field(default_factory=list)
     headline: str = "starting"
     began_s: float = field(default_factory=time.monotonic)
 
@@ -50,44 +50,42 @@ class Progress(Generic[ViewT]):
         """Seconds since the start."""
         return time.monotonic() - self.began_s
 
-    def tell(self, text: str, tone: Tone = "plain") -> None:
-        """Adds a line to the story."""
-        happening = ProgressEvent(self.elapsed_s, text, tone)
-        self.story.append(happening)
-        self.screen.happened(happening)
+    def log(self, text: str, tone: Tone = "plain") -> None:
+        """Prints an event."""
+        event = ProgressEvent(self.elapsed_s, text, tone)
+        self.events.append(event)
+        self.screen.on_event(event)
 
-    def until(self, what: str, reached: Callable[[], bool], look_every_s: float = READ_EVERY_S) -> None:
-        """Looks at everything until it is so.
+    def until(self, what: str, reached: Callable[[], bool], read_every_s: float = READ_EVERY_S) -> None:
+        """Refreshes until `reached()` is true.
 
-        Raises `StableTimeoutError` when the patience is over, and what `check` raises.
+        Raises `StableTimeoutError` after `timeout_s`, and what `check` raises.
         """
         while True:
-            self.look()
+            self.refresh()
             if reached():
                 return
             self.check()
-            if self.elapsed_s > self.patience_s:
-                raise StableTimeoutError(
-                    f"{self.patience_s:g} s after the start it is still not so that {what}"
-                )
-            time.sleep(look_every_s)
+            if self.elapsed_s > self.timeout_s:
+                raise StableTimeoutError(f"not reached {self.timeout_s:g} s after the start: {what}")
+            time.sleep(read_every_s)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Reads everything and shows it."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raises where something has failed by itself, so that waiting is in vain."""
+        """Raises where a process or a thread has failed, so that waiting is useless."""
         raise NotImplementedError
 
 
 NAMED_MAX = 5
-"""So many offenders are named in a message; the rest is counted."""
+"""Number of items that a message names; it counts the rest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One statement, whether it holds, and the figures that say so."""
+class CheckResult:
+    """One checked statement: whether it holds, and the figures that show it."""
 
     statement: str
     holds: bool
@@ -95,6 +93,6 @@ class Check:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first names, and the number of the others."""
     rest = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")

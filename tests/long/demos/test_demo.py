@@ -69,7 +69,7 @@ def test_demo_uses_the_ensemble_given_and_tidies_up(
     mine = ClientSettings(auth=Digest.from_file(digest), acl=CREATOR_ACL)
     with blocking(server.address, mine) as zk:
         zk.create_missing("/mine")
-    monkeypatch.setattr(scenario, "DemoOptions", partial(scenario.DemoOptions, records_per_s=2_500))
+    monkeypatch.setattr(scenario, "DemoOptions", partial(scenario.GroupDemoOptions, records_per_s=2_500))
 
     words = ("-z", f"{server.address}/mine", "--zk-digest-file", str(digest), "demo", "--format", "json")
     ran = Shell(tmp_path).run(*words)
@@ -94,11 +94,11 @@ class ForeignHand:
     def __init__(self) -> None:
         self._address = ""
 
-    def show(self, scene: GroupView) -> None:
-        self._address = scene.zookeeper
+    def show(self, view: GroupView) -> None:
+        self._address = view.zookeeper
 
-    def happened(self, happening: ProgressEvent) -> None:
-        if happening.text == "every partition has an owner":
+    def on_event(self, event: ProgressEvent) -> None:
+        if event.text == "every partition has an owner":
             with blocking(self._address) as zk:
                 zk.multi(SetData(LAST, b"2310", -1))
 
@@ -109,7 +109,7 @@ def test_demo_that_lost_records_says_so() -> None:
 
     What is kept is there to look around.
     """
-    options = scenario.DemoOptions(keep=True, records_per_s=1_000)
+    options = scenario.GroupDemoOptions(keep=True, records_per_s=1_000)
 
     report = scenario.run(options, ForeignHand())
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(420)
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
-    """The whole of it: every check holds, and whoever audits the files that --keep keeps finds the same."""
+    """Every check holds, and an audit of the files that --keep keeps has the same findings."""
     done = demo("demo", "audit", "--keep", "--format", "json", folder=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr

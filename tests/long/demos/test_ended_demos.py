@@ -1,4 +1,4 @@
-"""Demos that are ended in the middle of their story."""
+"""Demos that a signal ends in the middle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCED = "lines are produced with acks=all"
     ("words", "reached", "number"),
     [
         ("demo", OWNED, signal.SIGINT),
-        ("demo audit", r"a stranger rewinds partition \d+ of cleo", signal.SIGINT),
+        ("demo audit", r"a foreign client rewinds partition \d+ of cleo", signal.SIGINT),
         ("demo brokers", PRODUCED, signal.SIGTERM),
         ("demo", OWNED, signal.SIGKILL),
         ("demo brokers", PRODUCED, signal.SIGKILL),

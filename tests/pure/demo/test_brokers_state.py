@@ -13,7 +13,7 @@ from zkgroup.demo.brokers.demo_cluster import (
     lines_of,
     read_cluster,
 )
-from zkgroup.demo.brokers.worker import BrokerProcessSettings, decode_settings, encode_settings
+from zkgroup.demo.brokers.worker import BrokerChildSettings, decode_settings, encode_settings
 from zkgroup.demo.flight_data import TOPIC
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
@@ -31,7 +31,7 @@ def test_nothing_is_seen_where_nothing_is(world: MemoryGroups) -> None:
 
 
 def test_cluster_is_seen_with_controller_leaders_and_moves(world: MemoryGroups) -> None:
-    """A partition without state has no leader; -1 is nobody."""
+    """A partition without state has no leader; leader -1 means none."""
     moved = TopicPartition(TOPIC, 1)
     zk = world.ensemble.zk
     zk.create_missing("/brokers", "/brokers/ids", "/brokers/topics", "/admin")
@@ -84,8 +84,8 @@ def test_files_of_a_replica_are_read(tmp_path: Path) -> None:
 
 def test_orders_of_a_broker_are_taken_as_they_were_given() -> None:
     """One line on a pipe."""
-    orders = BrokerProcessSettings(3, "127.0.0.1:2181", "folder", 4_000)
+    child_settings = BrokerChildSettings(3, "127.0.0.1:2181", "folder", 4_000)
 
-    assert encode_settings(orders).count(b"\n") == 1
-    assert decode_settings(encode_settings(orders)) == orders
-    assert orders.settings().session_timeout_ms == 4_000
+    assert encode_settings(child_settings).count(b"\n") == 1
+    assert decode_settings(encode_settings(child_settings)) == child_settings
+    assert child_settings.settings().session_timeout_ms == 4_000

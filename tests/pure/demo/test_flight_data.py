@@ -13,8 +13,8 @@ from zkgroup.demo.flight_data import (
     AirportDelay,
     airport_and_delay,
     bundled_lines,
-    deal,
     delays,
+    distribute,
     partition_of,
     write_topic,
 )
@@ -41,12 +41,12 @@ def test_record_goes_to_the_partition_of_its_airport() -> None:
     """The partition is the crc32 of the origin, so an airport is in one partition only."""
     assert partition_of("SFO") == crc32(b"SFO") % 12
 
-    dealt = deal(bundled_lines())
+    input_lines = distribute(bundled_lines())
 
-    assert len(dealt) == PARTITIONS
+    assert len(input_lines) == PARTITIONS
     assert all(
         {partition_of(airport_and_delay(line)[0]) for line in lines} == {number}
-        for number, lines in enumerate(dealt)
+        for number, lines in enumerate(input_lines)
     )
 
 
@@ -54,12 +54,12 @@ def test_every_partition_has_records_in_their_order() -> None:
     """No record is lost or reordered by dealing, and no partition stays empty."""
     lines = bundled_lines()
 
-    dealt = deal(lines)
+    input_lines = distribute(lines)
 
-    assert sorted(line for one in dealt for line in one) == sorted(lines)
-    assert min(map(len, dealt)) > 0
+    assert sorted(line for one in input_lines for line in one) == sorted(lines)
+    assert min(map(len, input_lines)) > 0
     order = {line: place for place, line in reversed(list(enumerate(lines)))}
-    assert all([*map(order.__getitem__, one)] == sorted(map(order.__getitem__, one)) for one in dealt)
+    assert all([*map(order.__getitem__, one)] == sorted(map(order.__getitem__, one)) for one in input_lines)
 
 
 def test_topic_folder_has_a_file_for_each_partition(tmp_path: Path) -> None:

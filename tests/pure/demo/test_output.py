@@ -36,7 +36,7 @@ def test_broken_line_in_the_middle_is_an_error() -> None:
 
 
 def test_reduction_counts_each_record_once() -> None:
-    """A record in two files counts once; how often, and whose work was repeated, is told."""
+    """A record in two files counts once; the reduction has its count and the member that was repeated."""
     killed = MemberOutput("killed", (record(0, 0), record(0, 1, delay=7)), torn=0)
     heir = MemberOutput(
         "heir", (record(0, 1, token=9, delay=7), record(0, 2, token=9, airport="OAK")), torn=0

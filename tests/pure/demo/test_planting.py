@@ -1,4 +1,4 @@
-"""What the demo of the audit plants: writes that lose no record, over offsets as they were read."""
+"""The writes that `zkgroup demo audit` plants: they lose no record and check the offsets they read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zkgroup.demo.audit.planting import HeldOffset, Target, held_by, late_commit, rewind
+from zkgroup.demo.audit import HeldOffset, PlannedWrite, held_by, late_commit, rewind
 from zkgroup.demo.flight_data import Processed, encode_line, last_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Znode, ZnodeStat
@@ -38,8 +38,8 @@ def test_commit_names_what_is_processed_and_not_committed() -> None:
     """Up to the last record in the owner's file, for its partition."""
     mine = [held(0, 250), held(1, 255)]
 
-    assert late_commit(mine, processed(1, 274)) == Target(mine[1], 275)
-    assert late_commit(mine, processed(1, 255)) == Target(mine[1], 256)
+    assert late_commit(mine, processed(1, 274)) == PlannedWrite(mine[1], 275)
+    assert late_commit(mine, processed(1, 255)) == PlannedWrite(mine[1], 256)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_commit_names_what_is_processed_and_not_committed() -> None:
     ids=["nothing processed", "all committed", "another's partition", "under a former ownership"],
 )
 def test_no_commit_where_a_record_could_be_lost_or_nothing_rises(last: Processed | None) -> None:
-    """What is committed already would not rise; what somebody else processed is not this owner's."""
+    """A committed offset would not rise; a record that another owner processed does not count."""
     assert late_commit([held(0, 250), held(1, 255)], last) is None
 
 
@@ -59,18 +59,18 @@ def test_rewind_goes_back_to_half_while_something_is_left(committed: int, after:
     """At the end of a partition its owner would never commit again, so it would not be noticed."""
     one = held(3, committed)
 
-    assert rewind([one], ENDS) == (None if after is None else Target(one, after))
+    assert rewind([one], ENDS) == (None if after is None else PlannedWrite(one, after))
 
 
 def test_rewind_takes_the_first_partition_that_fits() -> None:
     """Others are left alone."""
     mine = [held(8, 1_700), held(9, 292), held(10, 300)]
 
-    assert rewind(mine, ENDS) == Target(mine[1], 146)
+    assert rewind(mine, ENDS) == PlannedWrite(mine[1], 146)
 
 
 def test_only_what_the_member_owns_by_its_znode_is_held() -> None:
-    """Not what nobody owns, what another owns, or what has no offset."""
+    """Partitions without owner, of another owner, or without offset are left out."""
     found: dict[str, Znode | None] = {}
     for partition, owner, offset in [(0, "ada", "7"), (1, None, "7"), (2, "ben", "7"), (3, "ada", None)]:
         tp = TopicPartition("flights", partition)

@@ -1,16 +1,16 @@
-"""What a member's process is told survives the pipe, secrets included, and stays off command lines."""
+"""Settings of a member's process pass the pipe with their secrets, and stay off command lines."""
 
 from __future__ import annotations
 
 import pytest
 
-from zkgroup.demo.members.worker import MemberProcessSettings, decode_settings, encode_settings
+from zkgroup.demo.group.worker import MemberChildSettings, decode_settings, encode_settings
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.settings import Digest, Sasl, Secret, Tls
 
 
-def orders(connection: ClientSettings) -> MemberProcessSettings:
-    return MemberProcessSettings(
+def child_settings(connection: ClientSettings) -> MemberChildSettings:
+    return MemberChildSettings(
         "ada", "host:2181", "demo", "records", "out", "history", 550, 4000, 500, connection
     )
 
@@ -29,13 +29,13 @@ def orders(connection: ClientSettings) -> MemberProcessSettings:
 )
 def test_orders_come_back_as_given(connection: ClientSettings) -> None:
     """Encoding and decoding are inverse for every way to connect."""
-    line = encode_settings(orders(connection))
+    line = encode_settings(child_settings(connection))
 
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
-    assert decode_settings(line) == orders(connection)
+    assert decode_settings(line) == child_settings(connection)
 
 
 def test_orders_do_not_print_their_secrets() -> None:
-    """A traceback or a log that shows the orders shows no password."""
-    assert "geheim" not in repr(orders(ClientSettings(auth=Digest("ada", Secret("geheim")))))
+    """A traceback or a log that shows the settings shows no password."""
+    assert "geheim" not in repr(child_settings(ClientSettings(auth=Digest("ada", Secret("geheim")))))

@@ -1,4 +1,4 @@
-"""Demos of the command line that are not run: what they come to is given."""
+"""Demos of the command line that are not run: each returns a given report."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zkgroup.demo.progress import ProgressEvent
 
 
 def staged(monkeypatch: pytest.MonkeyPatch, scenario: ModuleType, found: object, line: str) -> list[Any]:
-    """The demo of this scenario tells one line and comes to `found`. What it was told to do."""
-    told: list[Any] = []
+    """Replaces the scenario's `run`: it prints one line and returns `found`. Returns the options it gets."""
+    options_seen: list[Any] = []
 
     def run(options: Any, screen: Any) -> object:
-        told.append(options)
-        screen.happened(ProgressEvent(1.5, line))
+        options_seen.append(options)
+        screen.on_event(ProgressEvent(1.5, line))
         return found
 
     monkeypatch.setattr(scenario, "run", run)
-    return told
+    return options_seen

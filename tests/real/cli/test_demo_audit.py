@@ -10,14 +10,13 @@ import pytest
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
 from zkgroup.audit.views.owners import OwnerLife
-from zkgroup.demo.audit import scenario
-from zkgroup.demo.audit.planting import Planted
-from zkgroup.demo.audit.scenario import DemoReport
-from zkgroup.demo.progress import Check
+from zkgroup.demo import audit
+from zkgroup.demo.audit import AuditDemoReport, Planted
+from zkgroup.demo.progress import CheckResult
 from zkgroup.groups.ensemble import AsOf
 
-RIGHT = Check("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
-WRONG = Check(
+RIGHT = CheckResult("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
+WRONG = CheckResult(
     "the audit's errors are exactly what was planted", False, "no error; missed: zombie_commit at 0x41"
 )
 
@@ -28,9 +27,9 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def report(check: Check, page: Path, folder: Path | None = None) -> DemoReport:
+def report(check: CheckResult, page: Path, folder: Path | None = None) -> AuditDemoReport:
     """A run with two planted writes and this verdict."""
-    return DemoReport(
+    return AuditDemoReport(
         checks=(check,),
         planted=(Planted(1, "ada", 0xABC, 0x41, 255, 275), Planted(9, "cleo", 0xABC, 0x47, 292, 146)),
         severities={"error": 3, "info": 1},
@@ -45,18 +44,18 @@ def report(check: Check, page: Path, folder: Path | None = None) -> DemoReport:
     )
 
 
-def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
+def stage(monkeypatch: pytest.MonkeyPatch, found: AuditDemoReport) -> list[Any]:
     """The demo comes to this."""
-    return staged(monkeypatch, scenario, found, "a stranger writes")
+    return staged(monkeypatch, audit, found, "a foreign client writes")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Story on stderr; planted writes, owners and checks on stdout; where the report is on stderr."""
-    told = stage(monkeypatch, report(RIGHT, tmp_path / "report.html"))
+    options = stage(monkeypatch, report(RIGHT, tmp_path / "report.html"))
     ran = shell.run("demo", "audit")
 
     assert ran.code == 0
-    assert "  1.5 s  a stranger writes" in ran.err
+    assert "  1.5 s  a foreign client writes" in ran.err
     rows = [line.split() for line in ran.out.splitlines()]
     assert ["1", "ada", "255", "275", "0x41", "zombie_commit"] in rows
     assert ["9", "cleo", "292", "146", "0x47", "offset_regression,", "zombie_commit"] in rows
@@ -66,20 +65,20 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, 
     assert "3 errors, 0 warnings, 1 note in the files of a run of 43 s." in ran.out
     assert f"report: {tmp_path / 'report.html'}" in ran.err
     assert "kept" not in ran.err
-    assert [one.keep for one in told] == [False]
+    assert [one.keep for one in options] == [False]
 
 
 def test_demo_that_found_something_else_ends_with_3(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What was missed stands in full; --keep says where to look."""
-    told = stage(monkeypatch, report(WRONG, tmp_path / "report.html", tmp_path))
+    options = stage(monkeypatch, report(WRONG, tmp_path / "report.html", tmp_path))
     ran = shell.run("demo", "audit", "--keep")
 
     assert ran.code == 3
     assert f"NOT PROVED: {WRONG.statement}\n{WRONG.evidence}\n" in ran.out
     assert f"zkgroup audit findings --input {tmp_path / 'zookeeper' / 'server-0'}" in ran.err
-    assert [one.keep for one in told] == [True]
+    assert [one.keep for one in options] == [True]
 
 
 def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

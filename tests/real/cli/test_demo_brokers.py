@@ -10,13 +10,13 @@ import pytest
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
 from zkgroup.demo.brokers import scenario
-from zkgroup.demo.brokers.scenario import DemoReport, Outcome
-from zkgroup.demo.progress import Check
+from zkgroup.demo.brokers.scenario import BrokersDemoReport, ScenarioOutcome
+from zkgroup.demo.progress import CheckResult
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import ClusterFigures
 
-RIGHT = Check("nothing is stuck", True, "all led")
-WRONG = Check("one controller an epoch", False, "epoch 2: brokers 3 and 4")
+RIGHT = CheckResult("nothing is stuck", True, "all led")
+WRONG = CheckResult("one controller an epoch", False, "epoch 2: brokers 3 and 4")
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def report(*checks: Check, folder: Path | None = None) -> DemoReport:
+def report(*checks: CheckResult, folder: Path | None = None) -> BrokersDemoReport:
     figures = ClusterFigures(transactions=500, elections=3, moves_begun=48, moves_ended=48)
-    return DemoReport(
+    return BrokersDemoReport(
         checks=checks,
-        outcome=Outcome(checks, figures, 20_000, 7, 20_008, 3, 12),
+        outcome=ScenarioOutcome(checks, figures, 20_000, 7, 20_008, 3, 12),
         took_s=55.5,
         failovers_s=(4.25, 4.5),
         moved=48,
@@ -39,14 +39,14 @@ def report(*checks: Check, folder: Path | None = None) -> DemoReport:
     )
 
 
-def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
+def stage(monkeypatch: pytest.MonkeyPatch, found: BrokersDemoReport) -> list[Any]:
     """The demo comes to this."""
     return staged(monkeypatch, scenario, found, "a broker starts")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Story on stderr, checks and figures on stdout."""
-    told = stage(monkeypatch, report(RIGHT))
+    options = stage(monkeypatch, report(RIGHT))
     ran = shell.run("demo", "brokers")
 
     assert ran.code == 0
@@ -54,20 +54,20 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
     assert "yes     nothing is stuck  all led" in ran.out
     assert "20,008 in the logs, all consumed: 7 were sent again" in ran.out
     assert "kept" not in ran.err
-    assert [one.keep for one in told] == [False]
+    assert [one.keep for one in options] == [False]
 
 
 def test_demo_that_proved_nothing_ends_with_3(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What does not hold stands in the table, and once more in full; --keep says where to look."""
-    told = stage(monkeypatch, report(RIGHT, WRONG, folder=tmp_path))
+    options = stage(monkeypatch, report(RIGHT, WRONG, folder=tmp_path))
     ran = shell.run("demo", "brokers", "--keep")
 
     assert ran.code == 3
     assert "NOT PROVED: one controller an epoch\nepoch 2: brokers 3 and 4\n" in ran.out
     assert f"zkgroup zookeeper start --servers 3 --data {tmp_path / 'zookeeper'}" in ran.err
-    assert [one.keep for one in told] == [True]
+    assert [one.keep for one in options] == [True]
 
 
 def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,13 @@ from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
 from zkgroup.demo.flight_data import AirportDelay
 from zkgroup.demo.group import scenario
-from zkgroup.demo.group.scenario import DemoReport
-from zkgroup.demo.progress import Check
+from zkgroup.demo.group.scenario import GroupDemoReport
+from zkgroup.demo.progress import CheckResult
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import Figures
 
-RIGHT = Check("every record was processed", True, "20,000 of 20,000")
-WRONG = Check("every record was processed", False, "19,998 of 20,000; missing 9:7, 9:8")
+RIGHT = CheckResult("every record was processed", True, "20,000 of 20,000")
+WRONG = CheckResult("every record was processed", False, "19,998 of 20,000; missing 9:7, 9:8")
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def report(*checks: Check, folder: Path | None = None, embedded: bool = True) -> DemoReport:
-    return DemoReport(
+def report(*checks: CheckResult, folder: Path | None = None, embedded: bool = True) -> GroupDemoReport:
+    return GroupDemoReport(
         checks=checks,
         airports=(AirportDelay("ORD", 10, 155),),
         records=20_000,
@@ -44,14 +44,14 @@ def report(*checks: Check, folder: Path | None = None, embedded: bool = True) ->
     )
 
 
-def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
+def stage(monkeypatch: pytest.MonkeyPatch, found: GroupDemoReport) -> list[Any]:
     """The demo comes to this."""
     return staged(monkeypatch, scenario, found, "every partition has an owner")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Story on stderr, airports, checks and figures on stdout; an ensemble of the environment is not used."""
-    told = stage(monkeypatch, report(RIGHT))
+    options = stage(monkeypatch, report(RIGHT))
     ran = shell.run("demo", env={"ZKGROUP_ZOOKEEPER": "nowhere.invalid:1"})
 
     assert ran.code == 0
@@ -60,34 +60,34 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
     assert "yes     every record was processed" in ran.out
     assert "20,000 records in 36 s, 7 of them twice." in ran.out
     assert "kept" not in ran.err
-    assert [(one.keep, one.zookeeper) for one in told] == [(False, None)]
+    assert [(one.keep, one.zookeeper) for one in options] == [(False, None)]
 
 
 def test_demo_that_proved_nothing_ends_with_3(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What does not hold stands in the table, and once more in full; --keep says where to look."""
-    told = stage(monkeypatch, report(WRONG, folder=tmp_path))
+    options = stage(monkeypatch, report(WRONG, folder=tmp_path))
     ran = shell.run("demo", "group", "--keep")
 
     assert ran.code == 3
     assert "NO      every record was processed" in ran.out
     assert f"NOT PROVED: every record was processed\n{WRONG.evidence}\n" in ran.out
     assert f"look around: zkgroup zookeeper start --data {tmp_path / 'zookeeper'}" in ran.err
-    assert [one.keep for one in told] == [True]
+    assert [one.keep for one in options] == [True]
 
 
 def test_an_ensemble_that_was_there_is_looked_at_as_it_is(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With -z the demo goes there, and nobody is told to start a server."""
-    told = stage(monkeypatch, report(RIGHT, folder=tmp_path, embedded=False))
+    """With -z the demo uses that ensemble, and its last lines start no server."""
+    options = stage(monkeypatch, report(RIGHT, folder=tmp_path, embedded=False))
     ran = shell.run("-z", "127.0.0.1:1", "demo", "--keep")
 
     assert ran.code == 0
     assert "zookeeper start" not in ran.err
     assert "then: zkgroup -z 127.0.0.1:1 offsets show demo" in ran.err
-    assert [one.zookeeper for one in told] == ["127.0.0.1:1"]
+    assert [one.zookeeper for one in options] == ["127.0.0.1:1"]
 
 
 def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

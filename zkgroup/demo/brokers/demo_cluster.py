@@ -1,4 +1,4 @@
-"""The cluster of the demo: its processes, its producer, the state last read, and waiting for a state."""
+"""The cluster of `zkgroup demo brokers`: its processes, its producer, and the state last read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zkgroup.admin.cluster.brokers import Cluster
-from zkgroup.demo.brokers.proof import Acknowledged
-from zkgroup.demo.brokers.view import BrokerRow, ClusterView, PartitionRow
-from zkgroup.demo.brokers.worker import BrokerProcess
+from zkgroup.demo.brokers.checks import Acknowledged
+from zkgroup.demo.brokers.view import BrokerRow, ClusterView, LedPartitionRow
+from zkgroup.demo.brokers.worker import BrokerChild
 from zkgroup.demo.flight_data import TOPIC, airport_and_delay, partition_of
-from zkgroup.demo.members import group_state as group_sight
-from zkgroup.demo.members.worker import MemberProcess, MemberProcessSettings
-from zkgroup.demo.progress import Progress
+from zkgroup.demo.group import group_state
+from zkgroup.demo.group.worker import MemberChild, MemberChildSettings
+from zkgroup.demo.progress import DemoRun
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.lines.producer import LineProducer
@@ -32,53 +32,53 @@ from zkgroup.zookeeper.clock import SystemClock
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplicas:
-    """One partition."""
+    """The replicas of one partition: assigned, in sync, and the leader."""
 
     replicas: tuple[int, ...]
     leader: int | None
-    """None where nobody leads, or no state has been written."""
+    """None where no broker leads, or no state has been written."""
     leader_epoch: int
     isr: tuple[int, ...]
 
     @property
     def is_whole(self) -> bool:
-        """It is led, and every replica is in sync."""
+        """Whether it has a leader and every replica is in sync."""
         return self.leader in self.isr and set(self.isr) == set(self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """One look at the cluster."""
+    """The cluster as one read found it."""
 
     controller: int | None = None
     controller_epoch: int = 0
     registered: frozenset[int] = frozenset()
     partitions: Mapping[int, PartitionReplicas] = field(default_factory=dict)
     open_moves: int = 0
-    """Entries of the request."""
+    """Entries of the reassignment znode."""
 
     def leads(self, broker: int) -> int:
-        """Partitions that it leads."""
+        """Number of partitions that the broker leads."""
         return sum(one.leader == broker for one in self.partitions.values())
 
     def hosts(self, broker: int) -> int:
-        """Partitions with a replica on it."""
+        """Number of partitions with a replica on the broker."""
         return sum(broker in one.replicas for one in self.partitions.values())
 
     def in_sync(self, broker: int) -> int:
-        """Partitions in whose ISR it is."""
+        """Number of partitions whose ISR includes the broker."""
         return sum(broker in one.isr for one in self.partitions.values())
 
     @property
     def is_led(self) -> bool:
-        """Every partition is led by a broker that is registered."""
+        """Whether a registered broker leads every partition."""
         return bool(self.partitions) and all(
             one.leader in self.registered for one in self.partitions.values()
         )
 
     @property
     def is_whole(self) -> bool:
-        """Every replica of every partition is in sync."""
+        """Whether every replica of every partition is in sync."""
         return self.is_led and all(one.is_whole for one in self.partitions.values())
 
 
@@ -86,14 +86,14 @@ EMPTY_CLUSTER = ClusterState()
 
 
 def read_cluster(ensemble: Ensemble, partitions: int) -> ClusterState:
-    """Controller, brokers, the demo's topic and what is being moved, in two bulk reads."""
+    """Reads controller, brokers, the demo's topic and open reassignments, in two bulk reads."""
     zk = ensemble.zk
     states = {number: PartitionState.path(TopicPartition(TOPIC, number)) for number in range(partitions)}
     fixed = [Controller.path(), ControllerEpoch.path(), Reassignment.path(), Topic.path(TOPIC)]
     found = zk.read_many([*fixed, *states.values()])
     names = zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
-    ruler, epoch, request, topic = (found[path] for path in fixed)
-    controller = decode_or_error(ruler, Controller.decode).value if ruler else None
+    controller_znode, epoch, request, topic = (found[path] for path in fixed)
+    controller = decode_or_error(controller_znode, Controller.decode).value if controller_znode else None
     won = decode_or_error(epoch, ControllerEpoch.decode).value if epoch else None
     asked = decode_or_error(request, Reassignment.decode).value if request else None
     lists = decode_or_error(topic, Topic.decode).value if topic else None
@@ -117,7 +117,7 @@ def read_cluster(ensemble: Ensemble, partitions: int) -> ClusterState:
 
 
 def high_watermark(folder: Path, partition: int) -> int:
-    """Of a replica, by the file that its broker keeps; 0 where it has none yet."""
+    """The high watermark of a replica, from its broker's file; 0 where there is no file yet."""
     try:
         return max(int((folder / TOPIC / f"{partition}.high-watermark").read_text()), 0)
     except (OSError, ValueError):
@@ -125,7 +125,7 @@ def high_watermark(folder: Path, partition: int) -> int:
 
 
 def lines_of(folder: Path, partition: int) -> tuple[bytes, ...]:
-    """Every line that a replica holds, by the file of a broker that has ended; none where it has no file."""
+    """Every line of a replica, from the file of a stopped broker; none where it has no file."""
     try:
         data = (folder / TOPIC / f"{partition}.jsonl").read_bytes()
     except FileNotFoundError:
@@ -138,10 +138,10 @@ ENDED_WAIT_S = 10.0
 
 
 class Producer:
-    """Appends lines in a thread of its own, so many a second; `hurry` lifts the limit."""
+    """Appends a number of lines per second in its own thread; `lift_limit` removes the limit."""
 
     def __init__(self, zookeeper: str, lines: Sequence[bytes], partitions: int, per_s: int) -> None:
-        """Begins at once."""
+        """Starts the thread."""
         self._zookeeper = zookeeper
         self._lines = lines
         self._partitions = [
@@ -150,29 +150,29 @@ class Producer:
         self._per_s = per_s
         self._hurried = self._stopped = False
         self.acknowledged: list[Acknowledged] = []
-        """Grows while it runs."""
+        """Grows while the thread runs."""
         self.bytes = 0
-        """Of those lines."""
+        """Size of the acknowledged lines, newlines included."""
         self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="demo-feed", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="demo-producer", daemon=True)
         self._thread.start()
 
-    def hurry(self) -> None:
-        """The rest as fast as it goes."""
+    def lift_limit(self) -> None:
+        """Sends the remaining lines without a limit."""
         self._hurried = True
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to be acknowledged, or `error` says why not."""
+        """Whether the thread has ended: every line is acknowledged, or `error` is set."""
         return not self._thread.is_alive()
 
     def check(self) -> None:
-        """Raises what ended it."""
+        """Raises the error that ended the thread, if any."""
         if self.error is not None:
             raise self.error
 
     def close(self) -> None:
-        """Gives up what is not acknowledged yet."""
+        """Stops the thread; lines not acknowledged yet are given up."""
         self._stopped = True
         self._thread.join(ENDED_WAIT_S)
 
@@ -181,12 +181,12 @@ class Producer:
             with ZooKeeperClient(self._zookeeper) as client, Blocking(client) as zk:
                 zk.wait_connected()
                 cluster = Cluster(Ensemble(zk, SystemClock()))
-                producer = LineProducer(cluster.brokers, ProducerSettings(), self._told)
+                producer = LineProducer(cluster.brokers, ProducerSettings(), self._on_delivery)
                 try:
                     self._produce(producer)
                 finally:
                     producer.close()
-        except Exception as error:  # noqa: BLE001 - raised where the demo looks for it
+        except Exception as error:  # noqa: BLE001 - raised again by `check`
             self.error = error
 
     def _produce(self, producer: LineProducer) -> None:
@@ -200,7 +200,7 @@ class Producer:
             appended = max(appended, due)
             producer.work(TURN_S)
 
-    def _told(self, delivery: Delivery) -> None:
+    def _on_delivery(self, delivery: Delivery) -> None:
         if delivery.outcome is not Outcome.ACKNOWLEDGED:
             return
         for i, number in enumerate(delivery.numbers):
@@ -226,74 +226,74 @@ END_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoOptions:
-    """How the demo runs. It always starts an ensemble of its own: the proof reads the servers' files."""
+class BrokersDemoOptions:
+    """Options of the demo. It always starts its own ensemble, because the checks read the servers' files."""
 
     keep: bool = False
-    """Leave the files for looking around."""
+    """Keep the files afterwards."""
     lines_per_s: int = 450
-    """Speed of the producer, until the last act is over."""
+    """Speed of the producer, until the last reassignment is done."""
     session_timeout_ms: int = 4_000
-    patience_s: float = 180.0
+    timeout_s: float = 180.0
     """Longest time for the whole run, far beyond what it needs."""
 
 
 @dataclass(kw_only=True)
-class DemoCluster(Progress[ClusterView]):
-    """One run: its processes, and what was seen last."""
+class DemoCluster(DemoRun[ClusterView]):
+    """The processes of one run, and the state last read."""
 
-    options: DemoOptions
+    options: BrokersDemoOptions
     folder: Path
     lines: tuple[bytes, ...]
     zookeeper: str = ""
     ensemble: Ensemble = field(init=False)
-    brokers: dict[int, BrokerProcess] = field(default_factory=dict)
-    """The latest process of each."""
-    former: list[BrokerProcess] = field(default_factory=list)
-    """Those that were killed and started again."""
-    members: list[MemberProcess] = field(default_factory=list)
-    feed: Producer | None = None
+    brokers: dict[int, BrokerChild] = field(default_factory=dict)
+    """The newest process of each broker."""
+    former: list[BrokerChild] = field(default_factory=list)
+    """Processes that were killed and replaced by a newer one."""
+    members: list[MemberChild] = field(default_factory=list)
+    producer: Producer | None = None
     seen: ClusterState = EMPTY_CLUSTER
-    group: group_sight.GroupState = group_sight.EMPTY_GROUP
+    group: group_state.DemoGroupState = group_state.EMPTY_GROUP
 
     # --- processes --------------------------------------------------------------------------------
 
-    def spawn(self, broker: int) -> BrokerProcess:
-        """A process that waits for its orders; the former one of this broker has ended."""
+    def spawn(self, broker: int) -> BrokerChild:
+        """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
         if broker in self.brokers:
             self.former.append(self.brokers[broker])
-        made = BrokerProcess(broker, self.data_of(broker), self.folder / f"broker-{broker}.log")
+        made = BrokerChild(broker, self.data_of(broker), self.folder / f"broker-{broker}.log")
         self.brokers[broker] = made
         return made
 
     def data_of(self, broker: int) -> Path:
-        """Its folder."""
+        """The broker's data folder."""
         return self.folder / f"broker-{broker}"
 
     def files_of(self, broker: int) -> list[Path]:
-        """The lines in its folder."""
+        """The files with lines in the broker's folder."""
         return sorted((self.data_of(broker) / TOPIC).glob("*.jsonl"))
 
-    def begin(self, broker: int) -> None:
-        """Lets it begin."""
-        self.brokers[broker].order(self.zookeeper, self.options.session_timeout_ms)
-        self.tell(f"broker {broker} starts (process {self.brokers[broker].pid})")
+    def start_broker(self, broker: int) -> None:
+        """Sends the broker its settings, so that it starts serving."""
+        self.brokers[broker].send_settings(self.zookeeper, self.options.session_timeout_ms)
+        self.log(f"broker {broker} starts (process {self.brokers[broker].pid})")
 
-    def start_again(self, broker: int) -> None:
-        """With the folder that it had; returns once every replica is in sync again."""
+    def restart_broker(self, broker: int) -> None:
+        """Restarts a broker on its old folder; returns once every replica is in sync again."""
         self.spawn(broker)
-        self.begin(broker)
+        self.start_broker(broker)
         self.headline = f"broker {broker} is back and catches up"
         self.until(f"broker {broker} is back and in sync", lambda: self.is_back(broker))
-        self.tell(f"broker {broker} is back; every replica is in sync", "good")
+        self.log(f"broker {broker} is back; every replica is in sync", "good")
 
     def is_back(self, broker: int) -> bool:
-        """It is registered anew, and nobody lacks a line."""
+        """Whether the broker is registered again and every replica is in sync."""
         return self.brokers[broker].state == "serving" and self.seen.is_whole
 
-    def join(self, name: str) -> None:
-        """A consumer starts."""
-        orders = MemberProcessSettings(
+    def start_consumer(self, name: str) -> None:
+        """Starts a consumer."""
+        child_settings = MemberChildSettings(
             name=name,
             zookeeper=self.zookeeper,
             group=GROUP,
@@ -305,47 +305,47 @@ class DemoCluster(Progress[ClusterView]):
             server_tick_ms=500,
             connection=ClientSettings(),
         )
-        self.members.append(MemberProcess(orders, self.folder / f"{name}.log"))
+        self.members.append(MemberChild(child_settings, self.folder / f"{name}.log"))
 
-    def part(self) -> None:
-        """The consumers leave."""
+    def stop_consumers(self) -> None:
+        """Stops the consumers in order."""
         for one in self.members:
-            one.ask_to_stop()
+            one.terminate()
         self.until("the consumers have left", lambda: all(one.ended for one in self.members))
         for one in self.members:
             one.wait(0)
-        self.look()
+        self.refresh()
 
-    def dismiss(self) -> None:
-        """The brokers leave at once, all together; their files are whole afterwards."""
+    def stop_brokers(self) -> None:
+        """Stops all brokers at once; their files are complete afterwards."""
         for broker in self.brokers.values():
             if not broker.ended:
-                broker.hang_up()
+                broker.close_stdin()
         until_s = time.monotonic() + END_WAIT_S
         for broker in self.brokers.values():
             broker.wait(max(until_s - time.monotonic(), 0))
             broker.close()
 
     def close(self) -> None:
-        """Nothing is left running."""
-        if self.feed is not None:
-            self.feed.close()
+        """Stops every process and the producer."""
+        if self.producer is not None:
+            self.producer.close()
         for child in (*self.members, *self.brokers.values(), *self.former):
             child.close()
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Reads the cluster, the group and what the processes say, and shows it."""
+    def refresh(self) -> None:
+        """Reads the cluster, the group and the processes' events, and shows them."""
         self.seen = read_cluster(self.ensemble, PARTITIONS)
         if self.members:
-            self.group = group_sight.read_group(self.ensemble, GROUP)
+            self.group = group_state.read_group(self.ensemble, GROUP)
         for child in (*self.members, *self.brokers.values()):
-            child.news()
-        self.screen.show(self.scene())
+            child.poll_events()
+        self.screen.show(self.view())
 
-    def scene(self) -> ClusterView:
-        """The present picture."""
+    def view(self) -> ClusterView:
+        """The view of what was read last."""
         return ClusterView(
             elapsed_s=self.elapsed_s,
             zookeeper=self.zookeeper,
@@ -356,44 +356,44 @@ class DemoCluster(Progress[ClusterView]):
             consumed=self.consumed,
             total=len(self.lines),
             open_moves=self.seen.open_moves,
-            story=tuple(self.story),
+            events=tuple(self.events),
         )
 
     @property
     def acknowledged(self) -> list[Acknowledged]:
-        """Every line that was acknowledged so far."""
-        return self.feed.acknowledged if self.feed is not None else []
+        """Every line acknowledged so far."""
+        return self.producer.acknowledged if self.producer is not None else []
 
     def ends(self) -> Mapping[int, int]:
-        """The high watermark of each partition."""
+        """Partition to high watermark."""
         return {number: self._partition(number).high_watermark for number in self.seen.partitions}
 
     @property
     def consumed(self) -> int:
-        """Lines that the group has committed."""
+        """Number of lines that the group has committed."""
         return sum(value for value in self.group.offsets.values() if value > 0)
 
     def check(self) -> None:
-        """Raises where a process has ended by itself, or the producer has failed."""
+        """Raises where a process ended by itself or the producer failed."""
         for child in (*self.members, *self.brokers.values()):
             child.check()
-        if self.feed is not None:
-            self.feed.check()
+        if self.producer is not None:
+            self.producer.check()
 
-    def _row(self, process: BrokerProcess) -> BrokerRow:
+    def _row(self, process: BrokerChild) -> BrokerRow:
         broker, seen = process.broker, self.seen
         return BrokerRow(
             broker=broker,
             pid=process.pid,
             state=process.state,
-            rules=seen.controller_epoch if seen.controller == broker else None,
+            controller_epoch=seen.controller_epoch if seen.controller == broker else None,
             leads=seen.leads(broker),
             in_sync=seen.in_sync(broker),
             hosts=seen.hosts(broker),
         )
 
-    def _partition(self, number: int) -> PartitionRow:
+    def _partition(self, number: int) -> LedPartitionRow:
         one = self.seen.partitions[number]
-        told = [one.leader] if one.leader is not None else one.replicas
-        mark = max((high_watermark(self.data_of(broker), number) for broker in told), default=0)
-        return PartitionRow(number, one.leader, one.leader_epoch, one.isr, one.replicas, mark)
+        text = [one.leader] if one.leader is not None else one.replicas
+        mark = max((high_watermark(self.data_of(broker), number) for broker in text), default=0)
+        return LedPartitionRow(number, one.leader, one.leader_epoch, one.isr, one.replicas, mark)

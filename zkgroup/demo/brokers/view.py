@@ -1,4 +1,4 @@
-"""The view of the demo of brokers: what it shows, and how it looks on a terminal."""
+"""The terminal view of `zkgroup demo brokers`: its data, and how it is drawn."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from zkgroup.demo.progress import ProgressEvent
 from zkgroup.demo.screen import EVENT_LINES, headline, line, table
 
 COLUMNS = 3
-"""Partitions stand side by side in so many."""
+"""Number of columns of partitions."""
 BAR = 12
 BROKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue")
 _STATES = {"serving": "green", "killed": "bold red", "left": "dim"}
 
 
-def render(scene: ClusterView, width: int = 100, height: int = 40) -> RenderableType:
-    """The whole screen for one scene, for a terminal of this size; 80x24 is enough."""
-    rows = -(-len(scene.partitions) // COLUMNS)
-    around = 1 + 1 + (1 + len(scene.brokers)) + 1 + (1 + rows) + 1 + 1
-    story = scene.story[-max(height - around, 1) :][-EVENT_LINES:]
+def render(view: ClusterView, width: int = 100, height: int = 40) -> RenderableType:
+    """Draws one view for a terminal of this size; 80x24 is enough."""
+    rows = -(-len(view.partitions) // COLUMNS)
+    around = 1 + 1 + (1 + len(view.brokers)) + 1 + (1 + rows) + 1 + 1
+    events = view.events[-max(height - around, 1) :][-EVENT_LINES:]
     return Group(
-        headline("zkgroup demo brokers", scene.headline, scene.zookeeper, scene.elapsed_s, width),
+        headline("zkgroup demo brokers", view.headline, view.zookeeper, view.elapsed_s, width),
         Text(),
-        _brokers(scene.brokers),
+        _brokers(view.brokers),
         Text(),
-        _partitions(scene.partitions),
-        _lines(scene),
+        _partitions(view.partitions),
+        _lines(view),
         Text(),
-        *map(line, story),
+        *map(line, events),
     )
 
 
@@ -52,7 +52,7 @@ def _brokers(rows: Sequence[BrokerRow]) -> Table:
         ("", "left"),
     )
     for row in rows:
-        rules = "" if row.rules is None else f"controller, epoch {row.rules}"
+        role = "" if row.controller_epoch is None else f"controller, epoch {row.controller_epoch}"
         shown.add_row(
             Text(str(row.broker), style=_color(row.broker)),
             str(row.pid),
@@ -60,12 +60,12 @@ def _brokers(rows: Sequence[BrokerRow]) -> Table:
             str(row.leads),
             Text(str(row.in_sync), style="" if row.in_sync == row.hosts else "bold red"),
             str(row.hosts),
-            Text(rules, style="bold green"),
+            Text(role, style="bold green"),
         )
     return shown
 
 
-def _partitions(rows: Sequence[PartitionRow]) -> Table:
+def _partitions(rows: Sequence[LedPartitionRow]) -> Table:
     """Leader with its epoch, ISR with the replicas behind it in brackets, high watermark."""
     grid = Table.grid(padding=(0, 3, 0, 0))
     height = -(-len(rows) // COLUMNS)
@@ -86,8 +86,8 @@ def _partitions(rows: Sequence[PartitionRow]) -> Table:
     return grid
 
 
-def _partition(row: PartitionRow) -> tuple[Text, ...]:
-    leader = "nobody" if row.leader is None else f"{row.leader}@{row.leader_epoch}"
+def _partition(row: LedPartitionRow) -> tuple[Text, ...]:
+    leader = "none" if row.leader is None else f"{row.leader}@{row.leader_epoch}"
     isr = Text("".join(map(str, sorted(row.isr))))
     if row.behind:
         isr.append(f"({''.join(map(str, sorted(row.behind)))})", style="bold red")
@@ -99,28 +99,28 @@ def _partition(row: PartitionRow) -> tuple[Text, ...]:
     )
 
 
-def _lines(scene: ClusterView) -> Table:
-    """How far producer, consumers and moves are."""
+def _lines(view: ClusterView) -> Table:
+    """Progress of producer, consumers and reassignments."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     cells: list[RenderableType] = []
-    for name, done in (("acknowledged", scene.acknowledged), ("consumed", scene.consumed)):
+    for name, done in (("acknowledged", view.acknowledged), ("consumed", view.consumed)):
         cells.append(Text(f"{name} {done:,}"))
-        cells.append(ProgressBar(total=scene.total or 1, completed=done, width=BAR))
-    if scene.open_moves:
-        cells.append(Text(f"moving {scene.open_moves}", style="bold yellow"))
+        cells.append(ProgressBar(total=view.total or 1, completed=done, width=BAR))
+    if view.open_moves:
+        cells.append(Text(f"moving {view.open_moves}", style="bold yellow"))
     grid.add_row(*cells)
     return grid
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker: its process, and what it does in the cluster."""
+    """One broker: its process and its role in the cluster."""
 
     broker: int
     pid: int
     state: str
-    rules: int | None
-    """The epoch in which it is controller."""
+    controller_epoch: int | None
+    """Its controller epoch; None where it is not the controller."""
     leads: int
     in_sync: int
     hosts: int
@@ -128,8 +128,8 @@ class BrokerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """One partition: who leads since which leader epoch, who is in sync, and how far all of these are."""
+class LedPartitionRow:
+    """One partition: leader, leader epoch, ISR and high watermark."""
 
     partition: int
     leader: int | None
@@ -146,16 +146,16 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Everything on the screen."""
+    """Everything that the screen shows."""
 
     elapsed_s: float
     zookeeper: str
     headline: str
     brokers: Sequence[BrokerRow]
-    partitions: Sequence[PartitionRow]
+    partitions: Sequence[LedPartitionRow]
     acknowledged: int
     consumed: int
     total: int
-    """Lines that there are to produce."""
+    """Number of lines to produce."""
     open_moves: int
-    story: Sequence[ProgressEvent]
+    events: Sequence[ProgressEvent]

@@ -1,4 +1,4 @@
-"""One broker of the demo as a child process: its settings, and what the process does.
+"""One broker of the demo as a child process.
 
     python -m zkgroup.demo.brokers.worker
 
@@ -28,17 +28,17 @@ from zkgroup.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerProcessSettings:
-    """Everything that one broker needs to know."""
+class BrokerChildSettings:
+    """Settings of one broker's process."""
 
     broker: int
     zookeeper: str
     data: str
-    """Its folder."""
+    """Its data folder."""
     session_timeout_ms: int
 
     def settings(self) -> BrokerSettings:
-        """Short times, so that there is something to see within a minute."""
+        """Broker settings with short times, so that the demo fits into a minute."""
         return BrokerSettings(
             session_timeout_ms=self.session_timeout_ms,
             connection_timeout_ms=20_000,
@@ -48,99 +48,99 @@ class BrokerProcessSettings:
         )
 
 
-def encode_settings(orders: BrokerProcessSettings) -> bytes:
+def encode_settings(child_settings: BrokerChildSettings) -> bytes:
     """One line, newline included."""
-    return json.dumps(asdict(orders)).encode() + b"\n"
+    return json.dumps(asdict(child_settings)).encode() + b"\n"
 
 
-def decode_settings(line: bytes) -> BrokerProcessSettings:
-    """The orders as they were given. Raises ValueError where the line is not whole."""
-    return BrokerProcessSettings(**json.loads(line))
+def decode_settings(line: bytes) -> BrokerChildSettings:
+    """The decoded settings. Raises ValueError where the line is incomplete."""
+    return BrokerChildSettings(**json.loads(line))
 
 
-class BrokerProcess(ChildProcess):
-    """One broker in a process of its own; started again it is another of these, with the same folder."""
+class BrokerChild(ChildProcess):
+    """The process of one start of a broker; a restart is a new instance with the same folder."""
 
     def __init__(self, broker: int, data: Path, log: Path) -> None:
-        """Starts it, without orders yet: it imports what it needs meanwhile."""
+        """Starts the process without settings: it imports its modules meanwhile."""
         self.broker = broker
         self.data = data
-        self.is_told_to_stop = False
-        self.reigns: list[int] = []
-        """Epochs in which it has ruled, by its own account."""
+        self.is_stopping = False
+        self.controller_epochs: list[int] = []
+        """Epochs in which it was controller, as it reported them."""
         self.terms: list[tuple[int, int]] = []
-        """Partition and leader epoch of each term in which it has led, by its own account."""
+        """Partition and leader epoch of each of its leaderships, as it reported them."""
         super().__init__(f"broker-{broker}", "zkgroup.demo.brokers.worker", log)
 
-    def order(self, zookeeper: str, session_timeout_ms: int) -> None:
-        """Now it begins."""
-        self.give(
-            encode_settings(BrokerProcessSettings(self.broker, zookeeper, str(self.data), session_timeout_ms))
+    def send_settings(self, zookeeper: str, session_timeout_ms: int) -> None:
+        """Sends the settings, on which the broker starts."""
+        self.send_line(
+            encode_settings(BrokerChildSettings(self.broker, zookeeper, str(self.data), session_timeout_ms))
         )
 
-    def note(self, event: dict[str, Any]) -> None:
-        """Brings state, reigns and terms up to date."""
+    def apply_event(self, event: dict[str, Any]) -> None:
+        """Updates state, controller epochs and leaderships."""
         match event["event"]:
             case "registered":
                 self.state = "serving"
             case "controller":
-                self.reigns.append(event["epoch"])
+                self.controller_epochs.append(event["epoch"])
             case "role" if event["role"] == "leader":
                 self.terms.append((event["partition"], event["leader_epoch"]))
 
-    def ask_to_stop(self) -> None:
-        """SIGTERM: a controlled shutdown."""
-        self.is_told_to_stop = True
+    def terminate(self) -> None:
+        """Sends SIGTERM, which starts a controlled shutdown."""
+        self.is_stopping = True
         self.state = "leaving"
-        super().ask_to_stop()
+        super().terminate()
 
-    def hang_up(self) -> None:
-        """It leaves at once."""
-        self.is_told_to_stop = True
-        super().hang_up()
+    def close_stdin(self) -> None:
+        """Closes its standard input, on which it ends at once."""
+        self.is_stopping = True
+        super().close_stdin()
 
     def check(self) -> None:
         """Raises `MemberFailedError` where it ended by itself."""
-        if self.ended and not self.killed and not self.is_told_to_stop:
+        if self.ended and not self.killed and not self.is_stopping:
             raise MemberFailedError(
-                f"broker {self.broker} ended with exit code {self.exit_code}: {self.last_words}"
+                f"broker {self.broker} ended with exit code {self.exit_code}: {self.last_log_line}"
             )
 
 
 READ_S = 0.5
-"""Between two looks whether the broker has failed."""
+"""Seconds between two checks whether the broker has failed."""
 LEAVE_S = 3
-"""So long it may take to leave: when the demo is gone ZooKeeper is too. Then a signal ends it."""
+"""Longest time to leave. ZooKeeper is gone when the demo is, so a signal ends the process then."""
 
 
 class BrokerEventPrinter(BrokerListener):
-    """Writes what happens to the broker to standard output."""
+    """Prints the broker's events to standard output."""
 
     def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
-        """It stands in `/brokers/ids`."""
+        """The broker is registered in `/brokers/ids`."""
         print_event("registered", epoch=epoch)
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
-        """A replica leads, follows, or does neither."""
+        """A replica became leader or follower, or stopped being either."""
         print_event("role", partition=topic_partition.partition, role=role.value, leader_epoch=leader_epoch)
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
-        """It is the controller."""
+        """The broker became the controller."""
         print_event("controller", epoch=epoch)
 
     def on_resigned(self, reason: str) -> None:
-        """It is the controller no more."""
+        """The broker is no longer the controller."""
         print_event("resigned", reason=reason)
 
 
 def print_event(event: str, **fields: object) -> None:
-    """One event, in one write, so that lines of two threads never mix."""
+    """Prints one event in one write, so that lines of two threads never mix."""
     line = json.dumps({"event": event, **fields}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
 
-def serve(orders: BrokerProcessSettings) -> None:
-    """Serves until it is told to stop. Raises what made the broker fail."""
+def serve(child_settings: BrokerChildSettings) -> None:
+    """Serves until SIGTERM or the end of its input. Raises what made the broker fail."""
     woken, wake = os.pipe()
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -148,10 +148,10 @@ def serve(orders: BrokerProcessSettings) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     broker = Broker(
-        orders.zookeeper,
-        broker=orders.broker,
-        data=orders.data,
-        settings=orders.settings(),
+        child_settings.zookeeper,
+        broker=child_settings.broker,
+        data=child_settings.data,
+        settings=child_settings.settings(),
         listener=BrokerEventPrinter(),
     )
     try:
@@ -169,7 +169,7 @@ def serve(orders: BrokerProcessSettings) -> None:
 
 
 def first_line() -> bytes:
-    """The orders, and not a byte beyond: the rest of the input is waited for by `select`."""
+    """The first line of standard input, read byte by byte: `select` waits for the rest."""
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
         line += byte

@@ -17,17 +17,17 @@ from zkgroup.demo.flight_data import (
     AirportDelay,
     MemberOutput,
     bundled_lines,
-    deal,
     decode_line,
+    distribute,
     reduce,
     write_topic,
 )
-from zkgroup.demo.group.view import GroupView, MemberRow, PartitionRow
-from zkgroup.demo.members import group_state
-from zkgroup.demo.members.proof import Evidence, judge, slowest
-from zkgroup.demo.members.worker import MemberProcess, MemberProcessSettings
+from zkgroup.demo.group import group_state
+from zkgroup.demo.group.checks import MemberEvidence, check_members, slowest
+from zkgroup.demo.group.view import GroupView, MemberRow, OwnedPartitionRow
+from zkgroup.demo.group.worker import MemberChild, MemberChildSettings
 from zkgroup.demo.processes import connected
-from zkgroup.demo.progress import Check, Progress, Screen, Tone
+from zkgroup.demo.progress import CheckResult, DemoRun, Screen, Tone
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.history import Figures, check_history, read_files
 from zkgroup.zookeeper import ClientSettings
@@ -41,29 +41,29 @@ DemoGroupT = TypeVar("DemoGroupT", bound="DemoGroup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoOptions:
-    """How the demo runs."""
+class GroupDemoOptions:
+    """Options of the demo."""
 
     zookeeper: str | None = None
     """An existing ensemble; an embedded server when absent."""
     connection: ClientSettings = field(default_factory=ClientSettings)
-    """Who we are and how it is encrypted, for an existing ensemble; the demo's members do the same."""
+    """Authentication and encryption for an existing ensemble, for the demo and its members."""
     answer_timeout_s: float = 10.0
-    """Longest wait for the connection, and for each answer."""
+    """Longest wait for the connection, and for each response."""
     keep: bool = False
-    """Leave znodes and files for looking around."""
+    """Keep znodes and files afterwards."""
     records_per_s: int = 550
     """Each member's speed: the records last for about half a minute."""
     session_timeout_ms: int = 4_000
-    patience_s: float = 120.0
+    timeout_s: float = 120.0
     """Longest time for the whole run, far beyond what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
-class DemoReport:
-    """What came out."""
+class GroupDemoReport:
+    """The report of one run."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[CheckResult, ...]
     airports: tuple[AirportDelay, ...]
     """The slowest ones."""
     records: int
@@ -71,14 +71,14 @@ class DemoReport:
     airports_all: int
     took_s: float
     figures: Figures
-    """How much the checker of the recorded history had to decide on."""
+    """Figures of the recorded history."""
     takeover_s: float
-    """From the SIGKILL until every partition had a living owner again."""
+    """From the SIGKILL until running members owned every partition again."""
     as_of: AsOf
     group: str
     zookeeper: str
     folder: Path | None
-    """Where the files are, when they were kept; with an embedded server its data too."""
+    """Folder of the kept files, an embedded server's data included; None when they were removed."""
     embedded: bool
 
     @property
@@ -87,11 +87,11 @@ class DemoReport:
         return all(check.holds for check in self.checks)
 
 
-def run(options: DemoOptions, screen: Screen[GroupView]) -> DemoReport:
-    """The whole demo. Leaves no process behind, whatever happens.
+def run(options: GroupDemoOptions, screen: Screen[GroupView]) -> GroupDemoReport:
+    """Runs the whole demo. Leaves no process behind, whatever happens.
 
-    Raises `StableTimeoutError` when the group does not get where it should in time,
-    `EmbeddedServerError` when there is no server to start, and what the first look at an existing
+    Raises `StableTimeoutError` when the group does not reach an expected state in time,
+    `EmbeddedServerError` when there is no server to start, and what the first read of an existing
     ensemble raises.
     """
     with folder_of(keep=options.keep) as folder, prepared(DemoGroup, options, screen, folder) as stage:
@@ -101,7 +101,7 @@ def run(options: DemoOptions, screen: Screen[GroupView]) -> DemoReport:
 
 @contextmanager
 def folder_of(*, keep: bool) -> Iterator[Path]:
-    """Where a run has its files."""
+    """A folder for the files of a run, removed at the end unless `keep`."""
     folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
     try:
         yield folder
@@ -112,17 +112,15 @@ def folder_of(*, keep: bool) -> Iterator[Path]:
 
 @contextmanager
 def prepared(
-    kind: type[DemoGroupT], options: DemoOptions, screen: Screen[GroupView], folder: Path
+    kind: type[DemoGroupT], options: GroupDemoOptions, screen: Screen[GroupView], folder: Path
 ) -> Iterator[DemoGroupT]:
-    """A run that can be played. No process of it is left afterwards, so the server's files are whole.
+    """A run that is ready to play. No process is left afterwards, so the server's files are complete.
 
     Raises what `run` raises before the members start.
     """
     with ExitStack() as stack:
-        stage = kind(options=options, screen=screen, folder=folder, patience_s=options.patience_s)
-        stage.tell(
-            "starting ZooKeeper" if options.zookeeper is None else f"connecting to {options.zookeeper}"
-        )
+        stage = kind(options=options, screen=screen, folder=folder, timeout_s=options.timeout_s)
+        stage.log("starting ZooKeeper" if options.zookeeper is None else f"connecting to {options.zookeeper}")
         stage.zookeeper = stack.enter_context(_zookeeper(options, folder))
         stage.ensemble = stack.enter_context(
             connected(stage.zookeeper, options.connection, options.answer_timeout_s)
@@ -132,7 +130,7 @@ def prepared(
 
 
 @contextmanager
-def _zookeeper(options: DemoOptions, folder: Path) -> Iterator[str]:
+def _zookeeper(options: GroupDemoOptions, folder: Path) -> Iterator[str]:
     if options.zookeeper is not None:
         yield options.zookeeper
         return
@@ -141,16 +139,16 @@ def _zookeeper(options: DemoOptions, folder: Path) -> Iterator[str]:
 
 
 @dataclass(kw_only=True)
-class DemoGroup(Progress[GroupView]):
-    """One run: its members, its story, and the steps of the scenario."""
+class DemoGroup(DemoRun[GroupView]):
+    """One run: its members, and the steps of the scenario."""
 
-    options: DemoOptions
+    options: GroupDemoOptions
     folder: Path
     zookeeper: str = ""
     ensemble: Ensemble = field(init=False)
-    members: list[MemberProcess] = field(default_factory=list)
-    seen: group_state.GroupState = group_state.EMPTY_GROUP
-    dealt: Sequence[Sequence[bytes]] = ()
+    members: list[MemberChild] = field(default_factory=list)
+    seen: group_state.DemoGroupState = group_state.EMPTY_GROUP
+    input_lines: Sequence[Sequence[bytes]] = ()
     made_topic: bool = False
     group: str = "demo"
     command: str = "zkgroup demo"
@@ -160,24 +158,24 @@ class DemoGroup(Progress[GroupView]):
     # --- the steps --------------------------------------------------------------------------------
 
     def prepare(self, stack: ExitStack) -> None:
-        """The topic in ZooKeeper, its records in files; and what has to be tidied up at the end."""
-        self.dealt = deal(bundled_lines())
-        write_topic(self.folder / "records", self.dealt)
+        """Creates the topic and the files with its records, and registers the clean-up in `stack`."""
+        self.input_lines = distribute(bundled_lines())
+        write_topic(self.folder / "records", self.input_lines)
         self.made_topic = group_state.make_topic(self.ensemble)
         self.group = group_state.free_name(self.ensemble, "demo")
         if not self.options.keep and self.options.zookeeper is not None:
             stack.callback(self._clear)
         stack.callback(self._close_members)
-        total = sum(map(len, self.dealt))
-        self.tell(f"ZooKeeper is up; topic {TOPIC}: {PARTITIONS} partitions, {total:,} records")
+        total = sum(map(len, self.input_lines))
+        self.log(f"ZooKeeper is up; topic {TOPIC}: {PARTITIONS} partitions, {total:,} records")
 
     def play(self) -> None:
-        """The scenario proper, until all have left."""
+        """Runs the scenario until all members have left."""
         self.headline = "three members share twelve partitions"
         for name in NAMES[:3]:
             self._start(name)
         self.until("the first three members share all partitions", self._shared_by(NAMES[:3]))
-        self.tell("every partition has an owner", "good")
+        self.log("every partition has an owner", "good")
         self.interlude()
         self.until("a third of the records is committed", lambda: self.done_share() > 0.33)
         self._kill(self.members[1])
@@ -187,23 +185,23 @@ class DemoGroup(Progress[GroupView]):
         heirs = (NAMES[0], NAMES[2], NAMES[3])
         self.until("the new member has its share", self._shared_by(heirs))
         stayed = sorted(number for number, token in self.seen.tokens.items() if before.get(number) == token)
-        self.tell(f"{NAMES[3]} has its share; not touched: {_listed(stayed)} (same token as before)", "good")
+        self.log(f"{NAMES[3]} has its share; not touched: {_listed(stayed)} (same token as before)", "good")
         self.headline = "draining to the end"
         self.until("every record is committed", lambda: self.done_share() >= 1.0)
-        self.tell("every record is committed; asking group verify", "good")
+        self.log("every record is committed; running group verify", "good")
         self.verify_problems = group_state.problems(self.ensemble, self.group, wait_s=10.0)
         self._stop_members()
 
     def interlude(self) -> None:
-        """What another demo of this group does while its first three members share everything."""
+        """A hook for the audit demo, while the first three members share all partitions."""
 
     @property
     def moved(self) -> frozenset[int]:
-        """Partitions whose offsets the interlude has moved."""
+        """Partitions whose offsets the interlude has changed."""
         return frozenset()
 
     def _start(self, name: str) -> None:
-        orders = MemberProcessSettings(
+        child_settings = MemberChildSettings(
             name=name,
             zookeeper=self.zookeeper,
             group=self.group,
@@ -215,66 +213,66 @@ class DemoGroup(Progress[GroupView]):
             server_tick_ms=EMBEDDED_TICK_MS if self.options.zookeeper is None else 2_000,
             connection=self.options.connection,
         )
-        member = MemberProcess(orders, self.folder / f"{name}.log")
+        member = MemberChild(child_settings, self.folder / f"{name}.log")
         self.members.append(member)
-        self.tell(f"{name} starts (process {member.pid})")
+        self.log(f"{name} starts (process {member.pid})")
 
-    def _kill(self, victim: MemberProcess) -> None:
+    def _kill(self, victim: MemberChild) -> None:
         self.headline = (
             f"{victim.name} is dead; its session lives for {self.options.session_timeout_ms / 1000:g} s more"
         )
         held = [number for number, owner in sorted(self.seen.owners.items()) if owner == victim.name]
         victim.kill()
         killed_s = time.monotonic()
-        self.tell(f"SIGKILL to {victim.name}, owner of partitions {_listed(held)}", "bad")
+        self.log(f"SIGKILL to {victim.name}, owner of partitions {_listed(held)}", "bad")
         alive = [one.name for one in self.members if not one.killed]
         self.until("the survivors own everything", self._shared_by(alive))
         self.takeover_s = time.monotonic() - killed_s
-        self.tell(f"taken over by {' and '.join(alive)} after {self.takeover_s:.1f} s", "good")
+        self.log(f"taken over by {' and '.join(alive)} after {self.takeover_s:.1f} s", "good")
 
     def _stop_members(self) -> None:
         self.headline = "leaving"
         alive = [one for one in self.members if not one.killed]
         for one in alive:
-            one.ask_to_stop()
+            one.terminate()
         self.until("the members have left", lambda: all(one.ended for one in alive))
         for one in alive:
             one.wait(0)
-        self.look()
+        self.refresh()
         self.headline = "the end"
-        self.tell("all members have left; reading what they wrote")
+        self.log("all members have left; reading what they wrote")
 
-    # --- watching ---------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Reads the group and the members' events, and shows them."""
+    def refresh(self) -> None:
+        """Reads the group and the members' events, and shows both."""
         self.seen = group_state.read_group(self.ensemble, self.group)
         for one in self.members:
-            for event in one.news():
-                self._retell(one, event)
+            for event in one.poll_events():
+                self._log_member_event(one, event)
         self.show()
 
     def show(self) -> None:
-        """Shows what was seen last."""
+        """Shows the state read last."""
         self.screen.show(
             GroupView(
                 elapsed_s=self.elapsed_s,
                 zookeeper=self.zookeeper,
                 headline=self.headline,
                 members=_member_rows(self.members, self.seen.owners),
-                partitions=_partition_rows(self.seen, [len(lines) for lines in self.dealt]),
-                story=tuple(self.story),
+                partitions=_partition_rows(self.seen, [len(lines) for lines in self.input_lines]),
+                events=tuple(self.events),
                 command=self.command,
             )
         )
 
-    def _retell(self, member: MemberProcess, event: dict[str, object]) -> None:
+    def _log_member_event(self, member: MemberChild, event: dict[str, object]) -> None:
         partitions = event.get("partitions")
         if not isinstance(partitions, list):
             return
         verb = {"assigned": "gets", "revoked": "hands over", "lost": "loses"}[str(event["event"])]
         tone: Tone = "bad" if event["event"] == "lost" else "plain"
-        self.tell(f"{member.name} {verb} {_listed(partitions)}", tone)
+        self.log(f"{member.name} {verb} {_listed(partitions)}", tone)
 
     def check(self) -> None:
         """Raises `MemberFailedError` when a member ended by itself."""
@@ -293,25 +291,25 @@ class DemoGroup(Progress[GroupView]):
         return reached
 
     def done_share(self) -> float:
-        """How much of the input is committed, from 0 to 1."""
-        total = sum(map(len, self.dealt))
+        """The committed share of the input, from 0 to 1."""
+        total = sum(map(len, self.input_lines))
         return sum(value for value in self.seen.offsets.values() if value > 0) / total
 
     # --- the end ----------------------------------------------------------------------------------
 
     def outputs(self) -> list[MemberOutput]:
-        """What the members have written."""
+        """The output of every member."""
         return [decode_line(one.name, one.output.read_bytes()) for one in self.members]
 
-    def report(self) -> DemoReport:
-        """The verdict, once all have left."""
+    def report(self) -> GroupDemoReport:
+        """The report, after all members have left."""
         reduction = reduce(self.outputs(), self.moved)
         verdict = check_history(read_files(sorted(self.folder.glob("*.history.jsonl"))))
         gone = {one.name: "killed" for one in self.members if one.killed}
         gone |= {one.name: "its session ended" for one in self.members if one.lost_session}
-        checks = judge(
-            Evidence(
-                dealt=self.dealt,
+        checks = check_members(
+            MemberEvidence(
+                input_lines=self.input_lines,
                 reduction=reduction,
                 committed=self.seen.offsets,
                 verdict=verdict,
@@ -320,7 +318,7 @@ class DemoGroup(Progress[GroupView]):
                 moved=self.moved,
             )
         )
-        return DemoReport(
+        return GroupDemoReport(
             checks=checks,
             airports=tuple(slowest(reduction.airports, count=8)),
             records=len(reduction.processed),
@@ -339,7 +337,7 @@ class DemoGroup(Progress[GroupView]):
     def _clear(self) -> None:
         left_over = group_state.clear(self.ensemble, self.group, topic=self.made_topic)
         if left_over:
-            self.tell(f"could not tidy up: {left_over}", "bad")
+            self.log(f"could not clean up: {left_over}", "bad")
 
     def _close_members(self) -> None:
         for one in self.members:
@@ -350,7 +348,7 @@ def _listed(partitions: Iterable[int]) -> str:
     return ", ".join(str(number) for number in sorted(partitions))
 
 
-def _member_rows(processes: Sequence[MemberProcess], owners: Mapping[int, str]) -> list[MemberRow]:
+def _member_rows(processes: Sequence[MemberChild], owners: Mapping[int, str]) -> list[MemberRow]:
     """A row for each process that was ever started; `owners` maps partition to member name."""
     return [
         MemberRow(
@@ -365,10 +363,10 @@ def _member_rows(processes: Sequence[MemberProcess], owners: Mapping[int, str]) 
     ]
 
 
-def _partition_rows(seen: group_state.GroupState, ends: Sequence[int]) -> list[PartitionRow]:
+def _partition_rows(seen: group_state.DemoGroupState, ends: Sequence[int]) -> list[OwnedPartitionRow]:
     """A row for each partition, in order."""
     return [
-        PartitionRow(
+        OwnedPartitionRow(
             partition=number,
             owner=seen.owners.get(number),
             token=seen.tokens.get(number),

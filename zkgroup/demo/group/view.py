@@ -1,4 +1,4 @@
-"""The view of the demo of a group: members, partitions and events, and how they look on a terminal."""
+"""The terminal view of `zkgroup demo group`: its data, and how it is drawn."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from zkgroup.demo.progress import ProgressEvent
 from zkgroup.demo.screen import EVENT_LINES, headline, line, table
 
 EVENT_LINES_MIN = 8
-"""With fewer the partitions go into two columns."""
+"""With room for fewer events, the partitions are drawn in two columns."""
 BAR = 30
 MEMBER_COLORS = ("cyan", "magenta", "yellow", "green", "blue")
 
 _STATES = {"stable": "green", "killed": "bold red", "left": "dim", "lost": "bold red", "suspended": "red"}
 
 
-def render(scene: GroupView, width: int = 100, height: int = 40) -> RenderableType:
-    """The whole screen for one scene, for a terminal of this size; 80x24 is enough.
+def render(view: GroupView, width: int = 100, height: int = 40) -> RenderableType:
+    """Draws one view for a terminal of this size; 80x24 is enough.
 
-    A low terminal shows the partitions in two columns; the story gets the lines that are left.
+    A low terminal shows the partitions in two columns; events get the lines that are left.
     """
-    colors = {row.name: MEMBER_COLORS[i % len(MEMBER_COLORS)] for i, row in enumerate(scene.members)}
-    around = 5 + len(scene.members)  # headline, three blank lines, the members' header
-    tall = height - around - len(scene.partitions) - 2 >= EVENT_LINES_MIN
-    rows = len(scene.partitions) + 2 if tall else (len(scene.partitions) + 1) // 2 + 2
-    story = scene.story[-max(height - around - rows, 1) :][-EVENT_LINES:]
+    colors = {row.name: MEMBER_COLORS[i % len(MEMBER_COLORS)] for i, row in enumerate(view.members)}
+    around = 5 + len(view.members)  # headline, three blank lines, the members' header
+    tall = height - around - len(view.partitions) - 2 >= EVENT_LINES_MIN
+    rows = len(view.partitions) + 2 if tall else (len(view.partitions) + 1) // 2 + 2
+    events = view.events[-max(height - around - rows, 1) :][-EVENT_LINES:]
     return Group(
-        headline(scene.command, scene.headline, scene.zookeeper, scene.elapsed_s, width),
+        headline(view.command, view.headline, view.zookeeper, view.elapsed_s, width),
         Text(),
-        _members(scene, colors),
+        _members(view, colors),
         Text(),
-        _partitions(scene, colors) if tall else _two_columns(scene, colors, width),
+        _partitions(view, colors) if tall else _two_columns(view, colors, width),
         Text(),
-        *map(line, story),
+        *map(line, events),
     )
 
 
-def _members(scene: GroupView, colors: dict[str, str]) -> Table:
+def _members(view: GroupView, colors: dict[str, str]) -> Table:
     shown = table(
         ("member", "left"), ("pid", "right"), ("state", "left"), ("records", "right"), ("partitions", "left")
     )
-    for row in scene.members:
+    for row in view.members:
         shown.add_row(*_member(row, colors[row.name]))
     return shown
 
@@ -62,7 +62,7 @@ def _member(row: MemberRow, color: str) -> tuple[Text, ...]:
     )
 
 
-def _partitions(scene: GroupView, colors: dict[str, str]) -> Table:
+def _partitions(view: GroupView, colors: dict[str, str]) -> Table:
     shown = table(
         ("partition", "right"),
         ("owner", "left"),
@@ -71,42 +71,42 @@ def _partitions(scene: GroupView, colors: dict[str, str]) -> Table:
         ("lag", "right"),
         ("", "left"),
     )
-    for row in scene.partitions:
+    for row in view.partitions:
         token = Text(f"{row.token or ''}", style="dim")
-        name, owner, *rest = _partition(row, scene, colors, BAR)
+        name, owner, *rest = _partition(row, view, colors, BAR)
         shown.add_row(name, owner, token, *rest)
-    bar = ProgressBar(total=scene.total or 1, completed=scene.committed, width=BAR)
-    shown.add_row("", "", "", f"{scene.committed:,}", f"{scene.total - scene.committed:,}", bar)
+    bar = ProgressBar(total=view.total or 1, completed=view.committed, width=BAR)
+    shown.add_row("", "", "", f"{view.committed:,}", f"{view.total - view.committed:,}", bar)
     return shown
 
 
-def _two_columns(scene: GroupView, colors: dict[str, str], width: int) -> RenderableType:
+def _two_columns(view: GroupView, colors: dict[str, str], width: int) -> RenderableType:
     """The partitions in two halves side by side, without tokens, and a line with the total."""
     bar = max(0, min(BAR, width // 2 - 36))
-    half = (len(scene.partitions) + 1) // 2
+    half = (len(view.partitions) + 1) // 2
     grid = Table.grid(padding=(0, 2, 0, 0))
     halves = []
-    for rows in (scene.partitions[:half], scene.partitions[half:]):
+    for rows in (view.partitions[:half], view.partitions[half:]):
         shown = table(
             ("partition", "right"), ("owner", "left"), ("offset", "right"), ("lag", "right"), ("", "left")
         )
         for row in rows:
-            shown.add_row(*_partition(row, scene, colors, bar))
+            shown.add_row(*_partition(row, view, colors, bar))
         halves.append(shown)
     grid.add_row(*halves)
     total = Table.grid(padding=(0, 2, 0, 0))
     total.add_row(
-        Text(f"{scene.committed:,} of {scene.total:,} committed"),
-        ProgressBar(total=scene.total or 1, completed=scene.committed, width=BAR),
+        Text(f"{view.committed:,} of {view.total:,} committed"),
+        ProgressBar(total=view.total or 1, completed=view.committed, width=BAR),
     )
     return Group(grid, total)
 
 
 def _partition(
-    row: PartitionRow, scene: GroupView, colors: dict[str, str], bar: int
+    row: OwnedPartitionRow, view: GroupView, colors: dict[str, str], bar: int
 ) -> tuple[RenderableType, ...]:
-    nobody = "bold red" if any(not member.gone for member in scene.members) else "dim"
-    owner = Text(row.owner, style=colors.get(row.owner, "")) if row.owner else Text("nobody", style=nobody)
+    style = "bold red" if any(not member.gone for member in view.members) else "dim"
+    owner = Text(row.owner, style=colors.get(row.owner, "")) if row.owner else Text("none", style=style)
     return (
         Text(str(row.partition)),
         owner,
@@ -118,7 +118,7 @@ def _partition(
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """One process: what it is doing, what it owns, how many records it has processed."""
+    """One member's process: state, owned partitions, and number of processed records."""
 
     name: str
     pid: int
@@ -129,8 +129,8 @@ class MemberRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """One partition: who owns it and how far it is."""
+class OwnedPartitionRow:
+    """One partition: its owner, token and offset."""
 
     partition: int
     owner: str | None
@@ -140,29 +140,29 @@ class PartitionRow:
 
     @property
     def lag(self) -> int:
-        """Records not committed yet."""
+        """Number of records not committed yet."""
         return self.end - self.offset
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """Everything on the screen."""
+    """Everything that the screen shows."""
 
     elapsed_s: float
     zookeeper: str
     headline: str
     members: Sequence[MemberRow]
-    partitions: Sequence[PartitionRow]
-    story: Sequence[ProgressEvent]
+    partitions: Sequence[OwnedPartitionRow]
+    events: Sequence[ProgressEvent]
     command: str = "zkgroup demo"
-    """The demo whose group this is."""
+    """The command in the headline."""
 
     @property
     def committed(self) -> int:
-        """Records committed in all partitions."""
+        """Number of committed records in all partitions."""
         return sum(row.offset for row in self.partitions)
 
     @property
     def total(self) -> int:
-        """Records in all partitions."""
+        """Number of records in all partitions."""
         return sum(row.end for row in self.partitions)

@@ -1,4 +1,4 @@
-"""The verdict of the demo of brokers: each way in which a run can be wrong is seen."""
+"""The checks of `zkgroup demo brokers`: each kind of fault fails its check."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from tests.worlds.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory
-from zkgroup.demo.brokers.proof import (
+from zkgroup.demo.brokers.checks import (
     MUST_DECIDE,
     Acknowledged,
+    ClusterEvidence,
     ControllerTerm,
-    Ending,
-    Evidence,
+    InterruptedReassignment,
     LogSummary,
-    UnderFire,
-    judge,
+    MoveEnding,
+    check_brokers,
     records_of,
     summarise,
 )
@@ -32,16 +32,16 @@ ACKNOWLEDGED = (
     Acknowledged(2, 1, 0, b"c"),
 )
 LOG = LogSummary(
-    reigns=(ControllerTerm(1, 1), ControllerTerm(2, 3)),
-    endings=(Ending(TopicPartition("t", 0), "done", 1), Ending(TopicPartition("t", 1), "done", 2)),
+    controller_epochs=(ControllerTerm(1, 1), ControllerTerm(2, 3)),
+    endings=(MoveEnding(TopicPartition("t", 0), "done", 1), MoveEnding(TopicPartition("t", 1), "done", 2)),
     least_replicas={0: 3, 1: 3},
 )
 EVERY_LINE = "every line was acknowledged once"
 THERE = "every acknowledged line is at its offset in the final leader's file"
 ONE = "one controller an epoch"
-FLOOR = "the floor of replicas was kept"
-OUTLIVED = "the move outlived its controller"
-VERIFIED = "reassign verify: every replica is where it was asked for"
+REPLICAS = "no partition had fewer replicas than it should"
+FINISHED = "the next controller finished the move"
+VERIFIED = "reassign verify: every replica is where the plan puts it"
 STUCK = "nothing is stuck"
 CHECKER = "the checker finds nothing (S11 to S17, L6, L7)"
 
@@ -63,31 +63,31 @@ def verdict(
     return ClusterReport(violations, decided, ClusterFigures(**(counted | figures)), damage)
 
 
-def evidence(**changes: Any) -> Evidence:
-    """A run in which all went well."""
-    right = Evidence(
+def evidence(**changes: Any) -> ClusterEvidence:
+    """The evidence of a run without faults."""
+    right = ClusterEvidence(
         lines=3,
         acknowledged=ACKNOWLEDGED,
         kept=KEPT,
         replication=3,
         log=LOG,
-        accounts=(ControllerTerm(1, 1), ControllerTerm(2, 3)),
+        reported_epochs=(ControllerTerm(1, 1), ControllerTerm(2, 3)),
         verdict=verdict(),
-        under_fire=UnderFire(asked=2, open_at_the_kill=1, epoch=1),
+        interrupted=InterruptedReassignment(asked=2, open_at_the_kill=1, epoch=1),
         verified=(("t-0", "done"), ("t-1", "done")),
         stuck=(),
     )
     return replace(right, **changes)
 
 
-def failed(found: Evidence) -> list[tuple[str, str]]:
-    return [(check.statement, check.evidence) for check in judge(found) if not check.holds]
+def failed(found: ClusterEvidence) -> list[tuple[str, str]]:
+    return [(check.statement, check.evidence) for check in check_brokers(found) if not check.holds]
 
 
 def test_right_run_passes_every_check() -> None:
     """Lines that are in the log twice are no fault: each is acknowledged at one place."""
     assert failed(evidence()) == []
-    assert len(judge(evidence())) == 8
+    assert len(check_brokers(evidence())) == 8
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_right_run_passes_every_check() -> None:
     ids=["cut off", "another line", "no file"],
 )
 def test_missing_acknowledged_line_is_named(kept: dict[int, tuple[bytes, ...]], text: str) -> None:
-    """Cut off, replaced by another one, or without a file of a final leader at all."""
+    """The line is cut off, replaced by another, or its final leader has no file."""
     assert failed(evidence(kept=kept)) == [(THERE, text)]
 
 
 def test_run_without_acknowledged_lines_proves_nothing() -> None:
-    """No line is lost where there is none."""
+    """With no acknowledged line the check fails."""
     assert [statement for statement, _ in failed(evidence(acknowledged=(), lines=0))] == [THERE]
 
 
@@ -125,7 +125,7 @@ def test_line_that_was_not_acknowledged_once_is_named(
 
 
 @pytest.mark.parametrize(
-    ("reigns", "accounts", "text"),
+    ("controller_epochs", "reported_epochs", "text"),
     [
         ((ControllerTerm(1, 1), ControllerTerm(2, 3)), (ControllerTerm(2, 4),), "epoch 2: brokers 3 and 4"),
         (
@@ -134,56 +134,56 @@ def test_line_that_was_not_acknowledged_once_is_named(
             "epoch 2: brokers 3 and 4, epoch 2 was won 2 times",
         ),
         ((ControllerTerm(1, 1), ControllerTerm(2, 3), ControllerTerm(2, 3)), (), "epoch 2 was won 2 times"),
-        ((ControllerTerm(1, 1), ControllerTerm(3, 3)), (), "epoch 2 was nobody's"),
+        ((ControllerTerm(1, 1), ControllerTerm(3, 3)), (), "epoch 2 belongs to no broker"),
         ((ControllerTerm(1, 1),), (ControllerTerm(2, 3),), "epoch 2 has no record"),
     ],
     ids=["by its own account", "two records", "the same broker", "a gap", "without a record"],
 )
 def test_two_controllers_in_an_epoch_are_named(
-    reigns: tuple[ControllerTerm, ...], accounts: tuple[ControllerTerm, ...], text: str
+    controller_epochs: tuple[ControllerTerm, ...], reported_epochs: tuple[ControllerTerm, ...], text: str
 ) -> None:
-    """By the records in ZooKeeper, or by what a broker said of itself."""
-    found = evidence(log=replace(LOG, reigns=reigns), accounts=accounts)
+    """ZooKeeper's records and the brokers' reports both count."""
+    found = evidence(log=replace(LOG, controller_epochs=controller_epochs), reported_epochs=reported_epochs)
 
     assert failed(found) == [(ONE, text)]
 
 
 def test_log_without_a_controller_proves_nothing() -> None:
-    """There must have been one."""
-    found = evidence(log=replace(LOG, reigns=()), accounts=())
+    """At least one controller must have been elected."""
+    found = evidence(log=replace(LOG, controller_epochs=()), reported_epochs=())
 
     assert failed(found) == [(ONE, "0 epochs ()")]
 
 
 def test_replica_too_few_is_named() -> None:
-    """A list that was once too short, whatever it became afterwards."""
+    """A replica list that was too short once is named, even if it grew again."""
     found = evidence(log=replace(LOG, least_replicas={0: 3, 1: 2}))
 
-    assert failed(found) == [(FLOOR, "fewer than 3: partition 1 had 2")]
+    assert failed(found) == [(REPLICAS, "fewer than 3: partition 1 had 2")]
 
 
 @pytest.mark.parametrize(
-    ("log", "under_fire", "text"),
+    ("log", "interrupted", "text"),
     [
-        (LOG, UnderFire(2, 0, 1), "nothing was open any more when it died"),
-        (LOG, UnderFire(2, 2, 1), "2 were open when it died, 1 have ended since"),
+        (LOG, InterruptedReassignment(2, 0, 1), "nothing was open any more when it died"),
+        (LOG, InterruptedReassignment(2, 2, 1), "2 were open when it died, 1 have ended since"),
         (
-            replace(LOG, endings=(*LOG.endings, Ending(TopicPartition("t", 2), "dropped", 2))),
-            UnderFire(2, 1, 1),
+            replace(LOG, endings=(*LOG.endings, MoveEnding(TopicPartition("t", 2), "dropped", 2))),
+            InterruptedReassignment(2, 1, 1),
             "not done: t-2 dropped",
         ),
     ],
     ids=["too late", "never ended", "dropped"],
 )
-def test_move_that_its_controller_did_not_leave_open_or_nobody_ended(
-    log: LogSummary, under_fire: UnderFire, text: str
+def test_move_that_was_not_open_or_that_no_later_controller_ended_is_named(
+    log: LogSummary, interrupted: InterruptedReassignment, text: str
 ) -> None:
-    """What was open at the death of a controller has to end as done, by the hand of a later one."""
-    assert failed(evidence(log=log, under_fire=under_fire)) == [(OUTLIVED, text)]
+    """Reassignments open at the controller's death have to end as done, under a later controller."""
+    assert failed(evidence(log=log, interrupted=interrupted)) == [(FINISHED, text)]
 
 
 def test_stuck_move_is_named() -> None:
-    """By `reassign verify`, and by what is left undone."""
+    """Both `reassign verify` and the list of unfinished work name it."""
     found = evidence(verified=(("t-0", "done"), ("t-1", "in_progress")), stuck=("t-1 is still being moved",))
 
     assert failed(found) == [
@@ -213,21 +213,21 @@ def test_verdict_that_does_not_hold_proves_nothing(found: ClusterReport, text: s
 # --- what is made of the log ------------------------------------------------------------------------
 
 
-def test_summary_of_a_log_names_reigns_moves_and_the_shortest_lists() -> None:
-    """Records of controllers, records of moves, and how short each replica list ever was."""
+def test_summary_of_a_log_names_epochs_moves_and_the_shortest_lists() -> None:
+    """The summary has the controllers' records, the reassignments' records and the shortest replica lists."""
     world = ClusterHistory()
     world.move(4, 2, 3)
     world.expire(100)
     world.elect(2)
     found = summarise(world.transactions, TOPIC)
 
-    assert found.reigns == (ControllerTerm(1, 1), ControllerTerm(2, 2))
-    assert found.endings == (Ending(TP, "done", 1),)
+    assert found.controller_epochs == (ControllerTerm(1, 1), ControllerTerm(2, 2))
+    assert found.endings == (MoveEnding(TP, "done", 1),)
     assert found.least_replicas == {0: 3}
 
 
-def test_summary_sees_a_second_record_of_an_epoch_and_a_list_that_was_too_short_for_a_moment() -> None:
-    """Both are gone at the end of the log, and both are seen."""
+def test_summary_keeps_a_second_record_of_an_epoch_and_a_list_that_was_briefly_too_short() -> None:
+    """Both are gone at the end of the log, and the summary has both."""
     world = ClusterHistory()
     path = ControllerRecord.path(1)
     world.put(100, "delete", path)
@@ -236,12 +236,12 @@ def test_summary_sees_a_second_record_of_an_epoch_and_a_list_that_was_too_short_
     world.write(100, world.topic_change(1, 2, 3))
     found = summarise(world.transactions, TOPIC)
 
-    assert found.reigns == (ControllerTerm(1, 1), ControllerTerm(1, 2))
+    assert found.controller_epochs == (ControllerTerm(1, 1), ControllerTerm(1, 2))
     assert found.least_replicas == {0: 2}
 
 
 def test_summary_leaves_other_topics_out() -> None:
-    """A list of another topic says nothing about ours."""
+    """Replica lists of another topic do not count."""
     world = ClusterHistory()
     world.put(OPERATOR, "create", Topic.path("other"), Topic({0: (1,)}).encode())
 
@@ -260,9 +260,11 @@ def test_summary_leaves_other_topics_out() -> None:
 def test_records_for_the_checker_show_lost_lines_and_second_leaders(
     kept: tuple[bytes, ...], terms: list[tuple[int, int, int]], broken: set[str]
 ) -> None:
-    """The checker decides on them what the proof decides by itself, and more."""
-    told = [Acknowledged(0, 0, 0, b"a"), Acknowledged(1, 0, 1, b"b\xff")]
-    report = check_cluster(ClusterHistory().transactions, records_of(TOPIC, told, {0: kept}, {0: 1}, terms))
+    """From these records the history checker finds what the demo's own checks find, and more."""
+    acknowledged = [Acknowledged(0, 0, 0, b"a"), Acknowledged(1, 0, 1, b"b\xff")]
+    report = check_cluster(
+        ClusterHistory().transactions, records_of(TOPIC, acknowledged, {0: kept}, {0: 1}, terms)
+    )
 
     assert {one.invariant for one in report.violations} == broken
     assert report.figures.acknowledged_lines == 2

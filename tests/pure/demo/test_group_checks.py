@@ -1,4 +1,4 @@
-"""The demo's verdict: each way in which a run can be wrong is seen."""
+"""The checks of `zkgroup demo group`: each kind of fault fails its check."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from zkgroup.demo.flight_data import MemberOutput, Processed, airport_and_delay, reduce
-from zkgroup.demo.members.proof import Evidence, judge, slowest
+from zkgroup.demo.group.checks import MemberEvidence, check_members, slowest
 from zkgroup.history import Figures, Report, Violation
 from zkgroup.model import TopicPartition
 
-DEALT = (
+INPUT_LINES = (
     (b'{"origin":"SFO","delay":4}', b'{"origin":"SFO","delay":-2}'),
     (b'{"origin":"OAK","delay":10}',),
 )
@@ -20,14 +20,14 @@ DEALT = (
 def processed(token: int = 1) -> list[Processed]:
     return [
         Processed(partition, offset, *airport_and_delay(line), token)
-        for partition, lines in enumerate(DEALT)
+        for partition, lines in enumerate(INPUT_LINES)
         for offset, line in enumerate(lines)
     ]
 
 
-def evidence(*outputs: MemberOutput) -> Evidence:
-    return Evidence(
-        dealt=DEALT,
+def evidence(*outputs: MemberOutput) -> MemberEvidence:
+    return MemberEvidence(
+        input_lines=INPUT_LINES,
         reduction=reduce(outputs or [MemberOutput("a", tuple(processed()), 0)]),
         committed={0: 2, 1: 1},
         verdict=verdict(),
@@ -41,18 +41,18 @@ def verdict(violations: tuple[Violation, ...] = (), damage: tuple[str, ...] = ()
     return Report(violations, frozenset({"S2"}), Figures(**(counted | figures)), damage)
 
 
-def failed(found: Evidence) -> list[tuple[str, str]]:
-    return [(check.statement, check.evidence) for check in judge(found) if not check.holds]
+def failed(found: MemberEvidence) -> list[tuple[str, str]]:
+    return [(check.statement, check.evidence) for check in check_members(found) if not check.holds]
 
 
 def test_right_run_passes_every_check() -> None:
     """A run in which everything was processed once and committed is proved."""
     assert failed(evidence()) == []
-    assert len(judge(evidence())) == 6
+    assert len(check_members(evidence())) == 6
 
 
 def test_missing_record_is_named() -> None:
-    """A record that nobody processed fails two checks, which say which and where it shows."""
+    """An unprocessed record fails two checks, which name the record and the airport."""
     found = failed(evidence(MemberOutput("a", tuple(processed()[:-1]), 0)))
 
     assert found == [
@@ -78,14 +78,14 @@ def test_wrong_value_is_named() -> None:
 
 
 def test_records_of_the_killed_member_may_come_twice() -> None:
-    """What it processed and could not commit comes again; it is counted and no fault."""
+    """Records that it processed and could not commit are delivered again; they are counted and no fault."""
     outputs = [
         MemberOutput("killed", tuple(processed()[:2]), 0),
         MemberOutput("heir", tuple(processed(token=2)[1:]), 0),
     ]
 
     assert failed(evidence(*outputs)) == []
-    assert "1 of killed (SIGKILL)" in [check.evidence for check in judge(evidence(*outputs))]
+    assert "1 of killed (SIGKILL)" in [check.evidence for check in check_members(evidence(*outputs))]
 
 
 def test_record_repeated_after_a_clean_move_is_a_fault() -> None:
@@ -103,20 +103,20 @@ def test_record_repeated_after_a_clean_move_is_a_fault() -> None:
     ]
 
 
-def test_record_repeated_where_an_offset_was_moved_is_no_member_s_fault() -> None:
-    """It is counted and told apart; in another partition the same repetition stays a fault."""
+def test_record_repeated_after_a_foreign_offset_write_is_no_fault_of_a_member() -> None:
+    """It is counted separately; in another partition the same repetition is a fault."""
     outputs = [
         MemberOutput("leaver", tuple(processed()), 0),
         MemberOutput("heir", tuple(processed(token=2)[2:]), 0),
     ]
 
-    def moved(partition: int) -> Evidence:
+    def moved(partition: int) -> MemberEvidence:
         return replace(evidence(), reduction=reduce(outputs, {partition}), moved={partition})
 
     statement = "nothing twice but what a death or a moved offset left open"
     assert failed(moved(1)) == []
     assert (statement, "1 of partition 1 (its offset was moved)") in [
-        (check.statement, check.evidence) for check in judge(moved(1))
+        (check.statement, check.evidence) for check in check_members(moved(1))
     ]
     assert failed(moved(0)) == [
         (statement, "1 of leaver (handed over cleanly), 0 of partition 0 (its offset was moved)")

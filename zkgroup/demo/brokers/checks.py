@@ -1,11 +1,11 @@
-"""The checks at the end of the demo of brokers. Pure."""
+"""The checks at the end of `zkgroup demo brokers`. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkgroup.demo.progress import Check, named
+from zkgroup.demo.progress import CheckResult, named
 from zkgroup.history import ClusterReport, Record, ServerTransaction
 from zkgroup.history.cluster.replay import ReplayedCluster, endings
 from zkgroup.model import TopicPartition
@@ -19,7 +19,7 @@ EVENTS_MIN = {"elections": 3, "leader_changes": 1, "moves_ended": 1, "isr_writes
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """One line of which a leader has said that every in-sync replica has it."""
+    """One line that a leader acknowledged: every in-sync replica has it."""
 
     number: int
     """Of the line in the input."""
@@ -31,15 +31,15 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class ControllerTerm:
-    """A broker ruled in an epoch, by the record in ZooKeeper or by its own account."""
+    """One epoch with its controller, from the record in ZooKeeper or as the broker reported it."""
 
     epoch: int
     broker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """A move has ended, under the controller of an epoch."""
+class MoveEnding:
+    """The end of one partition's reassignment, and the epoch of the controller that ended it."""
 
     topic_partition: TopicPartition
     outcome: str
@@ -48,29 +48,29 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """What the ensemble's log tells of the run."""
+    """What the ensemble's transaction log holds about the run."""
 
-    reigns: tuple[ControllerTerm, ...]
-    endings: tuple[Ending, ...]
+    controller_epochs: tuple[ControllerTerm, ...]
+    endings: tuple[MoveEnding, ...]
     least_replicas: Mapping[int, int]
     """The shortest replica list that each partition of the topic ever had, each broker counted once."""
 
 
 @dataclass(frozen=True, slots=True)
-class UnderFire:
-    """The move in whose middle the controller was killed."""
+class InterruptedReassignment:
+    """The reassignment during which the controller was killed."""
 
     asked: int
     """Partitions."""
     open_at_the_kill: int
-    """Of these, by the request just after the controller had died."""
+    """Of these, the entries of the request just after the controller had died."""
     epoch: int
     """Of that controller."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Everything that the run left to judge by."""
+class ClusterEvidence:
+    """Everything that the checks of the cluster read."""
 
     lines: int
     """In the input."""
@@ -79,10 +79,10 @@ class Evidence:
     """Partition to the lines in the file of its final leader."""
     replication: int
     log: LogSummary
-    accounts: Sequence[ControllerTerm]
-    """What the brokers said themselves."""
+    reported_epochs: Sequence[ControllerTerm]
+    """What the brokers' processes reported."""
     verdict: ClusterReport
-    under_fire: UnderFire
+    interrupted: InterruptedReassignment
     verified: Sequence[tuple[str, str]]
     """Each partition of each move, and what `reassign verify` said of it."""
     stuck: Sequence[str]
@@ -90,29 +90,29 @@ class Evidence:
 
 
 def summarise(transactions: Iterable[ServerTransaction], topic: str) -> LogSummary:
-    """Reads an ensemble's log once."""
-    picture = ReplayedCluster()
-    reigns: list[ControllerTerm] = []
-    ended: list[Ending] = []
+    """Summarises an ensemble's log in one pass."""
+    replayed = ReplayedCluster()
+    controller_epochs: list[ControllerTerm] = []
+    ended: list[MoveEnding] = []
     least: dict[int, int] = {}
     for transaction in transactions:
         if transaction.refusal is not None:
             continue
         for change in transaction.changes:
-            picture.apply(transaction, change)
-            place = picture.place(change.path)
+            replayed.apply(transaction, change)
+            place = replayed.place(change.path)
             if place is None or change.action == "delete":
                 continue
             if place.kind == "history" and change.action == "create":
                 record = ControllerRecord.decode(change.path, change.data)
-                reigns.append(ControllerTerm(place.number, record.broker))
+                controller_epochs.append(ControllerTerm(place.number, record.broker))
             elif place.kind == "topic" and place.topic == topic:
-                lists = picture.topics.get(topic)
+                lists = replayed.topics.get(topic)
                 for number, replicas in (lists.partitions if lists else {}).items():
                     size = len(set(replicas))
                     least[number] = min(size, least.get(number, size))
-        ended += [Ending(one.topic_partition, one.outcome, one.epoch) for one in endings(transaction)]
-    return LogSummary(tuple(reigns), tuple(ended), least)
+        ended += [MoveEnding(one.topic_partition, one.outcome, one.epoch) for one in endings(transaction)]
+    return LogSummary(tuple(controller_epochs), tuple(ended), least)
 
 
 def records_of(
@@ -122,11 +122,11 @@ def records_of(
     leaders: Mapping[int, int],
     terms: Iterable[tuple[int, int, int]],
 ) -> tuple[Record, ...]:
-    """The records for the checker: what was acknowledged, what is left, and who led in which term.
+    """The history checker's records: acknowledged lines, kept lines, and the leader of each leader epoch.
 
     Args:
         leaders: partition to the broker that leads it in the end.
-        terms: broker, partition and leader epoch of each term, by the brokers' own accounts.
+        terms: broker, partition and leader epoch of each leadership, as the brokers reported them.
     """
     made: list[Record] = []
 
@@ -144,33 +144,33 @@ def records_of(
     return tuple(made)
 
 
-def judge(evidence: Evidence) -> tuple[Check, ...]:
-    """All checks, in the order in which a reader would ask."""
+def check_brokers(evidence: ClusterEvidence) -> tuple[CheckResult, ...]:
+    """All checks, in the order in which the report prints them."""
     return (
         _all_acknowledged(evidence),
         _all_there(evidence),
         _one_controller(evidence),
-        _floor(evidence),
-        _outlived(evidence),
+        _never_fewer_replicas(evidence),
+        _finished_by_successor(evidence),
         _verified(evidence),
         _not_stuck(evidence),
         _checked(evidence),
     )
 
 
-def _all_acknowledged(evidence: Evidence) -> Check:
-    told = [one.number for one in evidence.acknowledged]
-    missing = sorted(set(range(evidence.lines)) - set(told))
-    text = f"{len(set(told)):,} of {evidence.lines:,}"
+def _all_acknowledged(evidence: ClusterEvidence) -> CheckResult:
+    numbers = [one.number for one in evidence.acknowledged]
+    missing = sorted(set(range(evidence.lines)) - set(numbers))
+    text = f"{len(set(numbers)):,} of {evidence.lines:,}"
     if missing:
         text += f"; not line {named([str(number + 1) for number in missing])}"
-    if twice := len(told) - len(set(told)):
+    if twice := len(numbers) - len(set(numbers)):
         text += f"; {twice:,} of them twice"
-    return Check("every line was acknowledged once", not missing and not twice, text)
+    return CheckResult("every line was acknowledged once", not missing and not twice, text)
 
 
-def _all_there(evidence: Evidence) -> Check:
-    """Byte for byte, in the file of the final leader."""
+def _all_there(evidence: ClusterEvidence) -> CheckResult:
+    """Compares every acknowledged line, byte for byte, with the file of the final leader."""
     lost = [
         f"{one.partition}:{one.offset}"
         for one in evidence.acknowledged
@@ -181,27 +181,29 @@ def _all_there(evidence: Evidence) -> Check:
     if lost:
         text += f"; not at {named(lost)}"
     holds = not lost and bool(evidence.acknowledged)
-    return Check("every acknowledged line is at its offset in the final leader's file", holds, text)
+    return CheckResult("every acknowledged line is at its offset in the final leader's file", holds, text)
 
 
-def _one_controller(evidence: Evidence) -> Check:
-    """By the records in ZooKeeper and by what the brokers said; epochs follow each other without a gap."""
-    rulers: dict[int, set[int]] = {}
-    for one in (*evidence.log.reigns, *evidence.accounts):
-        rulers.setdefault(one.epoch, set()).add(one.broker)
-    times = [one.epoch for one in evidence.log.reigns]
-    faults = [f"epoch {epoch}: brokers {_list(who)}" for epoch, who in sorted(rulers.items()) if len(who) > 1]
+def _one_controller(evidence: ClusterEvidence) -> CheckResult:
+    """Compares ZooKeeper's records with the brokers' reports; epochs must follow each other without a gap."""
+    controllers: dict[int, set[int]] = {}
+    for one in (*evidence.log.controller_epochs, *evidence.reported_epochs):
+        controllers.setdefault(one.epoch, set()).add(one.broker)
+    times = [one.epoch for one in evidence.log.controller_epochs]
+    faults = [
+        f"epoch {epoch}: brokers {_list(who)}" for epoch, who in sorted(controllers.items()) if len(who) > 1
+    ]
     faults += [f"epoch {epoch} was won {times.count(epoch)} times" for epoch in _repeated(times)]
-    unrecorded = sorted(set(rulers) - set(times))
+    unrecorded = sorted(set(controllers) - set(times))
     faults += [f"epoch {epoch} has no record" for epoch in unrecorded]
-    gaps = sorted(set(range(1, max(rulers, default=0) + 1)) - set(rulers))
-    faults += [f"epoch {epoch} was nobody's" for epoch in gaps]
-    told = ", ".join(f"{epoch}: broker {_list(who)}" for epoch, who in sorted(rulers.items()))
-    text = f"{len(rulers)} epochs ({told})" if not faults else named(faults)
-    return Check("one controller an epoch", bool(rulers) and not faults, text)
+    gaps = sorted(set(range(1, max(controllers, default=0) + 1)) - set(controllers))
+    faults += [f"epoch {epoch} belongs to no broker" for epoch in gaps]
+    brokers = ", ".join(f"{epoch}: broker {_list(who)}" for epoch, who in sorted(controllers.items()))
+    text = f"{len(controllers)} epochs ({brokers})" if not faults else named(faults)
+    return CheckResult("one controller an epoch", bool(controllers) and not faults, text)
 
 
-def _floor(evidence: Evidence) -> Check:
+def _never_fewer_replicas(evidence: ClusterEvidence) -> CheckResult:
     short = [
         f"{number} had {size}"
         for number, size in sorted(evidence.log.least_replicas.items())
@@ -211,12 +213,12 @@ def _floor(evidence: Evidence) -> Check:
     text = f"never fewer than {evidence.replication} in {count} partitions"
     if short:
         text = f"fewer than {evidence.replication}: partition {named(short)}"
-    return Check("the floor of replicas was kept", bool(count) and not short, text)
+    return CheckResult("no partition had fewer replicas than it should", bool(count) and not short, text)
 
 
-def _outlived(evidence: Evidence) -> Check:
-    """Some moves were open when the controller died, and a later one has ended them."""
-    move = evidence.under_fire
+def _finished_by_successor(evidence: ClusterEvidence) -> CheckResult:
+    """Some reassignments were open when the controller died, and a later controller ended them."""
+    move = evidence.interrupted
     later = [one for one in evidence.log.endings if one.epoch > move.epoch]
     broken = [f"{one.topic_partition} {one.outcome}" for one in evidence.log.endings if one.outcome != "done"]
     text = f"{move.open_at_the_kill} of {move.asked} were open when it died; all done"
@@ -227,25 +229,25 @@ def _outlived(evidence: Evidence) -> Check:
     elif len(later) < move.open_at_the_kill:
         text = f"{move.open_at_the_kill} were open when it died, {len(later)} have ended since"
     holds = not broken and 0 < move.open_at_the_kill <= len(later)
-    return Check("the move outlived its controller", holds, text)
+    return CheckResult("the next controller finished the move", holds, text)
 
 
-def _verified(evidence: Evidence) -> Check:
+def _verified(evidence: ClusterEvidence) -> CheckResult:
     wrong = [f"{partition} {status}" for partition, status in evidence.verified if status != "done"]
     text = f"{len(evidence.verified) - len(wrong)} of {len(evidence.verified)} moves done"
     if wrong:
         text += f"; {named(wrong)}"
-    return Check("reassign verify: every replica is where it was asked for", not wrong, text)
+    return CheckResult("reassign verify: every replica is where the plan puts it", not wrong, text)
 
 
-def _not_stuck(evidence: Evidence) -> Check:
-    return Check(
+def _not_stuck(evidence: ClusterEvidence) -> CheckResult:
+    return CheckResult(
         "nothing is stuck", not evidence.stuck, named(evidence.stuck) or "all led, all in sync, no move open"
     )
 
 
-def _checked(evidence: Evidence) -> Check:
-    """By the ensemble's own log, which must not be empty: else it proves nothing."""
+def _checked(evidence: ClusterEvidence) -> CheckResult:
+    """The history checker's verdict over the ensemble's log. A log with too few events proves nothing."""
     report, figures = evidence.verdict, evidence.verdict.figures
     text = f"{figures.transactions:,} transactions, {len(report.violations)} violations"
     if report.violations:
@@ -263,7 +265,7 @@ def _checked(evidence: Evidence) -> Check:
     if short:
         text += f"; too little happened: {named(short)}"
     holds = report.holds and not undecided and not short
-    return Check("the checker finds nothing (S11 to S17, L6, L7)", holds, text)
+    return CheckResult("the checker finds nothing (S11 to S17, L6, L7)", holds, text)
 
 
 def _at(lines: Sequence[bytes], offset: int) -> bytes | None:

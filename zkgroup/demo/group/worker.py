@@ -1,6 +1,6 @@
 """One member of the demo's group as a child process, which reads flights and writes one line for each.
 
-    python -m zkgroup.demo.members.worker
+    python -m zkgroup.demo.group.worker
 
 The first line of its standard input holds its settings; a command line would show secrets to other users.
 It ends on SIGTERM, or when its standard input closes, after a clean leave. Events go to standard output, one
@@ -41,8 +41,8 @@ from zkgroup.zookeeper.settings import Digest, Sasl, Secret, Tls
 
 
 @dataclass(frozen=True, slots=True)
-class MemberProcessSettings:
-    """Everything that one member needs to know."""
+class MemberChildSettings:
+    """Settings of one member's process."""
 
     name: str
     zookeeper: str
@@ -54,36 +54,36 @@ class MemberProcessSettings:
     history: str
     """File for the recorded history."""
     records_per_s: int
-    """How fast it works: the demo is for watching."""
+    """Its speed, slow enough to watch."""
     session_timeout_ms: int
     server_tick_ms: int
     connection: ClientSettings
-    """Who we are and how it is encrypted; the rest of it is not passed on."""
+    """Authentication and encryption; the other settings are not passed on."""
 
 
-def encode_settings(orders: MemberProcessSettings) -> bytes:
-    """One line, newline included. Holds secrets in clear: for the pipe to the process only."""
+def encode_settings(child_settings: MemberChildSettings) -> bytes:
+    """One line, newline included. It holds secrets in clear text: for the pipe to the process only."""
     plain = {
-        name: getattr(orders, name)
-        for name in MemberProcessSettings.__dataclass_fields__
+        name: getattr(child_settings, name)
+        for name in MemberChildSettings.__dataclass_fields__
         if name != "connection"
     }
-    auth, tls = orders.connection.auth, orders.connection.tls
+    auth, tls = child_settings.connection.auth, child_settings.connection.tls
     plain["digest"] = auth.credential if isinstance(auth, Digest) else None
     plain["sasl"] = auth.options() if isinstance(auth, Sasl) else None
     plain["tls"] = _tls_fields(tls) if tls else None
     return json.dumps(plain).encode() + b"\n"
 
 
-def decode_settings(line: bytes) -> MemberProcessSettings:
-    """The orders as they were given. Raises ValueError where the line is not whole."""
+def decode_settings(line: bytes) -> MemberChildSettings:
+    """The decoded settings. Raises ValueError where the line is incomplete."""
     plain = json.loads(line)
     auth = _auth(plain.pop("digest"), plain.pop("sasl"))
     tls = plain.pop("tls")
     if tls is not None:
         password = tls.pop("key_password")
         tls = Tls(**tls, key_password=Secret(password) if password else None)
-    return MemberProcessSettings(**plain, connection=ClientSettings(auth=auth, tls=tls))
+    return MemberChildSettings(**plain, connection=ClientSettings(auth=auth, tls=tls))
 
 
 def _tls_fields(tls: Tls) -> dict[str, Any]:
@@ -106,19 +106,19 @@ def _auth(digest: str | None, sasl: dict[str, str] | None) -> Digest | Sasl | No
     return None
 
 
-class MemberProcess(ChildProcess):
-    """One consumer in a process of its own."""
+class MemberChild(ChildProcess):
+    """One consumer in its own process."""
 
-    def __init__(self, orders: MemberProcessSettings, log: Path) -> None:
-        """Starts it. `log` receives what it writes to standard error."""
-        self.output = Path(orders.output)
+    def __init__(self, child_settings: MemberChildSettings, log: Path) -> None:
+        """Starts the process. `log` receives its standard error."""
+        self.output = Path(child_settings.output)
         self.processed = 0
         self.lost_session = False
-        super().__init__(orders.name, "zkgroup.demo.members.worker", log)
-        self.give(encode_settings(orders))
+        super().__init__(child_settings.name, "zkgroup.demo.group.worker", log)
+        self.send_line(encode_settings(child_settings))
 
-    def note(self, event: dict[str, Any]) -> None:
-        """Brings state and count up to date."""
+    def apply_event(self, event: dict[str, Any]) -> None:
+        """Updates the state and the number of processed records."""
         match event["event"]:
             case "state":
                 self.state = event["after"]
@@ -128,86 +128,88 @@ class MemberProcess(ChildProcess):
                 self.processed = event["processed"]
 
     def check(self) -> None:
-        """Raises `MemberFailedError` where it ended by itself."""
+        """Raises `MemberFailedError` where the process ended unexpectedly."""
         if self.ended and not self.killed and self.state not in ("left", "closed"):
-            raise MemberFailedError(f"{self.name} ended with exit code {self.exit_code}: {self.last_words}")
+            raise MemberFailedError(
+                f"{self.name} ended with exit code {self.exit_code}: {self.last_log_line}"
+            )
 
 
 PROGRESS_EVERY_S = 0.2
 PAUSE_EVERY = 10
-"""Records between two pauses: one sleep a record would be dominated by the sleep's own cost."""
+"""Records between two pauses: with one sleep per record the cost of the sleep itself would dominate."""
 
 
 class MemberEventPrinter(RebalanceListener):
-    """Writes what happens to the member to standard output."""
+    """Prints the member's events to standard output."""
 
     def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
         """The member's state changed."""
         print_event("state", before=before.value, after=after.value, reason=reason)
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
-        """These partitions came."""
+        """These partitions were assigned."""
         print_event("assigned", partitions=[lease.partition for lease in leases])
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """These go to another member."""
+        """These partitions go to another member."""
         print_event("revoked", partitions=[one.partition for one in partitions])
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are gone without notice."""
+        """These partitions were lost without a handover."""
         print_event("lost", partitions=[one.partition for one in partitions])
 
 
 def print_event(event: str, **fields: object) -> None:
-    """One event, in one write, so that lines of two threads never mix."""
+    """Prints one event in one write, so that lines of two threads never mix."""
     line = json.dumps({"event": event, **fields}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
 
 def process(record: Record, output: BinaryIO) -> None:
-    """The work: one line in the member's own file, in one write."""
+    """Processes a record: writes one line to the member's own file, in one write."""
     assert record.value is not None
     airport, delay = airport_and_delay(record.value)
     output.write(encode_line(Processed(record.partition, record.offset, airport, delay, record.token)))
 
 
-def settings(orders: MemberProcessSettings) -> GroupSettings:
-    """Short times, so that there is something to see within a minute."""
+def settings(child_settings: MemberChildSettings) -> GroupSettings:
+    """Group settings with short times, so that the demo fits into a minute."""
     return GroupSettings(
-        consumer_id=orders.name,
-        session_timeout_ms=orders.session_timeout_ms,
-        server_tick_ms=orders.server_tick_ms,
+        consumer_id=child_settings.name,
+        session_timeout_ms=child_settings.session_timeout_ms,
+        server_tick_ms=child_settings.server_tick_ms,
         auto_commit_interval_ms=500,
     )
 
 
 def consume(consumer: Consumer, output: BinaryIO, records_per_s: int) -> int:
-    """Processes records until the consumer is stopped; returns how many."""
+    """Processes records until the consumer is stopped; returns their number."""
     processed = 0
-    told_s = time.monotonic()
+    printed_s = time.monotonic()
     for record in consumer:
         process(record, output)
         processed += 1
         if processed % PAUSE_EVERY == 0:
             time.sleep(PAUSE_EVERY / records_per_s)
-        if time.monotonic() - told_s > PROGRESS_EVERY_S:
-            told_s = time.monotonic()
+        if time.monotonic() - printed_s > PROGRESS_EVERY_S:
+            printed_s = time.monotonic()
             print_event("progress", processed=processed)
     return processed
 
 
-def run(orders: MemberProcessSettings) -> None:
-    """Joins the group and works until it is told to stop."""
-    history = HistoryFile(orders.history)
+def run(child_settings: MemberChildSettings) -> None:
+    """Joins the group and consumes until SIGTERM or the end of its input."""
+    history = HistoryFile(child_settings.history)
     consumer = Consumer(
-        orders.zookeeper,
-        group=orders.group,
+        child_settings.zookeeper,
+        group=child_settings.group,
         topics=[TOPIC],
-        source=BrokerSource() if orders.source is None else FileSource(orders.source),
-        settings=settings(orders),
+        source=BrokerSource() if child_settings.source is None else FileSource(child_settings.source),
+        settings=settings(child_settings),
         listener=MemberEventPrinter(),
         history=history,
-        connection=orders.connection,
+        connection=child_settings.connection,
     )
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -215,13 +217,13 @@ def run(orders: MemberProcessSettings) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     threading.Thread(target=_stop_at_end_of_input, args=(consumer,), daemon=True).start()
-    with open(orders.output, "ab", buffering=0) as output, consumer:  # noqa: PTH123
-        processed = consume(consumer, output, orders.records_per_s)
+    with open(child_settings.output, "ab", buffering=0) as output, consumer:  # noqa: PTH123
+        processed = consume(consumer, output, child_settings.records_per_s)
         print_event("progress", processed=processed)
 
 
 def _stop_at_end_of_input(consumer: Consumer) -> None:
-    """The demo holds the other end of our standard input; when the demo is killed it closes."""
+    """Stops the consumer when standard input closes, as it does when the demo is killed."""
     while os.read(sys.stdin.fileno(), 1):
         pass
     consumer.stop()

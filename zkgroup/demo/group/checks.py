@@ -1,4 +1,4 @@
-"""The checks of a demo's consumers at its end. Pure."""
+"""The checks of a demo's consumers. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.demo.flight_data import PARTITIONS, AirportDelay, Reduction, airport_and_delay, delays
-from zkgroup.demo.progress import Check, named
+from zkgroup.demo.progress import CheckResult, named
 from zkgroup.history import Report
 from zkgroup.history.report import UNKNOWN_SHARE_MAX
 
@@ -15,28 +15,28 @@ EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITION
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Everything that the run left to judge by."""
+class MemberEvidence:
+    """Everything that the checks of the consumers read."""
 
-    dealt: Sequence[Sequence[bytes]]
-    """The input: lines by partition."""
+    input_lines: Sequence[Sequence[bytes]]
+    """The lines of each partition."""
     reduction: Reduction
     committed: Mapping[int, int | None]
     """Offset in ZooKeeper of each partition at the end; None where there is none."""
     verdict: Report
-    """What the checker says about the recorded history."""
+    """The history checker's report."""
     group_problems: Sequence[str]
-    """What `group verify` found while the members were still there."""
+    """Problems that `group verify` found while the members still ran."""
     gone: Mapping[str, str]
-    """Members that went without saying goodbye, and how: SIGKILL, or a session that ended under them."""
+    """Members that did not leave in order, and why: SIGKILL, or the end of their session."""
     events_min: Mapping[str, int] = field(default_factory=lambda: EVENTS_MIN)
     """What the history must hold at least."""
     moved: Collection[int] = ()
-    """Partitions whose offset somebody else has moved: the same ones that the reduction knows of."""
+    """Partitions whose offset a foreign writer changed; the same as given to `reduce`."""
 
 
-def judge(evidence: Evidence) -> tuple[Check, ...]:
-    """All checks, in the order in which a reader would ask."""
+def check_members(evidence: MemberEvidence) -> tuple[CheckResult, ...]:
+    """All checks, in the order in which the report prints them."""
     return (
         _complete(evidence),
         _equal(evidence),
@@ -47,8 +47,8 @@ def judge(evidence: Evidence) -> tuple[Check, ...]:
     )
 
 
-def _complete(evidence: Evidence) -> Check:
-    expected = {(p, o) for p, lines in enumerate(evidence.dealt) for o in range(len(lines))}
+def _complete(evidence: MemberEvidence) -> CheckResult:
+    expected = {(p, o) for p, lines in enumerate(evidence.input_lines) for o in range(len(lines))}
     found = evidence.reduction.processed
     missing, unknown = sorted(expected - found), sorted(found - expected)
     text = f"{len(found & expected):,} of {len(expected):,}"
@@ -56,11 +56,11 @@ def _complete(evidence: Evidence) -> Check:
         text += f"; missing {named([f'{p}:{o}' for p, o in missing])}"
     if unknown:
         text += f"; never produced {named([f'{p}:{o}' for p, o in unknown])}"
-    return Check("every record was processed", not missing and not unknown, text)
+    return CheckResult("every record was processed", not missing and not unknown, text)
 
 
-def _equal(evidence: Evidence) -> Check:
-    direct = delays(airport_and_delay(line) for lines in evidence.dealt for line in lines)
+def _equal(evidence: MemberEvidence) -> CheckResult:
+    direct = delays(airport_and_delay(line) for lines in evidence.input_lines for line in lines)
     found = evidence.reduction.airports
     wrong = [name for name in sorted({*direct, *found}) if direct.get(name) != found.get(name)]
     differing = [f"{p}:{o}" for p, o in evidence.reduction.contradictions]
@@ -69,11 +69,11 @@ def _equal(evidence: Evidence) -> Check:
         text += f"; different for {named(wrong)}"
     if differing:
         text += f"; two members disagree about {named(differing)}"
-    return Check("the result equals a direct computation", not wrong and not differing, text)
+    return CheckResult("the result equals a direct computation", not wrong and not differing, text)
 
 
-def _twice(evidence: Evidence) -> Check:
-    """At least once is promised; twice is allowed where a member went without saying goodbye."""
+def _twice(evidence: MemberEvidence) -> CheckResult:
+    """Delivery is at least once: a repetition is allowed where a member did not leave in order."""
     parts = [
         f"{count} of {member} ({evidence.gone.get(member, 'handed over cleanly')})"
         for member, count in evidence.reduction.repeated_by.items()
@@ -84,23 +84,23 @@ def _twice(evidence: Evidence) -> Check:
         statement = "nothing twice but what a death or a moved offset left open"
         again = [count - 1 for place, count in evidence.reduction.repeated.items() if place[0] == partition]
         parts.append(f"{sum(again)} of partition {partition} (its offset was moved)")
-    return Check(statement, not unexcused, ", ".join(parts) or "none")
+    return CheckResult(statement, not unexcused, ", ".join(parts) or "none")
 
 
-def _committed(evidence: Evidence) -> Check:
+def _committed(evidence: MemberEvidence) -> CheckResult:
     behind = [
         f"{partition} at {evidence.committed.get(partition)} of {len(lines)}"
-        for partition, lines in enumerate(evidence.dealt)
+        for partition, lines in enumerate(evidence.input_lines)
         if evidence.committed.get(partition) != len(lines)
     ]
-    text = f"{len(evidence.dealt) - len(behind)} of {len(evidence.dealt)} partitions"
+    text = f"{len(evidence.input_lines) - len(behind)} of {len(evidence.input_lines)} partitions"
     if behind:
         text += f"; {named(behind)}"
-    return Check("every partition is committed to its end", not behind, text)
+    return CheckResult("every partition is committed to its end", not behind, text)
 
 
-def _fenced(evidence: Evidence) -> Check:
-    """By the recorded history, which has to be whole and must not be empty: else it proves nothing."""
+def _fenced(evidence: MemberEvidence) -> CheckResult:
+    """The history checker's verdict. An incomplete history, or one with too few events, proves nothing."""
     report, figures = evidence.verdict, evidence.verdict.figures
     text = f"{figures.records:,} events, {len(report.violations)} violations"
     if report.violations:
@@ -112,15 +112,15 @@ def _fenced(evidence: Evidence) -> Check:
     short = report.shortfalls(evidence.events_min)
     if short:
         text += f"; too little happened: {named(short)}"
-    return Check("no stale commit, no second owner", report.holds and not short, text)
+    return CheckResult("no stale commit, no second owner", report.holds and not short, text)
 
 
-def _clean(evidence: Evidence) -> Check:
+def _clean(evidence: MemberEvidence) -> CheckResult:
     text = "converged" if not evidence.group_problems else named(evidence.group_problems)
-    return Check("group verify is clean", not evidence.group_problems, text)
+    return CheckResult("group verify is clean", not evidence.group_problems, text)
 
 
 def slowest(airports: Mapping[str, AirportDelay], count: int, flights_min: int = 100) -> list[AirportDelay]:
-    """The airports with the greatest mean delay among those with enough flights to mean something."""
+    """The airports with the greatest mean delay, among those with at least `flights_min` flights."""
     counted = [one for one in airports.values() if one.flights >= flights_min]
     return sorted(counted, key=lambda one: (-one.mean, one.airport))[:count]

@@ -8,8 +8,7 @@ import pytest
 
 from zkgroup.audit.rules import Finding, Severity
 from zkgroup.audit.views.owners import OwnerLife
-from zkgroup.demo.audit.planting import Planted
-from zkgroup.demo.audit.proof import Evidence, judge
+from zkgroup.demo.audit import AuditEvidence, Planted, check_audit
 from zkgroup.demo.flight_data import MemberOutput, Processed
 from zkgroup.zkfiles.verification import Verification
 
@@ -40,7 +39,7 @@ FOUND = (
 )
 ADA = OwnerLife("demo_ada-0", 0xD1, 0x20, 1_000, None, None)
 CLEO = OwnerLife("demo_cleo-0", 0xD2, 0x21, 1_000, None, None)
-RUN = Evidence(
+RUN = AuditEvidence(
     group="demo",
     planted=(COMMIT, REWIND),
     findings=FOUND,
@@ -55,15 +54,15 @@ RUN = Evidence(
 )
 
 
-def failed(run: Evidence) -> list[tuple[str, str]]:
+def failed(run: AuditEvidence) -> list[tuple[str, str]]:
     """Statements that do not hold, with what is said of them."""
-    return [(check.statement, check.evidence) for check in judge(run) if not check.holds]
+    return [(check.statement, check.evidence) for check in check_audit(run) if not check.holds]
 
 
 def test_right_run_passes_every_check() -> None:
     """Both writes found, nothing else an error, every record under an ownership of the files."""
     assert failed(RUN) == []
-    assert [check.evidence for check in judge(RUN)] == [
+    assert [check.evidence for check in check_audit(RUN)] == [
         "2 files, 183 transactions, 176 tree digests compared",
         "zombie_commit at 0x41, offset_regression at 0x47, zombie_commit at 0x47",
         "partitions 1, 9; session 0xabc",
@@ -88,19 +87,19 @@ def test_milder_finding_is_a_miss() -> None:
     assert "missed: zombie_commit at 0x41" in failed(replace(RUN, findings=mild))[0][1]
 
 
-def test_invented_error_is_told() -> None:
+def test_unplanted_error_is_named() -> None:
     """An error beside the planted ones fails the demo, also one more at the right zxid."""
     more = (*FOUND, finding("orphan_owner", replace(COMMIT, zxid=0x50)), finding("zombie_commit", COMMIT))
-    ((_, told),) = failed(replace(RUN, findings=more))
+    ((_, text),) = failed(replace(RUN, findings=more))
 
-    assert told.endswith("; not planted: zombie_commit at 0x41, orphan_owner at 0x50")
+    assert text.endswith("; not planted: zombie_commit at 0x41, orphan_owner at 0x50")
 
 
 def test_run_without_its_planted_writes_proves_nothing() -> None:
     """No writes and no errors agree, but show nothing."""
-    told = dict(failed(replace(RUN, planted=(), findings=())))
+    text = dict(failed(replace(RUN, planted=(), findings=())))
 
-    assert told == {
+    assert text == {
         "the audit's errors are exactly what was planted": (
             "no error; not even planted: offset_regression, zombie_commit"
         ),
@@ -111,7 +110,7 @@ def test_run_without_its_planted_writes_proves_nothing() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"partition": 2}, {"session": 0xD1}, {"group": "other"}, {"topic": "orders"}], ids=str
 )
-def test_finding_about_something_else_is_told(wrong: dict[str, int | str]) -> None:
+def test_finding_about_another_partition_or_writer_is_named(wrong: dict[str, int | str]) -> None:
     """The right name and zxid with the wrong partition, writer, group or topic does not count."""
     changed = (replace(FOUND[0], **wrong), *FOUND[1:])  # type: ignore[arg-type]
 
@@ -123,20 +122,20 @@ def test_finding_about_something_else_is_told(wrong: dict[str, int | str]) -> No
     ]
 
 
-def test_record_under_no_ownership_of_the_files_is_told() -> None:
+def test_record_processed_without_an_ownership_in_the_files_is_named() -> None:
     """A token that no owner znode had, or that another member's had."""
     lives = {1: (ADA._replace(thread="demo_ben-0"),), 9: (CLEO._replace(from_zxid=0x22),)}
 
-    ((statement, told),) = failed(replace(RUN, lives=lives))
+    ((statement, text),) = failed(replace(RUN, lives=lives))
 
-    assert statement == "whoever processed a record owned it, by the files"
-    assert told.endswith(
+    assert statement == "each record was processed by the owner in the files"
+    assert text.endswith(
         "; not in the files: partition 1 under 0x20 by demo_ada, partition 9 under 0x21 by demo_cleo"
     )
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"damages": ("zxids 0x5 to 0x7 are missing",)}, "zxids 0x5 to 0x7 are missing"),
         (
@@ -147,9 +146,9 @@ def test_record_under_no_ownership_of_the_files_is_told() -> None:
     ],
     ids=["damage", "other digests", "no digests"],
 )
-def test_files_that_are_not_whole_are_told(change: dict[str, object], told: str) -> None:
-    """What an audit of damaged files finds, or of a tree that is not the server's, shows nothing."""
+def test_damage_of_the_files_is_named(change: dict[str, object], expected: str) -> None:
+    """An audit of damaged files, or of a tree that differs from the server's, proves nothing."""
     ((statement, text),) = failed(replace(RUN, **change))  # type: ignore[arg-type]
 
     assert statement == "ZooKeeper's own files are whole"
-    assert text.endswith(told)
+    assert text.endswith(expected)

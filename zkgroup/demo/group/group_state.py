@@ -1,4 +1,4 @@
-"""The state of the group as the demo shows it, read from ZooKeeper, and changes to it."""
+"""The demo group's state in ZooKeeper: reads it, and creates and removes its topic and its group."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from zkgroup.groups.verify import expected_ownership, group_state
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
-    """One look at the group. Partition number to value; absent where there is none."""
+class DemoGroupState:
+    """The group as one read found it. Mappings: partition number to value, where there is one."""
 
     state: str
     members: frozenset[str]
@@ -29,35 +29,35 @@ class GroupState:
     offsets: Mapping[int, int]
 
 
-EMPTY_GROUP = GroupState("empty", frozenset(), {}, {}, {})
+EMPTY_GROUP = DemoGroupState("empty", frozenset(), {}, {}, {})
 
 
-def read_group(ensemble: Ensemble, group: str) -> GroupState:
-    """Members, owners, tokens and offsets now; nothing yet where the group does not exist yet."""
+def read_group(ensemble: Ensemble, group: str) -> DemoGroupState:
+    """Reads members, owners, tokens and offsets; an empty state where the group does not exist."""
     try:
-        picture = read_snapshot(ensemble, group)
+        snapshot = read_snapshot(ensemble, group)
     except NotFoundError:
         return EMPTY_GROUP
-    expected = expected_ownership(picture)
-    state = group_state(picture, expected, now_ms=ensemble.clock.wall_ms())
-    described = describe_group(picture, expected, state)
-    ours = [row for row in described.partitions if row.topic_partition.topic == TOPIC]
-    return GroupState(
+    expected = expected_ownership(snapshot)
+    state = group_state(snapshot, expected, now_ms=ensemble.clock.wall_ms())
+    described = describe_group(snapshot, expected, state)
+    rows = [row for row in described.partitions if row.topic_partition.topic == TOPIC]
+    return DemoGroupState(
         state=state.value,
         members=frozenset(name_of(group, row.member) for row in described.members),
-        owners={r.topic_partition.partition: name_of(group, r.member) for r in ours if r.member is not None},
-        tokens={r.topic_partition.partition: r.token for r in ours if r.token is not None},
-        offsets={r.topic_partition.partition: r.offset for r in ours if r.offset is not None},
+        owners={r.topic_partition.partition: name_of(group, r.member) for r in rows if r.member is not None},
+        tokens={r.topic_partition.partition: r.token for r in rows if r.token is not None},
+        offsets={r.topic_partition.partition: r.offset for r in rows if r.offset is not None},
     )
 
 
 def name_of(group: str, member: str) -> str:
-    """The consumer id that the demo gave, out of a member id (`<group>_<consumer id>`)."""
+    """The consumer id in a member id (`<group>_<consumer id>`)."""
     return member.removeprefix(f"{group}_")
 
 
 def free_name(ensemble: Ensemble, wanted: str) -> str:
-    """The name, or with a number behind it when there is such a group: old offsets would be in the way."""
+    """The wanted name, or one with a number appended where such a group, with old offsets, exists."""
     taken = set(group_names(ensemble))
     names = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
     return next(name for name in names if name not in taken)
@@ -81,13 +81,13 @@ def make_topic(ensemble: Ensemble) -> bool:
 
 
 def problems(ensemble: Ensemble, group: str, wait_s: float) -> list[str]:
-    """What `group verify --wait` finds."""
+    """The problems that `group verify --wait` finds."""
     verdict = reads.verify(ensemble, group, wait_s=wait_s)
     return [f"{one.kind.value} {one.topic}:{one.partition} {one.detail}".strip() for one in verdict.problems]
 
 
 def clear(ensemble: Ensemble, group: str, *, topic: bool) -> str | None:
-    """Removes the group, and the topic where the demo made it; says what could not be removed."""
+    """Removes the group, and the topic if `topic`; returns the error where one could not be removed."""
     try:
         groups.delete_group(ensemble, groups.plan_deletion(ensemble, group))
         if topic:

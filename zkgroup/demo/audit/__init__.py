@@ -1,1 +1,0 @@
-"""`zkgroup demo audit`: offsets are overwritten, and the servers' files show by which session."""
