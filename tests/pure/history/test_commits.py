@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.group_history import TOPIC, GroupHistory, broken, good_history, tp
 from zkgroup.history import CheckOptions, Record, check_history
-from zkgroup.history.group.delivery_invariants import OffsetSet
+from zkgroup.history.group.commit_invariants import OffsetSet
 
 EITHER = pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 

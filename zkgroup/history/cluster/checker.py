@@ -19,10 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from zkgroup.history.cluster.convergence import DECIDED as DECIDED_AT_REST
-from zkgroup.history.cluster.convergence import check_settled
 from zkgroup.history.cluster.server_invariants import DECIDED as DECIDED_BY_SERVER
-from zkgroup.history.cluster.server_invariants import ClusterServerAudit
+from zkgroup.history.cluster.server_invariants import DECIDED_AT_REST, ClusterServerAudit, check_settled
 from zkgroup.history.records import Record, Recording, in_order
 from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Violation
 from zkgroup.history.transactions import ServerTransaction

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zkgroup.errors import ConfigError
-from zkgroup.history.group.acknowledgements import Acknowledgements
 from zkgroup.history.group.assignment_invariants import check_views, settled_by_records, settled_by_server_log
-from zkgroup.history.group.delivery_invariants import ProcessedAudit, check_deliveries
+from zkgroup.history.group.commit_invariants import Acknowledgements, ProcessedAudit
 from zkgroup.history.group.member_invariants import DECIDED as DECIDED_BY_RECORDS
-from zkgroup.history.group.member_invariants import check_chains
+from zkgroup.history.group.member_invariants import check_chains, check_deliveries
 from zkgroup.history.group.replay import CheckOptions, Evidence, groups_in
 from zkgroup.history.group.server_invariants import DECIDED as DECIDED_BY_SERVER
 from zkgroup.history.group.server_invariants import GroupServerAudit, half_claims

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from zkgroup.broker.replicas.replica_view import Role
-from zkgroup.history.cluster.convergence import left_undone
 from zkgroup.history.cluster.replay import ReplayedCluster
+from zkgroup.history.cluster.server_invariants import left_undone
 from zkgroup.history.report import ClusterOptions
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
