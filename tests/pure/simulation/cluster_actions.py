@@ -6,8 +6,8 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.testing.simulation.cluster.crashes import Action
 from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.testing.simulation.cluster.simulation import ControllerAction
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
 
@@ -118,21 +118,21 @@ def _shut_down(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 ACTIONS = {
-    "create": Action(ALONE, _create),
-    "grow": Action(ALONE, _grow),
-    "delete": Action(ALONE, _delete),
-    "forced-deletion": Action(ALONE, _force),
-    "return-after-a-forced-deletion": Action(ALONE, _force_and_make_again),
-    "return-after-a-forced-deletion-in-kafka": Action(KAFKA, _force_and_make_again),
-    "move": Action(ALONE, _move),
-    "move-in-kafka": Action(KAFKA, _move),
-    "move-and-crash-of-a-node": Action(NODES, _move),
-    "change-target": Action(ALONE, _change),
-    "preferred": Action(ALONE, _prefer),
-    "leader-lost": Action(ALONE, _lose_leader),
-    "brokers-return": Action(ALONE, _return),
-    "bounce": Action(ALONE, _bounce),
-    "resignation": Action(ALONE, _resign),
-    "take-over": Action(ALONE, _take_over),
-    "shutdown": Action(ALONE, _shut_down),
+    "create": ControllerAction(ALONE, _create),
+    "grow": ControllerAction(ALONE, _grow),
+    "delete": ControllerAction(ALONE, _delete),
+    "forced-deletion": ControllerAction(ALONE, _force),
+    "return-after-a-forced-deletion": ControllerAction(ALONE, _force_and_make_again),
+    "return-after-a-forced-deletion-in-kafka": ControllerAction(KAFKA, _force_and_make_again),
+    "move": ControllerAction(ALONE, _move),
+    "move-in-kafka": ControllerAction(KAFKA, _move),
+    "move-and-crash-of-a-node": ControllerAction(NODES, _move),
+    "change-target": ControllerAction(ALONE, _change),
+    "preferred": ControllerAction(ALONE, _prefer),
+    "leader-lost": ControllerAction(ALONE, _lose_leader),
+    "brokers-return": ControllerAction(ALONE, _return),
+    "bounce": ControllerAction(ALONE, _bounce),
+    "resignation": ControllerAction(ALONE, _resign),
+    "take-over": ControllerAction(ALONE, _take_over),
+    "shutdown": ControllerAction(ALONE, _shut_down),
 }

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from tests.pure.simulation.cluster_actions import ACTIONS
-from zkgroup.testing.simulation.cluster.crashes import play
+from zkgroup.testing.simulation.cluster.simulation import play
 
 STRIDE = 5
 """The tests of this folder take each fifth point; `tests/long/simulation` takes the others."""

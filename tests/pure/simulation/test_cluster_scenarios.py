@@ -23,8 +23,8 @@ from tests.pure.simulation.cluster_scenes import (
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
-from zkgroup.testing.simulation.cluster.crashes import Action, play
 from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.znodes.admin_requests import UncleanElection
 from zkgroup.znodes.brokers import NO_LEADER, Topic
 
@@ -202,7 +202,7 @@ def test_a_partition_is_led_although_its_leader_died_with_the_controller(comes_b
         topic = Topic({0: (ruler, one, two), 1: (ruler, one)})
         assert world.write(Create(Topic.path("n"), topic.encode()))
 
-    action = Action(NODES, begin)
+    action = ControllerAction(NODES, begin)
     for at in range(len(play(action).passed)):
         world = play(action, [at]).simulation.world
         for tp in (TopicPartition("n", 0), TopicPartition("n", 1)):

@@ -9,8 +9,8 @@ import pytest
 from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
 from tests.pure.simulation.crashing import each_fifth
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
-from zkgroup.testing.simulation.cluster.crashes import Action, play
 from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.znodes.admin_requests import Reassignment
 
@@ -51,7 +51,7 @@ def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSe
 
 def deleted(setup: ClusterSetup, choose: Callable[[int], Iterable[int]]) -> None:
     """The controller dies at the points chosen, by their number."""
-    action = Action(setup, _delete)
+    action = ControllerAction(setup, _delete)
     points = len(play(action).passed)
     for at in choose(points):
         played = play(action, [at])

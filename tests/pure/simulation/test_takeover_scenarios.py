@@ -27,9 +27,9 @@ from zkgroup.controller.machine.controller_election.transactions import ElectorS
 from zkgroup.model.requests import Delete
 from zkgroup.testing.simulation.cluster import ClusterSimulation
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.testing.simulation.cluster.crashes import Action, play
 from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
 from zkgroup.testing.simulation.cluster.operations import Operations
+from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import Controller, ControllerRecord
 
@@ -198,7 +198,7 @@ def recovered(choose: Callable[[int], Iterable[int]]) -> None:
         assert real.epoch in {one.state.controller_epoch for one in states if one.state}
         world.stop_kafka()
 
-    action = Action(BESIDE_KAFKA, begin)
+    action = ControllerAction(BESIDE_KAFKA, begin)
     for at in choose(len(play(action).passed)):
         played = play(action, [at])
         states = played.simulation.world.audit.look().states

@@ -1,24 +1,245 @@
-"""`Simulation`: one schedule of a group, in which the seed decides what happens next.
+"""`Simulation`: one schedule of a group, with faults drawn from a seed, and its convergence after them.
 
-The seed draws the members, the order in which requests are executed, answers and watches delivered and timers
-fired, how long a process pauses, and which replies are lost. After the faults the group must converge and
-stay so. Safety is checked at every transaction (`audit`), and by the history checker at the end.
+The seed draws the members, the order in which requests are executed, responses and watches delivered and
+timers fired, how long a process pauses, and which responses are lost. After the faults the group must
+converge: the assigned member owns each partition, and no owner changes any more (L1 to L5). Safety is checked
+at every transaction (`audit`), and by the history checker at the end.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
+from zkgroup.assignment.strategies import needs_previous
+from zkgroup.assignment.wildcards import evaluate
+from zkgroup.consumer.machine.events import MemberState
+from zkgroup.errors import AssignmentError
 from zkgroup.history import CheckOptions, check_history
+from zkgroup.model import EvaluatedMember, TopicPartition, Znode
+from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.testing.simulation.group.convergence import Convergence
 from zkgroup.testing.simulation.group.faults import Faults
 from zkgroup.testing.simulation.group.members import ConsumingActor
 from zkgroup.testing.simulation.group.setup import GROUP, Setup, draw
 from zkgroup.testing.simulation.group.world import World
 from zkgroup.testing.simulation.schedule import Action, Schedule, ScheduleReport
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, Registration
+from zkgroup.znodes.group_records import Plan
+
+
+class Goal:
+    """Compares the tree, and what the members believe, with a plan computed from the tree alone."""
+
+    def __init__(self, server: MemoryZooKeeper, group: str) -> None:
+        self._server = server
+        self._group = group
+
+    def owners(self) -> Mapping[TopicPartition, tuple[str, int]]:
+        """Who owns what by the tree: thread id and czxid."""
+        prefix = f"/consumers/{self._group}/owners/"
+        found = {}
+        for path, znode in self._server.tree().items():
+            topic, slash, number = path.removeprefix(prefix).partition("/")
+            if path.startswith(prefix) and slash:
+                owner = (znode.data or b"").decode()
+                found[TopicPartition(topic, int(number))] = (owner, znode.stat.czxid)
+        return found
+
+    def missing(self, actors: Sequence[ConsumingActor]) -> str | None:
+        """What is not as it should be, or None."""
+        for actor in actors:
+            if actor.state is not MemberState.STABLE:
+                return f"{actor.member_id} is {actor.state.value}"
+        registered = {actor.member_id for actor in actors}
+        tree = self._server.tree()
+        members = self._members(tree)
+        if {m.member for m in members} != registered:
+            return f"registered are {sorted(m.member for m in members)}, living {sorted(registered)}"
+        expected, owners = self._expected(tree, members), self.owners()
+        expected = {tp: who for tp, who in expected.items() if not _is_handed_back(actors, tp, who)}
+        if {tp: who for tp, (who, _) in owners.items()} != expected:
+            return f"owners {_text(owners)}, expected {dict(sorted(expected.items()))}"
+        return self._beliefs(actors, owners)
+
+    def _members(self, tree: Mapping[str, Znode]) -> list[EvaluatedMember]:
+        prefix = f"/consumers/{self._group}/ids/"
+        topics = [p.removeprefix("/brokers/topics/") for p in tree if p.startswith("/brokers/topics/")]
+        return [
+            EvaluatedMember(
+                path.removeprefix(prefix),
+                evaluate(Registration.decode(path, znode.data).wanted(), topics, True),
+            )
+            for path, znode in tree.items()
+            if path.startswith(prefix)
+        ]
+
+    def _expected(
+        self, tree: Mapping[str, Znode], members: Sequence[EvaluatedMember]
+    ) -> Mapping[TopicPartition, str]:
+        partitions = {
+            topic: Topic.decode(path, tree[path].data).numbers if (path := Topic.path(topic)) in tree else ()
+            for member in members
+            for topic in member.threads
+        }
+        prefix = f"/consumers/{self._group}/ids/"
+        strategy = agreed_strategy(
+            [
+                Registration.decode(path, znode.data).strategy
+                for path, znode in tree.items()
+                if path.startswith(prefix)
+            ]
+        )
+        if strategy is not None and needs_previous(strategy):
+            path = Plan.path(self._group)
+            return Plan.decode(path, tree[path].data).owners if path in tree else {}
+        try:
+            return assign(strategy or DEFAULT_STRATEGY, members, partitions).owners
+        except AssignmentError:
+            return {tp: who for tp, (who, _) in self.owners().items()}
+
+    @staticmethod
+    def _beliefs(
+        actors: Sequence[ConsumingActor], owners: Mapping[TopicPartition, tuple[str, int]]
+    ) -> str | None:
+        for actor in actors:
+            mine = {
+                tp: token for tp, (who, token) in owners.items() if who.rpartition("-")[0] == actor.member_id
+            }
+            believed = {tp: grant.token for tp, grant in actor.held().items()}
+            if mine != believed:
+                return f"{actor.member_id} believes {believed}, the tree says {mine}"
+            if sorted(actor.application.owned) != sorted(mine):
+                return f"{actor.member_id} delivers {actor.application.owned}"
+        return None
+
+
+def _is_handed_back(actors: Sequence[ConsumingActor], tp: TopicPartition, who: str) -> bool:
+    """Its member does not want it before a later plan."""
+    member = who.rpartition("-")[0]
+    return any(actor.member_id == member and tp in actor.handed_back() for actor in actors)
+
+
+def _text(owners: Mapping[TopicPartition, tuple[str, int]]) -> str:
+    return ", ".join(f"{tp}: {who}" for tp, (who, _) in sorted(owners.items()))
+
+
+CONVERGE_MS = 60_000
+STAY_MS = 15_000
+ROUNDS_MAX = 10_000
+
+
+class Convergence:
+    """Lets everything happen in a drawn order, without faults."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+
+    def converge(self) -> int:
+        """Milliseconds until the goal was reached. Raises AssertionError where it is not, or not kept."""
+        self.calm_down()
+        goal, clock = Goal(self._world.server, GROUP), self._world.clock
+        started_ms = clock.now_ms()
+        in_a_row = 0
+        while in_a_row < 2:  # what has just changed may have to be heard of
+            reason = goal.missing(self._world.living())
+            in_a_row = in_a_row + 1 if reason is None else 0
+            assert clock.now_ms() - started_ms <= CONVERGE_MS, f"not converged: {reason}"
+            self._pass(200)
+        took_ms, owners = clock.now_ms() - started_ms, goal.owners()
+        self._pass(STAY_MS)
+        reason = goal.missing(self._world.living())
+        assert reason is None, f"did not stay: {reason}"
+        assert goal.owners() == owners, f"owners changed at rest: {owners}, {goal.owners()}"
+        self._require_what_is_believed()
+        self._last_commits()
+        return took_ms
+
+    def calm_down(self) -> None:
+        """The faults end, and nothing else is done: what they have left must be mended by the members."""
+        self._world.wake_all()
+        self._pass(500)
+
+    def _pass(self, ms: int) -> None:
+        clock = self._world.clock
+        end_ms = clock.now_ms() + ms
+        while True:
+            self.drain()
+            due_ms = self._world.next_due_ms()
+            next_ms = min(end_ms, clock.now_ms() + 1000, due_ms if due_ms is not None else end_ms)
+            self._world.advance(max(0, next_ms - clock.now_ms()))
+            if clock.now_ms() >= end_ms and not any(actor.has_work for actor in self._world.living()):
+                return
+
+    def drain(self) -> None:
+        """Everything that can happen without time passing. Raises AssertionError where it never ends."""
+        for _ in range(ROUNDS_MAX):
+            for step in self._world.pending():
+                self._world.server.deliver(step)
+            living = self._world.living()
+            acted = [self._act(actor) for actor in self._rng.sample(living, len(living))]
+            acted += [jvm.act() for jvm in self._world.jvm]
+            self._world.audit.look()
+            if not any(acted) and not self._world.server.pending():
+                return
+        raise AssertionError("something goes on for ever without time passing")
+
+    @staticmethod
+    def _act(actor: ConsumingActor) -> bool:
+        did = actor.has_work and actor.run() > 0
+        if actor.runner.can_begin:
+            actor.begin_callback()
+            did = True
+        if actor.runner.can_return:
+            actor.end_callback()
+            did = True
+        if actor.runner.can_return_late:
+            actor.end_late_callback()
+            did = True
+        if actor.can_fetch:
+            actor.fetch()
+            did = True
+        did |= actor.finished is None and actor.application.calm()
+        if did:
+            actor.check()
+        return did
+
+    def _require_what_is_believed(self) -> None:
+        """At rest an offset that nobody else has written is what its owner takes it for."""
+        for actor in self._world.living():
+            picture = actor.describe()
+            for tp, grant in picture.held.items():
+                znode = self._world.server.find(Offset.path(GROUP, tp))
+                if znode is not None and znode.stat.version == picture.fences[tp]:
+                    believed = -1 if grant.offset is None else grant.offset
+                    stands = int(znode.data or b"-1")
+                    assert max(stands, -1) == believed, f"{tp} stands at {stands}, not at {believed}"
+
+    def _last_commits(self) -> None:
+        """At rest every owner delivers what comes and commits it, and nothing is refused (L5).
+
+        The first time a commit may still find what a stranger wrote to an owned offset.
+        """
+        for is_second in (False, True):
+            for tp in Goal(self._world.server, GROUP).owners():
+                self._world.log.append(tp)
+            self.drain()
+            for actor in self._world.living():
+                for tp in sorted(set(actor.application.owned) - self._world.dead):
+                    reached, end = actor.application.reached.get(tp), self._world.log.end(tp)
+                    assert reached == end, f"{tp} is delivered by {actor.member_id} up to {reached} of {end}"
+                before = len(actor.application.results)
+                actor.application.commit()
+                self.drain()
+                actor.application.check_ended()
+                for result in actor.application.results[before:]:
+                    assert not (is_second and result.refused), f"refused at rest: {result.refused}"
+
 
 RUN_AT_ONCE = (1, 1, 1, 1, 5, 2000)
 """Entries that a member's loop handles before anything else happens."""
