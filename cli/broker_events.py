@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition
 
+from .schema import Event, Shape
 from .serving import EventLines
 from .units import counted
 
@@ -19,7 +21,96 @@ _STYLES = {
     "disconnected": "warn",
     "failed": "bad",
 }
-_ROLES = {Role.LEADER: "leader", Role.FOLLOWER: "follower", Role.NONE: "stopped"}
+
+
+@dataclass(frozen=True, slots=True)
+class ListeningEvent:
+    """A broker or a controller listens at an address."""
+
+    broker: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredEvent(ListeningEvent):
+    """The broker is registered."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectedEvent:
+    """ZooKeeper does not answer; the broker serves on with this metadata."""
+
+    metadata_age_ms: int | None
+    controller_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectedEvent:
+    """This process is the active controller, and has loaded everything."""
+
+    epoch: int
+    partitions: int
+    load_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonEvent:
+    """The controller has resigned, or the broker has failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleEvent:
+    """What a replica on the broker is now."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IsrEvent(RoleEvent):
+    """The broker has changed the ISR of a partition that it leads."""
+
+    isr: Collection[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEvent:
+    """Overrides of an entity are in force."""
+
+    entity: str
+    overrides: Mapping[str, str]
+
+
+WAITING = Event("waiting", Shape(ListeningEvent))
+REGISTERED = Event("registered", Shape(RegisteredEvent))
+DISCONNECTED = Event("disconnected", Shape(DisconnectedEvent))
+CONTROLLER = Event("controller", Shape(ElectedEvent))
+RESIGNED = Event("resigned", Shape(ReasonEvent))
+FAILED = Event("failed", Shape(ReasonEvent))
+ROLES = {
+    Role.LEADER: Event("leader", Shape(RoleEvent)),
+    Role.FOLLOWER: Event("follower", Shape(RoleEvent)),
+    Role.NONE: Event("stopped", Shape(RoleEvent)),
+}
+ISR = Event("isr", Shape(IsrEvent))
+CONFIG = Event("config", Shape(ConfigEvent))
+EVENTS: tuple[Event[Any], ...] = (
+    WAITING,
+    REGISTERED,
+    DISCONNECTED,
+    CONTROLLER,
+    RESIGNED,
+    FAILED,
+    *ROLES.values(),
+    ISR,
+    CONFIG,
+)
+"""All of them, in the order of the documentation."""
 
 
 class BrokerPrinter(EventLines, BrokerListener):
@@ -29,43 +120,37 @@ class BrokerPrinter(EventLines, BrokerListener):
     WIDTH = 12
 
     def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
-        fields = {"broker": broker, "host": host, "port": port, "epoch": epoch}
-        self.print("registered", fields, f"broker {broker} at {host}:{port}, epoch {epoch}")
+        value = RegisteredEvent(broker, host, port, epoch)
+        self.print(REGISTERED, value, f"broker {broker} at {host}:{port}, epoch {epoch}")
 
     def on_disconnected(self, metadata_age_ms: int | None, controller_epoch: int | None) -> None:
-        fields = {"metadata_age_ms": metadata_age_ms, "controller_epoch": controller_epoch}
+        value = DisconnectedEvent(metadata_age_ms, controller_epoch)
         what = "out metadata" if metadata_age_ms is None else f" metadata of {metadata_age_ms} ms ago"
-        self.print("disconnected", fields, f"ZooKeeper is away; serving on with{what}")
+        self.print(DISCONNECTED, value, f"ZooKeeper is away; serving on with{what}")
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
         message = f"{topic_partition}" + ("" if leader_epoch is None else f", leader epoch {leader_epoch}")
-        self.print(_ROLES[role], {**_of(topic_partition), "leader_epoch": leader_epoch}, message)
+        self.print(ROLES[role], RoleEvent(topic_partition, leader_epoch), message)
 
     def on_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
-        fields = {**_of(topic_partition), "leader_epoch": leader_epoch, "isr": list(isr)}
-        self.print("isr", fields, f"{topic_partition} is {','.join(map(str, isr))}")
+        value = IsrEvent(topic_partition, leader_epoch, isr)
+        self.print(ISR, value, f"{topic_partition} is {','.join(map(str, isr))}")
 
     def on_config(self, entity: Any, overrides: Mapping[str, str]) -> None:
-        fields = {"entity": entity.entity_path, "overrides": dict(overrides)}
         message = ", ".join(f"{name}={value}" for name, value in overrides.items()) or "nothing set"
-        self.print("config", fields, f"{entity.entity_path}: {message}")
+        self.print(CONFIG, ConfigEvent(entity.entity_path, overrides), f"{entity.entity_path}: {message}")
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
-        fields = {"epoch": epoch, "partitions": partitions, "load_ms": load_ms}
         message = f"epoch {epoch}, {counted(partitions, 'partition')} loaded in {load_ms} ms"
-        self.print("controller", fields, message)
+        self.print(CONTROLLER, ElectedEvent(epoch, partitions, load_ms), message)
 
     def on_resigned(self, reason: str) -> None:
-        self.print("resigned", {"reason": reason}, reason)
+        self.print(RESIGNED, ReasonEvent(reason), reason)
 
     def on_failed(self, error: BaseException) -> None:
-        self.print("failed", {"reason": str(error)}, str(error))
+        self.print(FAILED, ReasonEvent(str(error)), str(error))
 
     def waiting(self, broker: int, host: str, port: int) -> None:
         """A controller that hosts nothing listens, and stands for election from now on."""
-        fields = {"broker": broker, "host": host, "port": port}
-        self.print("waiting", fields, f"controller {broker} at {host}:{port} stands for election")
-
-
-def _of(topic_partition: TopicPartition) -> dict[str, object]:
-    return {"topic": topic_partition.topic, "partition": topic_partition.partition}
+        value = ListeningEvent(broker, host, port)
+        self.print(WAITING, value, f"controller {broker} at {host}:{port} stands for election")

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from zkgroup.admin import NotifyFormat, UncleanElectionDone
-from zkgroup.admin.cluster.brokers import BrokerDescription, BrokerSummary, ForgettingPlan, LeftReplicas
+from zkgroup.admin import NotifyFormat, PartitionVerdict, UncleanElectionDone
+from zkgroup.admin.cluster.brokers import BrokerSummary, ForgettingPlan, LeftReplicas
 from zkgroup.admin.cluster.controller import (
     ControllerDescription,
     PastController,
     Resignation,
     ResignationPlan,
 )
-from zkgroup.admin.cluster.usage import ClusterUsage, Usage
+from zkgroup.admin.cluster.usage import ClusterUsage, Counts, Usage
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
-from zkgroup.admin.elections import Candidate, ElectionPlan, UncleanPlan
+from zkgroup.admin.elections import Candidate, ElectionPlan, Leaderless, UncleanPlan
 from zkgroup.admin.topics.alteration import AlterationPlan
 from zkgroup.admin.topics.creation import LeadersSeen
 from zkgroup.groups.ensemble import AsOf
-from zkgroup.groups.verify import hex_session
-from zkgroup.model import TopicPartition
+from zkgroup.zookeeper.four_letter_words import ServerStatus
 
-from .documents import Leaderless, NewPartition, document, leaderless, log_end
-from .schema import COUNT, INTEGER, STRING, Document, Field, Json, Shape, given, nullable, word
-from .units import iso_time
-
-if TYPE_CHECKING:
-    from zkgroup.lines.failed_replicas import FailedReplica
-    from zkgroup.lines.log_ends import LogEnds
-
+from .documents import NewPartition, PartitionWithoutLeader, leaderless
+from .schema import BROKERS, INTEGER, STRING, Document, Field, Json, Shape, given, nullable, word
 
 _KIND = word("zkgroup", "kafka")
 
@@ -69,13 +62,13 @@ CANDIDATE = Shape(
         ),
     ),
 )
+COUNTS = Shape(Counts)
+SERVER = Shape(ServerStatus)
 USAGE = Shape(
     Usage,
     given("quantity", word("connections", "watches", "leaf_znodes", "znodes")),
-    Field("early", nullable(COUNT), lambda row: row.early and row.early.value),
-    Field("early_formula", nullable(STRING), lambda row: row.early and row.early.formula),
-    Field("corrected", nullable(COUNT), lambda row: row.corrected and row.corrected.value),
-    Field("corrected_formula", nullable(STRING), lambda row: row.corrected and row.corrected.formula),
+    *("early=early.value", "early_formula=early.formula"),
+    *("corrected=corrected.value", "corrected_formula=corrected.formula"),
     *("measured", "measured_by", "reason"),
 )
 
@@ -155,7 +148,7 @@ class TopicAlterationDocument:
     added: Sequence[NewPartition]
     configs: Sequence[SettingChange]
     converged: bool | None
-    leaderless: Sequence[Leaderless] | None
+    leaderless: Sequence[PartitionWithoutLeader] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +161,24 @@ class ElectionDocument:
     partitions: Sequence[Candidate]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncleanPartition:
+    """A partition of an unclean election: how it was, and what the controller reported, if it did."""
+
+    candidate: Leaderless
+    result: PartitionVerdict | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncleanElectionDocument:
+    """`elect unclean`; `epoch` is that of the controller that carried it out."""
+
+    executed: bool
+    converged: bool | None
+    epoch: int | None
+    partitions: Sequence[UncleanPartition]
+
+
 SETTING_CHANGE = Shape(SettingChange)
 BROKERS_DOCUMENT = Document("brokers", Shape(BrokersDocument))
 CONTROLLER_HISTORY = Document("controller_history", Shape(HistoryDocument))
@@ -177,6 +188,21 @@ CONFIGS = Document("configs", Shape(ConfigsDocument))
 CONFIG_ALTERATION = Document("config_alteration", Shape(ConfigAlterationDocument))
 TOPIC_ALTERATION = Document("topic_alteration", Shape(TopicAlterationDocument))
 ELECTION = Document("election", Shape(ElectionDocument))
+UNCLEAN_PARTITION = Shape(
+    UncleanPartition,
+    *("candidate.topic_partition", given("replicas", BROKERS, "candidate.replicas")),
+    given("leader", nullable(INTEGER), "candidate.leader"),
+    given("isr", nullable(BROKERS), "candidate.isr"),
+    given("live", BROKERS, "candidate.live"),
+    given(
+        "outcome",
+        word(*("unclean", "clean", "led", "not_live", "no_state", "unreadable", "being_deleted", "unhosted")),
+        "candidate.outcome",
+    ),
+    *("result.verdict", "elected=result.leader"),
+    Field("reason", nullable(STRING), lambda row: (row.result and row.result.reason) or None),
+)
+UNCLEAN_ELECTION = Document("unclean_election", Shape(UncleanElectionDocument))
 CLUSTER_USAGE = Document(
     "cluster_usage",
     Shape(
@@ -190,42 +216,6 @@ CLUSTER_USAGE = Document(
 def brokers(as_of: AsOf, rows: Sequence[BrokerSummary]) -> Json:
     """`broker list`."""
     return BROKERS_DOCUMENT.json(as_of, BrokersDocument(brokers=rows))
-
-
-def broker(
-    as_of: AsOf,
-    one: BrokerDescription,
-    ends: LogEnds | None = None,
-    failed: Iterable[FailedReplica] | None = None,
-) -> Json:
-    """`broker describe`; `ends` where the broker was asked how far its replicas are, `failed` where it told
-    which cannot go on."""
-    me = one.summary.broker
-    logs = None if ends is None else [{**place(tp), **log_end(ends[tp, me])} for tp in one.hosted]
-    return document(
-        "broker",
-        as_of,
-        **BROKER.json(one.summary),
-        session=hex_session(one.session),
-        rack=one.rack,
-        jmx_port=one.jmx_port,
-        endpoints=list(one.endpoints),
-        replicas=one.replicas,
-        leaders=one.leaders,
-        preferred=one.preferred,
-        out_of_sync=[place(tp) for tp in one.out_of_sync],
-        logs=logs,
-        failed=None if failed is None else [_failed(each) for each in failed],
-    )
-
-
-def _failed(each: FailedReplica) -> Json:
-    return {
-        "topic": each.topic,
-        "partition": each.partition,
-        "since": iso_time(each.since_ms),
-        "reason": each.reason,
-    }
 
 
 def controller(as_of: AsOf, one: ControllerDescription) -> Json:
@@ -314,40 +304,20 @@ def unclean_election(
 ) -> Json:
     """`elect unclean`."""
     verdicts = {each.topic_partition: each for each in done.partitions} if done else {}
-    rows = []
-    for row in plan.rows:
-        verdict = verdicts.get(row.topic_partition)
-        rows.append(
-            {
-                **place(row.topic_partition),
-                "replicas": list(row.replicas),
-                "leader": row.leader,
-                "isr": None if row.isr is None else list(row.isr),
-                "live": list(row.live),
-                "outcome": row.outcome,
-                "verdict": verdict.verdict if verdict else None,
-                "elected": verdict.leader if verdict else None,
-                "reason": (verdict.reason or None) if verdict else None,
-            }
-        )
-    return document(
-        "unclean_election",
-        plan.as_of,
+    made = UncleanElectionDocument(
         executed=executed,
         converged=converged,
         epoch=done.epoch if done else None,
-        partitions=rows,
+        partitions=[
+            UncleanPartition(candidate=row, result=verdicts.get(row.topic_partition)) for row in plan.rows
+        ],
     )
+    return UNCLEAN_ELECTION.json(plan.as_of, made)
 
 
 def usage(found: ClusterUsage) -> Json:
     """`cluster usage`."""
     return CLUSTER_USAGE.json(found.as_of, found)
-
-
-def place(tp: TopicPartition) -> Json:
-    """A partition, as the first keys of a row."""
-    return {"topic": tp.topic, "partition": tp.partition}
 
 
 def _changes(plan: ConfigPlan) -> list[SettingChange]:

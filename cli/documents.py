@@ -8,13 +8,15 @@ unknown is null, times are ISO-8601 UTC with milliseconds.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
+from zkgroup.admin.cluster.brokers import Brokers
 from zkgroup.admin.cluster.status import CLEAR_THROTTLE, Finding, Status
 from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.offsets.planning import OffsetChange
+from zkgroup.admin.reassign.throttles import Throttled
 from zkgroup.admin.topics.creation import LeadersSeen
 from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
 from zkgroup.admin.topics.listing import (
@@ -23,6 +25,7 @@ from zkgroup.admin.topics.listing import (
     TopicPartitionDescription,
     TopicSummary,
 )
+from zkgroup.admin.undo import UndoRecord
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupSummary,
@@ -35,14 +38,26 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.ensemble import AsOf
-from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import STAT_NAMES
 
-from .schema import BROKERS, COUNT, INTEGER, Document, Field, Json, Shape, given, nullable
-from .units import iso_time
-
-if TYPE_CHECKING:
-    from zkgroup.lines.log_ends import LogEnd, LogEnds
+from .schema import (
+    BOOLEAN,
+    BROKERS,
+    COUNT,
+    INTEGER,
+    STRING,
+    Document,
+    Entries,
+    Field,
+    Json,
+    Shape,
+    given,
+    list_of,
+    nullable,
+    object_of,
+    word,
+)
 
 GROUP_SUMMARY = Shape(GroupSummary)
 MEMBER = Shape(MemberDescription)
@@ -78,6 +93,22 @@ TOPIC_PARTITION = Shape(
 PENDING_DELETION = Shape(PendingDeletion, "asked_at=asked_ms", "detail", given("without_brokers", BROKERS))
 TOPIC = Shape(TopicDescription, "topic", "partitions", "configs", "deletion", "unhosted")
 FINDING = Shape(Finding)
+STATUS_BROKERS = Shape(
+    Brokers,
+    *(given("data", BROKERS), given("controller_only", BROKERS, "controllers_only"), "unreadable"),
+)
+THROTTLE_LEFT = Shape(
+    Throttled,
+    Field("brokers", BROKERS, lambda left: list(left.brokers)),
+    Field("topics", list_of(STRING), lambda left: list(left.topics)),
+    Field("next", STRING, lambda _: CLEAR_THROTTLE),
+)
+UNDO = Shape(
+    UndoRecord,
+    *("undo=undo_id", "time_ms", "command", "zookeeper"),
+    Field("undoable", BOOLEAN, lambda record: record.way_back is None),
+    "detail=summary",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +116,13 @@ class Groups:
     """`group list`."""
 
     groups: Sequence[GroupSummary]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroups:
+    """`group describe` of several groups: each is a whole document of its own."""
+
+    groups: Sequence[GroupDescription]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +141,13 @@ class OffsetChanges:
     executed: bool
     undo: str | None
     changes: Sequence[OffsetChange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetChangesList:
+    """The same for several groups: each is a whole document of its own."""
+
+    groups: Sequence[tuple[AsOf, OffsetChanges]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +219,7 @@ class NewPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaderless:
+class PartitionWithoutLeader:
     """A partition without a leader when a wait ended, and why."""
 
     partition: int
@@ -191,7 +236,7 @@ class TopicCreation:
     partitions: Sequence[NewPartition]
     configs: Mapping[str, str] | None
     converged: bool | None
-    leaderless: Sequence[Leaderless] | None
+    leaderless: Sequence[PartitionWithoutLeader] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,11 +260,76 @@ class Findings:
     findings: Sequence[Finding]
 
 
-LEADERLESS = Shape(Leaderless)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusDocument:
+    """`status`."""
+
+    status: Status
+    zookeeper: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undos:
+    """`undo list`."""
+
+    undos: Sequence[UndoRecord]
+
+
+class TimeAlone(NamedTuple):
+    """The moment of a document that is of no snapshot."""
+
+    time_ms: int
+    zxid: int | None = None
+
+
+class ZnodeChild(NamedTuple):
+    """A row of `znode ls`."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZnodeList:
+    """`znode ls`."""
+
+    path: str
+    children: Sequence[ZnodeChild]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Znodes:
+    """`znode tree`."""
+
+    path: str
+    znodes: Sequence[Znode]
+
+
+PARTITION_WITHOUT_LEADER = Shape(PartitionWithoutLeader)
 NEW_PARTITION = Shape(NewPartition, "partition", given("replicas", BROKERS))
 GROUPS = Document("groups", Shape(Groups))
+DESCRIBED_GROUPS = Document(
+    "groups",
+    Shape(
+        DescribedGroups,
+        Field(
+            "groups", list_of(GROUP.schema), lambda all_: [GROUP.json(one.as_of, one) for one in all_.groups]
+        ),
+    ),
+)
 OFFSETS = Document("offsets", Shape(Offsets))
 OFFSET_CHANGES = Document("offset_changes", Shape(OffsetChanges))
+OFFSET_CHANGES_LIST = Document(
+    "offset_changes_list",
+    Shape(
+        OffsetChangesList,
+        Field(
+            "groups",
+            list_of(OFFSET_CHANGES.schema),
+            lambda all_: [OFFSET_CHANGES.json(as_of, one) for as_of, one in all_.groups],
+        ),
+    ),
+)
 NUDGE = Document("nudge", Shape(Nudge))
 GROUP_DELETION = Document("group_deletion", Shape(GroupDeletion))
 OFFSET_EXPORT = Document("offset_export", Shape(OffsetExport))
@@ -237,39 +347,57 @@ TOPIC_DELETION = Document(
     ),
 )
 FINDINGS = Document("doctor", Shape(Findings))
+STATUS = Document(
+    "status",
+    Shape(
+        StatusDocument,
+        *("zookeeper", "status.session_timeout_ms", "status.brokers"),
+        given("controller", nullable(INTEGER), "status.controller"),
+        given("controller_epoch", nullable(INTEGER), "status.controller_epoch"),
+        given("controller_kind", nullable(word("zkgroup", "kafka")), "status.health.kind"),
+        *("controller_hung=status.health.hung", "status.health.last_processed_zxid"),
+        Entries("status.unreadable", "path", "detail"),
+        Entries("status.health.refetching", "broker", "partitions"),
+        Entries("status.health.restart", "broker", "why"),
+        Entries("status.health.waiting", "what", "why"),
+        "status.health.left_off",
+        Field("topics", COUNT, lambda one: len(one.status.topics)),
+        Field("partitions", COUNT, lambda one: sum(topic.partitions or 0 for topic in one.status.topics)),
+        *("offline_partitions=status.offline", "under_replicated_partitions=status.under_replicated"),
+        *("reassigning=status.moving", "status.plans"),
+        Field(
+            "throttle_left",
+            nullable(THROTTLE_LEFT.schema),
+            lambda one: THROTTLE_LEFT.json(one.status.throttle_left) if one.status.throttle_left else None,
+        ),
+        "status.groups",
+    ),
+)
+UNDO_LIST = Document("undo_list", Shape(Undos), Shape(TimeAlone, "zxid", "time_ms"))
+
+# ZooKeeper's own names, of which `zkgroup.model` has the list; ZooKeeper's fields are signed.
+_STAT = object_of(**dict.fromkeys(STAT_NAMES, INTEGER))
+ZNODE = Shape(
+    Znode,
+    "path",
+    Field("data", nullable(STRING), lambda one: text_of(one.data)),
+    Field("data_base64", nullable(STRING), lambda one: base64_of(one.data)),
+    Field("stat", _STAT, lambda one: stat(one.stat)),
+)
+ZNODE_DOCUMENT = Document("znode", ZNODE)
+ZNODE_CHILD = Shape(ZnodeChild)
+ZNODE_LIST = Document("znode_list", Shape(ZnodeList))
+ZNODES = Document("znodes", Shape(Znodes))
 
 
-def document(name: str, as_of: AsOf, **fields: Any) -> Json:
-    """A whole document: schema and moment, then the fields in the order given."""
-    return {"schema": f"zkgroup.{name}/1", "as_of": moment(as_of), **fields}
-
-
-def moment(as_of: AsOf) -> Json:
-    """How old the snapshot is."""
-    return {"zxid": as_of.zxid, "time": iso_time(as_of.time_ms)}
-
-
-def described_groups(described: Sequence[GroupDescription]) -> Json:
-    """Several groups described at once: each a whole document of its own."""
-    return document("groups", described[-1].as_of, groups=[GROUP.json(one.as_of, one) for one in described])
-
-
-def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds) -> Json:
-    """`topic describe --replicas`: with `logs`, how far each replica is."""
-    rows = []
-    for topic in described:
-        row = TOPIC.json(topic)
-        for partition, document_of_it in zip(topic.partitions, row["partitions"], strict=True):
-            document_of_it["logs"] = _logs(topic.topic, partition, ends)
-        rows.append(row)
-    return document("topic_replicas", as_of, topics=rows)
-
-
-def leaderless(seen: LeadersSeen | None) -> tuple[bool | None, Sequence[Leaderless] | None]:
+def leaderless(seen: LeadersSeen | None) -> tuple[bool | None, Sequence[PartitionWithoutLeader] | None]:
     """How a wait for leaders ended: `converged` and `leaderless`; both None without a wait."""
     if seen is None:
         return None, None
-    rows = [Leaderless(partition=tp.partition, detail=why) for tp, why in sorted(seen.leaderless.items())]
+    rows = [
+        PartitionWithoutLeader(partition=tp.partition, detail=why)
+        for tp, why in sorted(seen.leaderless.items())
+    ]
     return not rows, rows
 
 
@@ -310,77 +438,22 @@ def topic_deletion(plan: TopicDeletionPlan, *, undo: str | None, seen: DeletionS
     return TOPIC_DELETION.json(seen.as_of if seen else plan.as_of, made)
 
 
-def status(found: Status, zookeeper: str) -> Json:
-    """`status`."""
-    brokers = {
-        "data": list(found.brokers.data),
-        "controller_only": list(found.brokers.controllers_only),
-        "unreadable": list(found.brokers.unreadable),
-    }
-    return document(
-        "status",
-        found.as_of,
-        zookeeper=zookeeper,
-        session_timeout_ms=found.session_timeout_ms,
-        brokers=brokers,
-        controller=found.controller,
-        controller_epoch=found.controller_epoch,
-        controller_kind=found.health.kind,
-        controller_hung=found.health.hung,
-        last_processed_zxid=found.health.last_processed_zxid,
-        unreadable=[{"path": path, "detail": text} for path, text in found.unreadable.items()],
-        refetching=[
-            {"broker": broker, "partitions": list(names)} for broker, names in found.health.refetching.items()
-        ],
-        restart=[{"broker": broker, "why": why} for broker, why in found.health.restart.items()],
-        waiting=[{"what": what, "why": why} for what, why in found.health.waiting.items()],
-        left_off=found.health.left_off,
-        topics=len(found.topics),
-        partitions=sum(topic.partitions or 0 for topic in found.topics),
-        offline_partitions=found.offline,
-        under_replicated_partitions=found.under_replicated,
-        reassigning=found.moving,
-        plans=list(found.plans),
-        throttle_left=_throttle_left(found),
-        groups=[GROUP_SUMMARY.json(row) for row in found.groups],
-    )
-
-
-def _throttle_left(found: Status) -> Json | None:
-    if not found.throttle_left:
+def text_of(data: bytes | None) -> str | None:
+    """Bytes as text; None for None and where they are not UTF-8."""
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
         return None
-    left = found.throttle_left
-    return {"brokers": list(left.brokers), "topics": list(left.topics), "next": CLEAR_THROTTLE}
 
 
-def znode(one: Znode) -> Json:
-    """A znode: `data` where it is text, else `data_base64`; both null where the server stores null."""
-    text, encoded = None, None
-    if one.data is not None:
-        try:
-            text = one.data.decode("utf-8")
-        except UnicodeDecodeError:
-            encoded = base64.b64encode(one.data).decode("ascii")
-    return {"path": one.path, "data": text, "data_base64": encoded, "stat": stat(one.stat)}
+def base64_of(data: bytes | None) -> str | None:
+    """Bytes that are not UTF-8 as base64; None for all others, which `text_of` gives."""
+    return None if data is None or text_of(data) is not None else base64.b64encode(data).decode("ascii")
 
 
 def stat(values: ZnodeStat) -> Json:
     """A Stat with ZooKeeper's own names."""
     return dict(zip(STAT_NAMES, values, strict=True))
-
-
-def _logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> list[Json]:
-    tp = TopicPartition(topic, row.partition)
-    return [{"broker": broker, **log_end(ends[tp, broker])} for broker in row.replicas]
-
-
-def log_end(end: LogEnd) -> Json:
-    """How far a replica is."""
-    return {
-        "log_end_offset": end.log_end_offset,
-        "high_watermark": end.high_watermark,
-        "reason": end.reason,
-    }
 
 
 def threads_text(threads: Mapping[str, int]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
 from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.lease import Lease
@@ -12,11 +13,85 @@ from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.port import Record
 from zkgroup.model import TopicPartition
 
+from .documents import base64_of, text_of
 from .render import Output
+from .schema import STRING, Event, Field, Shape, nullable
 from .serving import EventLines
 
 _STYLES = {"assigned": "good", "revoked": "warn", "lost": "bad", "commit": "dim"}
-_OUTCOMES = {"ok": "ok", "fail": "refused", "info": "unknown"}
+_OUTCOMES: Mapping[str, Literal["ok", "refused", "unknown"]] = {
+    "ok": "ok",
+    "fail": "refused",
+    "info": "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StateEvent:
+    """The member has changed its state."""
+
+    member: str
+    before: MemberState
+    after: MemberState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedEvent:
+    """Partitions that the member owns from now on."""
+
+    leases: Sequence[Lease]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsEvent:
+    """Partitions that the member has released, or has lost."""
+
+    partitions: Sequence[TopicPartition]
+
+
+class CommittedOffset(NamedTuple):
+    """The offset of one partition in a commit."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEvent:
+    """How a commit has ended, one that goes with a release included."""
+
+    outcome: Literal["ok", "refused", "unknown"]
+    offsets: Sequence[CommittedOffset]
+
+
+def _bytes(name: str, get: Callable[[Record], bytes | None]) -> tuple[Field, Field]:
+    """Bytes as text; those that are not UTF-8 as base64, under a key that is else left out."""
+    return (
+        Field(name, nullable(STRING), lambda record: text_of(get(record))),
+        Field(f"{name}_base64", STRING, lambda record: base64_of(get(record)), is_optional=True),
+    )
+
+
+LEASE = Shape(Lease, "topic_partition", "thread", "token", "offset")
+COMMITTED_OFFSET = Shape(CommittedOffset)
+STATE = Event("state", Shape(StateEvent))
+ASSIGNED = Event("assigned", Shape(AssignedEvent))
+REVOKED = Event("revoked", Shape(PartitionsEvent))
+LOST = Event("lost", Shape(PartitionsEvent))
+RECORD = Event(
+    "record",
+    Shape(
+        Record,
+        *("topic", "partition", "offset"),
+        *_bytes("key", attrgetter("key")),
+        *_bytes("value", attrgetter("value")),
+        "token",
+    ),
+)
+COMMIT = Event("commit", Shape(CommitEvent))
+EVENTS = (STATE, ASSIGNED, REVOKED, LOST, RECORD, COMMIT)
+"""All of them, in the order of the documentation."""
 
 
 class EventPrinter(EventLines, RebalanceListener):
@@ -27,35 +102,25 @@ class EventPrinter(EventLines, RebalanceListener):
     def __init__(self, out: Output, member: str) -> None:
         super().__init__(out)
         self._member = member
-        self._asked: dict[object, list[dict[str, Any]]] = {}
+        self._asked: dict[object, list[CommittedOffset]] = {}
 
     # --- RebalanceListener -------------------------------------------------------------------------
 
     def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
-        fields = {"member": self._member, "before": before.value, "after": after.value, "reason": reason}
-        self.print("state", fields, f"{before.value} -> {after.value}  {reason}")
+        value = StateEvent(self._member, before, after, reason)
+        self.print(STATE, value, f"{before.value} -> {after.value}  {reason}")
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
-        rows = [
-            {
-                "topic": lease.topic,
-                "partition": lease.partition,
-                "thread": lease.thread,
-                "token": lease.token,
-                "offset": lease.offset,
-            }
-            for lease in leases
-        ]
         message = ", ".join(
             f"{lease.topic_partition}@{'-' if lease.offset is None else lease.offset}" for lease in leases
         )
-        self.print("assigned", {"leases": rows}, message)
+        self.print(ASSIGNED, AssignedEvent(leases), message)
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.print("revoked", {"partitions": _partitions(partitions)}, ", ".join(map(str, partitions)))
+        self.print(REVOKED, PartitionsEvent(partitions), ", ".join(map(str, partitions)))
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.print("lost", {"partitions": _partitions(partitions)}, ", ".join(map(str, partitions)))
+        self.print(LOST, PartitionsEvent(partitions), ", ".join(map(str, partitions)))
 
     # --- HistorySink -------------------------------------------------------------------------------
 
@@ -69,44 +134,27 @@ class EventPrinter(EventLines, RebalanceListener):
             self._asked[fields.get("id")] = rows
             return
         asked = self._asked.pop(fields.get("id"), [])
-        rows = rows if any("offset" in row for row in rows) else asked
-        rows = [row for row in rows if (row.get("offset") or 0) >= 0]
+        rows = [row for row in rows or asked if row.offset >= 0]
         if rows:
-            outcome = _OUTCOMES.get(step, step)
-            message = ", ".join(f"{row['topic']}-{row['partition']}={row['offset']}" for row in rows)
-            self.print("commit", {"outcome": outcome, "offsets": rows}, f"{outcome}  {message}")
+            outcome = _OUTCOMES[step]
+            message = ", ".join(f"{row.topic_partition}={row.offset}" for row in rows)
+            self.print(COMMIT, CommitEvent(outcome, rows), f"{outcome}  {message}")
 
     # --- records -----------------------------------------------------------------------------------
 
     def delivered(self, record: Record) -> None:
         """One record; its line is written when this returns. Raises BrokenPipeError."""
-        fields: dict[str, Any] = {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            **_bytes("key", record.key),
-            **_bytes("value", record.value),
-            "token": record.token,
-        }
         message = (record.value or b"").decode("utf-8", "backslashreplace")
-        self.print("record", fields, f"{record.topic}-{record.partition}@{record.offset}  {message}")
+        self.print(RECORD, record, f"{record.topic}-{record.partition}@{record.offset}  {message}")
         self.check()
 
 
-def _bytes(name: str, data: bytes | None) -> dict[str, Any]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {name: None, f"{name}_base64": base64.b64encode(data).decode("ascii")}
-
-
-def _partitions(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    return [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
-
-
-def _offsets(rows: object) -> list[dict[str, Any]]:
+def _offsets(rows: object) -> list[CommittedOffset]:
+    """Those of the partitions that have one."""
     if not isinstance(rows, (list, tuple)):
         return []
-    return [{key: row[key] for key in ("topic", "partition", "offset") if key in row} for row in rows]
+    return [
+        CommittedOffset(TopicPartition(row["topic"], row["partition"]), row["offset"])
+        for row in rows
+        if row.get("offset") is not None
+    ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from zkgroup.admin import Phase, ReplicaChange
+from zkgroup.admin import Move, Phase, ReplicaChange
 from zkgroup.admin.files import reassignment_json
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.progress import ReassignmentStatus
@@ -17,9 +17,21 @@ from zkgroup.admin.reassign.submission import ReassignmentPlan, ReplicaMove
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.groups.ensemble import AsOf
 
-from .cluster_documents import place
-from .documents import document
-from .schema import BROKERS, COUNT, STRING, Document, Field, Json, Shape, given, nullable, word
+from .schema import (
+    BROKERS,
+    COUNT,
+    STRING,
+    Document,
+    Field,
+    Inline,
+    Json,
+    Shape,
+    given,
+    list_of,
+    nullable,
+    object_of,
+    word,
+)
 
 _BEFORE, _AFTER = nullable(BROKERS), BROKERS
 _OUTCOME = word("done", "in_progress", "failed")
@@ -42,6 +54,7 @@ STORED_PLAN = Shape(
     *("stored.next_phase", Field("phases", COUNT, lambda one: len(one.stored.phases)), "done", "total"),
     *("stored.throttle", "stored.by", "made_at=stored.time_ms"),
 )
+PLANNED_MOVE = Shape(Move, "topic_partition", given("to", BROKERS, "replicas"))
 UNREADABLE = Shape(
     CorruptZnodeError,
     Field("path", STRING, attrgetter("path")),
@@ -131,6 +144,32 @@ class PlanDocument:
     kept: PlanDescription | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlanDocument:
+    """`plan resume`, `plan pause` and `plan cancel`."""
+
+    executed: bool
+    plan: PlanDescription
+
+
+# Kafka's format, as `reassignment_json` writes it into files too.
+_KAFKA_FILE = object_of(
+    version=COUNT, partitions=list_of(object_of(topic=STRING, partition=COUNT, replicas=BROKERS))
+)
+PROPOSAL = Document(
+    "reassignment_proposal",
+    Shape(
+        Proposal,
+        Field("current", _KAFKA_FILE, lambda found: reassignment_json(found.current)),
+        Field("proposed", _KAFKA_FILE, lambda found: reassignment_json(found.proposed)),
+        "moves",
+    ),
+)
+STORED_PLAN_DOCUMENT = Document(
+    "stored_plan",
+    Shape(StoredPlanDocument, "executed", Inline("plan", STORED_PLAN), "moves=plan.stored.phases"),
+)
+BROKER_LOAD = Shape(BrokerLoad)
 CANCELLED_MOVE = Shape(
     CancelledMove,
     *("move.topic_partition", given("from", _BEFORE, "move.before"), given("to", _AFTER, "move.after")),
@@ -161,17 +200,6 @@ CANCELLATION = Document(
     ),
 )
 PLAN = Document("reassignment_plan", Shape(PlanDocument))
-
-
-def proposal(found: Proposal) -> Json:
-    """`reassign generate`."""
-    return document(
-        "reassignment_proposal",
-        found.as_of,
-        current=reassignment_json(found.current),
-        proposed=reassignment_json(found.proposed),
-        moves=found.moves,
-    )
 
 
 def reassignment(
@@ -213,11 +241,7 @@ def plans(as_of: AsOf, stored: Sequence[PlanDescription], unreadable: Sequence[C
 
 def stored_plan(one: PlanDescription, *, executed: bool) -> Json:
     """`plan resume`, `plan pause` and `plan cancel`."""
-    phases = [
-        [{**place(move.topic_partition), "to": list(move.replicas)} for move in phase]
-        for phase in one.stored.phases
-    ]
-    return document("stored_plan", one.as_of, executed=executed, **STORED_PLAN.json(one), moves=phases)
+    return STORED_PLAN_DOCUMENT.json(one.as_of, StoredPlanDocument(executed=executed, plan=one))
 
 
 def cancellation(

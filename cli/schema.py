@@ -1,6 +1,6 @@
-"""JSON documents and their JSON Schema (draft 2020-12) from one declaration: the type hints of a class.
+"""JSON documents, events and their JSON Schema (draft 2020-12) from one declaration: type hints of a class.
 
-`Shape` derives document, schema and csv columns; the rest are the parts that schemas consist of.
+`Shape` derives object, schema and csv columns; the rest are the parts that schemas consist of.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import fields
 from enum import Enum
 from functools import cached_property
 from operator import attrgetter
+from pathlib import Path
 from types import UnionType
 from typing import (
     Annotated,
@@ -17,6 +18,7 @@ from typing import (
     Generic,
     Literal,
     NamedTuple,
+    Protocol,
     TypeVar,
     Union,
     cast,
@@ -28,7 +30,6 @@ from typing import (
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import STAT_NAMES
 
 from .units import iso_time
 
@@ -64,42 +65,20 @@ def word(*words: str) -> Schema:
 
 def object_of(**properties: Schema) -> Schema:
     """Every key is there, and no other."""
+    return _required(properties, list(properties))
+
+
+def _required(properties: dict[str, Schema], required: list[str]) -> Schema:
     return {
         "type": "object",
         "properties": properties,
-        "required": list(properties),
+        "required": required,
         "additionalProperties": False,
     }
 
 
-def document(name: str, **properties: Schema) -> Schema:
-    """A whole document: schema and moment, then its own keys."""
-    moment = object_of(zxid=COUNT, time=TIME)
-    return object_of(schema={"const": f"zkgroup.{name}/1"}, as_of=moment, **properties)
-
-
 BROKERS: Schema = list_of(INTEGER)
 """Ids of brokers."""
-
-LOG_END = {"log_end_offset": nullable(COUNT), "high_watermark": nullable(COUNT), "reason": nullable(STRING)}
-"""How far a replica is, or why that is not known."""
-
-STAT = object_of(**dict.fromkeys(STAT_NAMES, INTEGER))
-"""A Stat, with ZooKeeper's own names."""
-
-ZNODE: dict[str, Schema] = {
-    "path": STRING,
-    "data": nullable(STRING),
-    "data_base64": nullable(STRING),
-    "stat": STAT,
-}
-"""A znode: `data` where it is text, else `data_base64`; both null where the server stores null."""
-
-LEADERLESS: dict[str, Schema] = {
-    "converged": nullable(BOOLEAN),
-    "leaderless": nullable(list_of(object_of(partition=COUNT, detail=STRING))),
-}
-"""How a wait for leaders ended; both null where nobody waited."""
 
 
 Json = dict[str, Any]
@@ -117,11 +96,30 @@ class Field(NamedTuple):
     key: str
     schema: Schema
     get: Callable[[Any], Any]
+    """The plain value, from the whole value."""
+    is_optional: bool = False
+    """The key is left out where the value is None."""
+
+
+class Inline(NamedTuple):
+    """The keys of another shape, from the value of an attribute, at this place of the object."""
+
+    attribute: str
+    shape: Shape[Any]
+
+
+class Entries(NamedTuple):
+    """A mapping as a list of objects with two keys: `key` for the mapping's key, `value` for its value."""
+
+    name: str
+    """As a name of `Shape`: `attribute` or `key=attribute`."""
+    key: str
+    value: str
 
 
 def given(key: str, schema: Schema, attribute: str | None = None) -> Field:
     """An attribute with another schema than its hint has; of the key's name unless `attribute` names it."""
-    get = attrgetter(attribute or key)
+    get = _getter(attribute or key)
     return Field(key, schema, lambda value: _plain(get(value)))
 
 
@@ -131,76 +129,100 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-class _Member(NamedTuple):
-    """One key of an object: its schema, and its plain value from the whole value."""
-
-    key: str
-    schema: Schema
-    get: Callable[[Any], Any]
-
-
 class Shape(Generic[T]):
     """How values of a class become JSON objects: document, schema and csv columns, from its type hints.
 
     Args:
     kind: a class with type hints: a dataclass, a NamedTuple, or one with typed properties.
-    names: the attributes that are keys, in order, `key=attribute` for one of another name, or a `Field`;
-        by default every field of the dataclass.
+    names: the attributes that are keys, in order, `key=attribute` for one of another name, a `Field`, an
+        `Inline` or `Entries`; by default every field of the dataclass or NamedTuple. `a.b` is `b` of the
+        value of `a`, and None where that is None. A key that is named again replaces the first, at its place.
 
     A `TopicPartition` becomes two keys, `topic` and `partition`. `since_ms` becomes `since`, a time;
-    `session` and `session_id` become `session`, in hex. An int is a count (0 and up), unless the hint is
-    `Signed`. An enumeration is its value, a nested class its own `Shape`.
+    `took_s`, seconds as a float, becomes `took_ms`; `session` and `session_id` become `session`, in hex.
+    An int is a count (0 and up), unless the hint is `Signed`. An enumeration is its value, a nested class
+    its own `Shape`.
     """
 
-    def __init__(self, kind: type[T], *names: str | Field) -> None:
+    def __init__(self, kind: type[T], *names: str | Field | Inline | Entries) -> None:
         self._kind = kind
-        self._names = names or tuple(item.name for item in fields(cast("Any", kind)))
+        self._names = names or _fields(kind)
         SHAPES.setdefault(kind, self)
 
     @cached_property
-    def _members(self) -> tuple[_Member, ...]:
-        found: list[_Member] = []
-        for name in self._names:
-            if isinstance(name, Field):
-                found.append(_Member(*name))
-                continue
-            key, _, attribute = name.rpartition("=")
-            hint = _hint(self._kind, attribute)
-            if hint is TopicPartition:
-                found += [
-                    _Member(part, schema, attrgetter(f"{attribute}.{part}"))
-                    for part, schema in (("topic", STRING), ("partition", COUNT))
-                ]
-                continue
-            derived, (schema, encode) = _member(attribute, hint)
-            found.append(_Member(key or derived, schema, _composed(encode, attrgetter(attribute))))
-        return tuple(found)
+    def members(self) -> Mapping[str, Field]:
+        """Key to its schema and its plain value, in order."""
+        return {field.key: field for name in self._names for field in self._fields_of(name)}
+
+    def _fields_of(self, name: str | Field | Inline | Entries) -> Iterable[Field]:
+        if isinstance(name, Field):
+            return [name]
+        if isinstance(name, Inline):
+            get = _getter(name.attribute)
+            return [one._replace(get=_composed(one.get, get)) for one in name.shape.members.values()]
+        pair = name if isinstance(name, Entries) else None
+        key, _, attribute = (pair.name if pair else cast("str", name)).rpartition("=")
+        hint, get = _hint(self._kind, attribute), _getter(attribute)
+        if hint is TopicPartition:
+            return [
+                Field(part, schema, _getter(f"{attribute}.{part}"))
+                for part, schema in (("topic", STRING), ("partition", COUNT))
+            ]
+        derived, (schema, encode) = _member(attribute, hint) if pair is None else _entries(hint, pair)
+        return [Field(key or derived, schema, _composed(encode, get))]
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:
         """Key to schema."""
-        return {member.key: member.schema for member in self._members}
+        return {key: member.schema for key, member in self.members.items()}
 
     @property
     def schema(self) -> Schema:
-        return object_of(**self.schemas)
+        return _required(
+            self.schemas, [key for key, member in self.members.items() if not member.is_optional]
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys in order: the columns of csv."""
-        return tuple(member.key for member in self._members)
+        return tuple(self.members)
 
     def json(self, value: T) -> Json:
         """The object, with plain values."""
-        return {member.key: member.get(value) for member in self._members}
+        found = {}
+        for key, _, get, is_optional in self.members.values():
+            plain = get(value)
+            if plain is not None or not is_optional:
+                found[key] = plain
+        return found
 
 
 SHAPES: dict[Any, Shape[Any]] = {}
 """Class to its shape, for values inside of others."""
 
 
+def _fields(kind: Any) -> tuple[str, ...]:
+    named = getattr(kind, "_fields", None)
+    return tuple(item.name for item in fields(kind)) if named is None else tuple(named)
+
+
 def _composed(encode: Encode, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: encode(get(value))
+
+
+def _getter(attribute: str) -> Callable[[Any], Any]:
+    """Gives an attribute, or `b` of `a` for `a.b`: None where `a` is None."""
+    first, _, rest = attribute.partition(".")
+    get = attrgetter(first)
+    if not rest:
+        return get
+    inner = _getter(rest)
+
+    def get_inner(value: Any) -> Any:
+        found = get(value)
+        return None if found is None else inner(found)
+
+    return get_inner
 
 
 def _hint(kind: Any, attribute: str) -> Any:
@@ -211,7 +233,19 @@ def _hint(kind: Any, attribute: str) -> Any:
         hint = get_type_hints(found.fget, include_extras=True)["return"]
     else:
         hint = get_type_hints(kind, include_extras=True)[first]
-    return _hint(hint, rest) if rest else hint
+    if not rest:
+        return hint
+    certain = _without_none(hint)
+    inner = _hint(certain, rest)
+    return inner if certain is hint else inner | None
+
+
+def _without_none(hint: Any) -> Any:
+    """`X` of `X | None`; the hint itself where it is no such union."""
+    args = get_args(hint)
+    if get_origin(hint) in (Union, UnionType) and len(args) == 2 and type(None) in args:
+        return next(one for one in args if one is not type(None))
+    return hint
 
 
 def _member(attribute: str, hint: Any) -> tuple[str, Coded]:
@@ -219,12 +253,34 @@ def _member(attribute: str, hint: Any) -> tuple[str, Coded]:
     name = attribute.rpartition(".")[2]
     if name.endswith("_ms") and not name.startswith(_DURATIONS):
         return name.removesuffix("_ms"), _optional(hint, (TIME, iso_time))
+    if name.endswith("_s") and hint in _SECONDS:
+        return f"{name.removesuffix('_s')}_ms", _SECONDS[hint]
     if name in ("session", "session_id"):
         return "session", _optional(hint, (SESSION, hex_session))
     return name, coding(hint)
 
 
-_DURATIONS = ("load_", "session_timeout_", "metadata_age_")
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+_SECONDS: dict[Any, Coded] = {
+    float: (COUNT, _milliseconds),
+    tuple[float, ...]: (list_of(COUNT), lambda values: list(map(_milliseconds, values))),
+}
+
+
+def _entries(hint: Any, entries: Entries) -> tuple[str, Coded]:
+    (key_schema, key_encode), (schema, encode) = map(coding, get_args(hint))
+    rows = list_of(object_of(**{entries.key: key_schema, entries.value: schema}))
+
+    def encode_all(value: Mapping[Any, Any]) -> list[Json]:
+        return [{entries.key: key_encode(key), entries.value: encode(one)} for key, one in value.items()]
+
+    return entries.name.rpartition("=")[2].rpartition(".")[2], (rows, encode_all)
+
+
+_DURATIONS = ("load_", "session_timeout_", "metadata_age_", "timeout_", "silence_")
 """Beginnings of the names of durations: they stay milliseconds."""
 
 
@@ -238,14 +294,16 @@ def _optional(hint: Any, coded: Coded) -> Coded:
 def coding(hint: Any) -> Coded:
     """What a type hint is in JSON. Raises TypeError for one that has no meaning there."""
     if hint in _PLAIN:
-        return _PLAIN[hint], _same
+        return _PLAIN[hint]
     origin, args = get_origin(hint), get_args(hint)
     if hint is Signed:
         return INTEGER, _same
+    if origin is Annotated:
+        return coding(args[0])
     if origin is Literal:
         return word(*args), _same
-    if origin in (Union, UnionType) and len(args) == 2 and type(None) in args:
-        return _optional(hint, coding(next(one for one in args if one is not type(None))))
+    if (certain := _without_none(hint)) is not hint:
+        return _optional(hint, coding(certain))
     if origin in _LISTS:
         schema, encode = coding(args[0])
         return list_of(schema), lambda value: [encode(one) for one in value]
@@ -256,10 +314,9 @@ def coding(hint: Any) -> Coded:
         return word(*(one.value for one in hint)), attrgetter("value")
     if hint is TopicPartition:
         return _PLACE, lambda tp: {"topic": tp.topic, "partition": tp.partition}
-    if isinstance(hint, type):
-        shape = SHAPES.get(hint) or Shape(hint)
-        return shape.schema, shape.json
-    raise TypeError(f"{hint!r} has no form in JSON")
+    if hint in SHAPES:
+        return SHAPES[hint].schema, SHAPES[hint].json
+    raise TypeError(f"{hint!r} has no form in JSON: expected a plain type or a class with a Shape")
 
 
 def _same(value: Any) -> Any:
@@ -269,26 +326,69 @@ def _same(value: Any) -> Any:
 Signed = Annotated[int, "signed"]
 """An int that may be negative, as Kafka's -1 for no leader."""
 
-_PLAIN: dict[Any, Schema] = {str: STRING, int: COUNT, bool: BOOLEAN}
+_PLAIN: dict[Any, Coded] = {
+    str: (STRING, _same),
+    int: (COUNT, _same),
+    bool: (BOOLEAN, _same),
+    Path: (STRING, str),
+}
 _LISTS = (list, tuple, frozenset, Sequence, Collection, Iterable)
 _MAPS = (dict, Mapping)
 _PLACE = object_of(topic=STRING, partition=COUNT)
 
 
-class Document(Generic[T]):
-    """A whole document: `schema` and `as_of`, then the keys of a shape."""
+class Moment(Protocol):
+    """The transaction that a snapshot is of, and its time."""
 
-    def __init__(self, name: str, shape: Shape[T]) -> None:
-        self.name = name
+    @property
+    def zxid(self) -> int | None: ...
+
+    @property
+    def time_ms(self) -> int | None: ...
+
+
+AS_OF = Shape(AsOf)
+
+
+class Document(Generic[T]):
+    """A whole document: `schema` and `as_of`, then the keys of a shape.
+
+    `as_of` is the shape of the moment, where it is not always known; None for a document without one.
+    """
+
+    def __init__(self, name: str, shape: Shape[T], as_of: Shape[Any] | None = AS_OF) -> None:
+        self.name = f"zkgroup.{name}/1"
         self.shape = shape
+        self._as_of = as_of
 
     @property
     def schema(self) -> Schema:
-        return document(self.name, **self.shape.schemas)
+        moment = {} if self._as_of is None else {"as_of": self._as_of.schema}
+        return object_of(schema={"const": self.name}, **moment, **self.shape.schemas)
 
-    def json(self, as_of: AsOf, value: T) -> Json:
-        return {
-            "schema": f"zkgroup.{self.name}/1",
-            "as_of": {"zxid": as_of.zxid, "time": iso_time(as_of.time_ms)},
-            **self.shape.json(value),
+    def json(self, as_of: Moment | None, value: T) -> Json:
+        """`as_of` is None where the document has no moment."""
+        moment = {} if self._as_of is None else {"as_of": self._as_of.json(as_of)}
+        return {"schema": self.name, **moment, **self.shape.json(value)}
+
+
+class Event(Generic[T]):
+    """An event on stdout: `event` and `time`, then the keys of a shape."""
+
+    def __init__(self, name: str, shape: Shape[T], *, is_timed: bool = True) -> None:
+        self.name = name
+        self._shape = shape
+        self._is_timed = is_timed
+
+    @property
+    def schema(self) -> Schema:
+        whole = self._shape.schema
+        first: dict[str, Schema] = {
+            "event": {"const": self.name},
+            **({"time": TIME} if self._is_timed else {}),
         }
+        return _required({**first, **whole["properties"]}, [*first, *whole["required"]])
+
+    def json(self, value: T, time: str | None = None) -> Json:
+        """`time` is the text of the moment, for an event that has one."""
+        return {"event": self.name, **({"time": time} if self._is_timed else {}), **self._shape.json(value)}

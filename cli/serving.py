@@ -8,11 +8,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from .render import Output
+from .schema import Event, Shape
 from .units import iso_time
+
+T = TypeVar("T")
 
 
 class StopSignals:
@@ -86,23 +90,34 @@ class EventLines:
         if self._gone is not None:
             raise self._gone
 
-    def print(self, event: str, fields: Mapping[str, Any], message: str) -> None:
-        """One event: its fields for programs, `told` for people."""
+    def print(self, event: Event[T], value: T, message: str) -> None:
+        """One event: its fields, from `value`, for programs, `message` for people."""
         now = iso_time(time.time_ns() // 1_000_000)
         assert now is not None
         with self._lock:
             if self._gone is not None:
                 return
             try:
-                self._write(event, now, fields, message)
-            except BrokenPipeError as error:  # `| head`: who serves leaves, and nothing failed
+                self._write(event, now, value, message)
+            except BrokenPipeError as error:  # `| head`: the command ends, and nothing failed
                 self._gone = error
                 self.when_gone()
 
-    def _write(self, event: str, now: str, fields: Mapping[str, Any], message: str) -> None:
+    def _write(self, event: Event[T], now: str, value: T, message: str) -> None:
         if not self._out.is_table:
-            self._out.event({"event": event, "time": now, **fields})
+            self._out.event(event.json(value, now))
             return
-        label = f"{event:<{self.WIDTH}}"
-        label = self._out.paint(label, self.STYLES[event]) if event in self.STYLES else label
+        label = f"{event.name:<{self.WIDTH}}"
+        label = self._out.paint(label, self.STYLES[event.name]) if event.name in self.STYLES else label
         self._out.line(f"{self._out.paint(now[11:23], 'dim')}  {label} {message}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServersReady:
+    """`zookeeper start`: the servers serve."""
+
+    zookeeper: str
+    pids: tuple[int, ...]
+
+
+READY = Event("ready", Shape(ServersReady), is_timed=False)

@@ -96,7 +96,9 @@ def describe(broker: int) -> None:
 
         failed = read_failed_replicas(known, broker)
         ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
-    if not out.document(cluster_documents.broker(as_of, one, ends, failed)):
+    from .. import replica_documents
+
+    if not out.document(replica_documents.broker(as_of, one, ends, failed)):
         _show(out, one, ends)
         for each in failed or ():
             where, since = TopicPartition(each.topic, each.partition), iso_time(each.since_ms)

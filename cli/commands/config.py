@@ -75,7 +75,6 @@ config = make_group(
 )
 
 _KINDS = ("topics", "brokers", "clients", "users", "ips")
-_KEYS = ("entity_type", "entity", "configs")
 
 
 def _entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,7 +107,7 @@ def describe(**whom: Any) -> None:
     out = output()
     with connected() as ensemble:
         as_of, rows, unreadable = describe_configs(ensemble, [entity] if entity else [], kind)
-    if not out.document(cluster_documents.configs(as_of, rows), "configs", _KEYS):
+    if not out.document(cluster_documents.configs(as_of, rows), "configs", cluster_documents.CONFIG.keys):
         for number, row in enumerate(rows):
             if number:
                 out.line()
@@ -197,7 +196,7 @@ def alter(
             change, lambda stderr: topic_tables.setting_changes(stderr, plan), execute=execute, yes=yes
         )
     document = cluster_documents.config_alteration(plan, executed=result.executed, undo=result.undo_id)
-    if not out.document(document, "configs", ("name", "before", "after")):
+    if not out.document(document, "configs", cluster_documents.SETTING_CHANGE.keys):
         if plan.changes:
             topic_tables.setting_changes(out, plan)
         else:

@@ -13,12 +13,11 @@ import click
 
 from ..app import Shared, command, shared
 from ..context import client_settings, target
-from ..documents import document
 from ..exit_codes import EXIT_CHECK_FAILED
 from ..render import Cell, Column, Output, echo_err
 from ..units import counted
-from .audit.history import owner_fields, show_owners
-from .audit.inputs import hex_zxid, session_text
+from .audit.history import show_owners
+from .audit.inputs import hex_zxid
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,17 +28,6 @@ if TYPE_CHECKING:
     from zkgroup.demo.progress import CheckResult, ProgressEvent, Screen
 
 
-HISTORY_FIGURES = (
-    "records",
-    "deliveries",
-    "claims",
-    "ownership_changes",
-    "commits",
-    "refused_commits",
-    "refused_stale_commits",
-    "unknown_outcomes",
-)
-"""What the recorded history held, for the report: names of `Figures`."""
 NEED_AN_ENSEMBLE = (
     "profile",
     "zk_digest_file",
@@ -82,11 +70,13 @@ def _group(options: Shared, keep: bool) -> int:
     from zkgroup.demo.group.scenario import run
     from zkgroup.demo.group.view import render
 
+    from ..demo_documents import GROUP_DEMO
+
     out = options.output()
     order = _options(options, keep)
     with _sigterm_as_ctrl_c(), _screen(render) as screen:
         report = run(order, screen)
-    if not out.document(_document(report)):
+    if not out.document(GROUP_DEMO.json(report.as_of, report)):
         print_report(out, report)
     _echo_left(report)
     return 0 if report.passed else EXIT_CHECK_FAILED
@@ -97,11 +87,13 @@ def _brokers(options: Shared, keep: bool) -> int:
     from zkgroup.demo.brokers.scenario import run
     from zkgroup.demo.brokers.view import render
 
+    from ..demo_documents import BROKERS_DEMO
+
     out = options.output()
     _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
     with _sigterm_as_ctrl_c(), _screen(render) as screen:
         report = run(BrokersDemoOptions(keep=keep), screen)
-    if not out.document(_brokers_document(report)):
+    if not out.document(BROKERS_DEMO.json(report.as_of, report)):
         print_brokers_report(out, report)
     _echo_left_of_brokers(report)
     return 0 if report.passed else EXIT_CHECK_FAILED
@@ -111,11 +103,13 @@ def _audit(options: Shared, keep: bool) -> int:
     from zkgroup.demo.audit import AuditDemoOptions, run
     from zkgroup.demo.group.view import render
 
+    from ..demo_documents import AUDIT_DEMO
+
     out = options.output()
     _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own server: leave it out")
     with _sigterm_as_ctrl_c(), _screen(render) as screen:
         report = run(AuditDemoOptions(keep=keep), screen)
-    if not out.document(_audit_document(report)):
+    if not out.document(AUDIT_DEMO.json(report.as_of, report)):
         print_audit_report(out, report)
     _echo_left_of_audit(report)
     return 0 if report.passed else EXIT_CHECK_FAILED
@@ -180,27 +174,6 @@ def _screen(render: Callable[[Any, int, int], RenderableType]) -> Iterator[Scree
         yield screen
 
 
-def _document(report: GroupDemoReport) -> dict[str, Any]:
-    return document(
-        "demo",
-        report.as_of,
-        group=report.group,
-        zookeeper=report.zookeeper,
-        kept=str(report.folder) if report.folder else None,
-        passed=report.passed,
-        checks=check_documents(report.checks),
-        history={name: getattr(report.figures, name) for name in HISTORY_FIGURES},
-        records=report.records,
-        twice=report.twice,
-        took_ms=round(report.took_s * 1000),
-        takeover_ms=round(report.takeover_s * 1000),
-        airports=[
-            {"airport": one.airport, "flights": one.flights, "delay_minutes": one.delay_sum}
-            for one in report.airports
-        ],
-    )
-
-
 def print_report(out: Output, report: GroupDemoReport) -> None:
     """The result for a person."""
     out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
@@ -235,11 +208,6 @@ def _echo_left(report: GroupDemoReport) -> None:
     )
 
 
-def check_documents(checks: Sequence[CheckResult]) -> list[dict[str, Any]]:
-    """One object a check."""
-    return [{"statement": one.statement, "holds": one.holds, "evidence": one.evidence} for one in checks]
-
-
 def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
     """A row for each; those that do not hold once more, in full."""
     out.table(
@@ -255,40 +223,6 @@ def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
 
 def _mark(holds: bool) -> Cell:
     return Cell("yes", "good") if holds else Cell("NO", "bad")
-
-
-CLUSTER_HISTORY_FIGURES = (
-    "transactions",
-    "elections",
-    "governed_writes",
-    "isr_writes",
-    "refused_writes",
-    "leader_changes",
-    "moves_begun",
-    "moves_ended",
-)
-"""What the ensemble's log held, for the report: names of `ClusterFigures`."""
-
-
-def _brokers_document(report: BrokersDemoReport) -> dict[str, Any]:
-    """The report for programs."""
-    outcome = report.outcome
-    return document(
-        "demo_brokers",
-        report.as_of,
-        zookeeper=report.zookeeper,
-        kept=str(report.folder) if report.folder else None,
-        passed=report.passed,
-        checks=check_documents(report.checks),
-        history={name: getattr(outcome.figures, name) for name in CLUSTER_HISTORY_FIGURES},
-        acknowledged=outcome.acknowledged,
-        may_be_repeated=outcome.repeated,
-        consumed=outcome.consumed,
-        controller_epochs=outcome.epochs,
-        replicas_moved=report.moved,
-        failovers_ms=[round(one * 1000) for one in report.failovers_s],
-        took_ms=round(report.took_s * 1000),
-    )
 
 
 def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
@@ -320,37 +254,7 @@ def _echo_left_of_brokers(report: BrokersDemoReport) -> None:
 
 
 NOUNS = {"error": "error", "warning": "warning", "info": "note"}
-"""How many of each there are is told in this order."""
-
-
-def _audit_document(report: AuditDemoReport) -> dict[str, Any]:
-    """The report for programs."""
-    return document(
-        "demo_audit",
-        report.as_of,
-        group=report.group,
-        zookeeper=report.zookeeper,
-        kept=str(report.folder) if report.folder else None,
-        passed=report.passed,
-        checks=check_documents(report.checks),
-        planted=[
-            {
-                "findings": list(one.findings),
-                "partition": one.partition,
-                "owner": one.owner,
-                "session": session_text(one.session),
-                "zxid": one.zxid,
-                "before": one.before,
-                "after": one.after,
-            }
-            for one in report.planted
-        ],
-        findings={severity: report.severities.get(severity, 0) for severity in NOUNS},
-        partition=report.partition,
-        owners=[owner_fields(life) for life in report.owners],
-        report=[str(path) for path in report.report],
-        took_ms=round(report.took_s * 1000),
-    )
+"""Counts of findings are printed in this order."""
 
 
 def print_audit_report(out: Output, report: AuditDemoReport) -> None:

@@ -49,18 +49,6 @@ elect = make_group(
 )
 
 
-_UNCLEAN_KEYS = (
-    "topic",
-    "partition",
-    "replicas",
-    "leader",
-    "isr",
-    "live",
-    "outcome",
-    "verdict",
-    "elected",
-    "reason",
-)
 _STYLES = {
     "elects": "good",
     "leads": "dim",
@@ -183,7 +171,7 @@ def unclean(
         None if longest is None or not wanted else done is not None and all_led(done.partitions, plan.wanted)
     )
     document = cluster_documents.unclean_election(plan, done, executed=wanted, converged=converged)
-    if not out.document(document, "partitions", _UNCLEAN_KEYS):
+    if not out.document(document, "partitions", cluster_documents.UNCLEAN_PARTITION.keys):
         _show_unclean(out, plan, done, executed=wanted)
     if converged is False:
         if done is None:

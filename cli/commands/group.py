@@ -74,7 +74,7 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
         described = [admin.describe(ensemble, name, ends) for name in groups]
     many = len(described) > 1
     document = (
-        documents.described_groups(described)
+        documents.DESCRIBED_GROUPS.json(described[-1].as_of, documents.DescribedGroups(groups=described))
         if many
         else documents.GROUP.json(described[0].as_of, described[0])
     )

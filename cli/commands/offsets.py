@@ -317,17 +317,17 @@ def _report(
     if out.is_table:
         offset_tables.plan(out, plans, executed=executed)
         return
-    shown = [
-        documents.OFFSET_CHANGES.json(
+    changes = [
+        (
             plan.as_of,
             documents.OffsetChanges(group=plan.group, executed=executed, undo=undo, changes=plan.changes),
         )
         for plan, undo in zip(plans, undo_ids, strict=True)
     ]
+    many = documents.OFFSET_CHANGES_LIST.json(plans[-1].as_of, documents.OffsetChangesList(groups=changes))
+    shown = many["groups"]
     if out.format == "json":
-        many = documents.document("offset_changes_list", plans[-1].as_of, groups=shown)
-        whole = shown[0] if len(shown) == 1 else many
-        out.document(whole)
+        out.document(shown[0] if len(shown) == 1 else many)
         return
     rows = [{"group": one["group"], **row} for one in shown for row in one["changes"]]
     out.document({"changes": rows}, "changes", ("group", *documents.OFFSET_CHANGE.keys))

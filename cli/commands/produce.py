@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 import click
 
@@ -19,16 +19,14 @@ from zkgroup.errors import (
     RefusedError,
 )
 
-from .. import documents
 from ..app import command, output
 from ..context import connected
 from ..params import SOME_TIME, complete_topics
 from ..render import Column, Output, echo_err
-from ..schema import Json
+from ..schema import Document, Shape, given, word
 
 if TYPE_CHECKING:
     from zkgroup.admin.cluster.brokers import Cluster
-    from zkgroup.groups.ensemble import AsOf
     from zkgroup.lines.input_lines import Choose
     from zkgroup.lines.producer import LineProducer
     from zkgroup.lines.producing import Delivery
@@ -116,8 +114,9 @@ def produce(
                 raise
             finally:
                 producer.close()
-        document = summary.document(ensemble.as_of(), None if error is None else str(error))
-    if not out.document(document, "partitions", Summary.KEYS):
+        summary.error = None if error is None else str(error)
+        document = PRODUCE.json(ensemble.as_of(), summary)
+    if not out.document(document, "partitions", PARTITION_SUMMARY.keys):
         summary.show(out)
     if error is not None:
         raise _verdict(error, summary)
@@ -227,7 +226,10 @@ _TAKEN = {"1": "acknowledged by their leaders", "all": "acknowledged by all in-s
 
 
 @dataclass
-class _Partition:
+class PartitionSummary:
+    """The lines that one partition has got."""
+
+    partition: int
     lines: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
@@ -252,9 +254,15 @@ class Summary:
     """Neither acknowledged nor surely not in the log."""
     first_failed_line: int | None = None
     """Number of the first line of the input, from 1 on, that is one of these or failed."""
-    partitions: dict[int, _Partition] = field(default_factory=dict)
+    partitions: dict[int, PartitionSummary] = field(default_factory=dict)
 
-    KEYS = ("partition", "lines", "first_offset", "last_offset")
+    error: str | None = None
+    """Why not every line was appended."""
+
+    @property
+    def rows(self) -> list[PartitionSummary]:
+        """The partitions by number."""
+        return [one for _, one in sorted(self.partitions.items())]
 
     def delivered(self, delivery: Delivery) -> None:
         """Counts what became of some lines."""
@@ -270,33 +278,6 @@ class Summary:
             case _:
                 self._failed(delivery, count)
 
-    def document(self, as_of: AsOf, error: str | None) -> Json:
-        """`zkgroup.produce/1`."""
-        rows: list[dict[str, Any]] = [
-            {
-                "partition": number,
-                "lines": one.lines,
-                "first_offset": one.first_offset,
-                "last_offset": one.last_offset,
-            }
-            for number, one in sorted(self.partitions.items())
-        ]
-        return documents.document(
-            "produce",
-            as_of,
-            topic=self.topic,
-            acks=self.acks,
-            lines=self.lines,
-            acknowledged=self.acknowledged,
-            may_be_repeated=self.may_be_repeated,
-            sent=self.sent,
-            failed=self.failed,
-            unknown=self.unknown,
-            first_failed_line=self.first_failed_line,
-            error=error,
-            partitions=rows,
-        )
-
     def show(self, out: Output) -> None:
         """As text."""
         if self.partitions:
@@ -306,15 +287,14 @@ class Summary:
                 Column(header="FIRST", right=True),
                 Column(header="LAST", right=True),
             ]
-            rows = [
-                (number, one.lines, one.first_offset, one.last_offset)
-                for number, one in sorted(self.partitions.items())
-            ]
-            out.table(columns, rows)
+            out.table(
+                columns, [(one.partition, one.lines, one.first_offset, one.last_offset) for one in self.rows]
+            )
         out.line(progress_text(self))
 
-    def _of(self, delivery: Delivery) -> _Partition:
-        return self.partitions.setdefault(delivery.topic_partition.partition, _Partition())
+    def _of(self, delivery: Delivery) -> PartitionSummary:
+        number = delivery.topic_partition.partition
+        return self.partitions.setdefault(number, PartitionSummary(number))
 
     def _failed(self, delivery: Delivery, count: int) -> None:
         if delivery.may_be_repeated:
@@ -329,6 +309,17 @@ class Summary:
         one.lines += count
         one.first_offset = delivery.base_offset if one.first_offset is None else one.first_offset
         one.last_offset = last
+
+
+PARTITION_SUMMARY = Shape(PartitionSummary)
+PRODUCE = Document(
+    "produce",
+    Shape(
+        Summary,
+        *("topic", given("acks", word("0", "1", "all")), "lines", "acknowledged", "may_be_repeated"),
+        *("sent", "failed", "unknown", "first_failed_line", "error", "partitions=rows"),
+    ),
+)
 
 
 def progress_text(summary: Summary) -> str:

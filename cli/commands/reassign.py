@@ -146,7 +146,7 @@ def generate(
             compat=assignment_compat,
             rack_mode="disabled" if disable_rack_aware else "enforced",
         )
-    if not out.document(reassign_documents.proposal(found)):
+    if not out.document(reassign_documents.PROPOSAL.json(found.as_of, found)):
         out.line("Current partition replica assignment")
         out.line(reassignment_text(found.current))
         out.line()

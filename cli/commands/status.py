@@ -28,7 +28,8 @@ def status() -> None:
     out = output()
     with connected() as ensemble:
         found = read_status(ensemble)
-    document = documents.status(found, target(shared()).zookeeper)
+    whole = documents.StatusDocument(status=found, zookeeper=target(shared()).zookeeper)
+    document = documents.STATUS.json(found.as_of, whole)
     if not out.document(document):
         _show(out, found)
 

@@ -189,7 +189,9 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
     if ends is None:
         document = documents.TOPICS.json(as_of, documents.Topics(topics=described))
     else:
-        document = documents.topic_replicas(as_of, described, ends)
+        from ..replica_documents import topic_replicas
+
+        document = topic_replicas(as_of, described, ends)
     if out.format == "csv":
         rows = [{"topic": one["topic"], **row} for one in document["topics"] for row in one["partitions"]]
         keys = ("topic", *documents.TOPIC_PARTITION.keys, *(["logs"] if replicas else []))

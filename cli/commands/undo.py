@@ -21,10 +21,8 @@ from ..confirm import command_text, run_change
 from ..context import connected, target
 from ..params import confirm_options, force_option
 from ..render import Cell, Column, Output, echo_err
-from ..units import age, counted, iso_time
+from ..units import age, counted
 from .offsets import apply_offset_plans
-
-LIST_KEYS = ("undo", "time", "command", "zookeeper", "undoable", "detail")
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
@@ -130,22 +128,8 @@ def _list(out: Output, *, everywhere: bool) -> None:
     shown = [one for one in records if where is None or one.zookeeper == where]
     shown.sort(key=lambda one: (one.time_ms, one.undo_id), reverse=True)
     now_ms = time.time_ns() // 1_000_000
-    document = {
-        "schema": "zkgroup.undo_list/1",
-        "as_of": {"zxid": None, "time": iso_time(now_ms)},
-        "undos": [
-            {
-                "undo": one.undo_id,
-                "time": iso_time(one.time_ms),
-                "command": one.command,
-                "zookeeper": one.zookeeper,
-                "undoable": one.way_back is None,
-                "detail": one.summary,
-            }
-            for one in shown
-        ],
-    }
-    if not out.document(document, "undos", LIST_KEYS):
+    document = documents.UNDO_LIST.json(documents.TimeAlone(now_ms), documents.Undos(undos=shown))
+    if not out.document(document, "undos", documents.UNDO.keys):
         _table(out, shown, now_ms, with_ensemble=where is None)
         if not shown:
             echo_err(

@@ -27,7 +27,6 @@ znode = make_group(
       zkgroup znode tree /consumers/billing""",
 )
 
-_KEYS = ("path", "data", "data_base64", "stat")
 _DATA_SHOWN = 200
 _LINE = 100
 """Longer JSON is spread over lines."""
@@ -46,7 +45,7 @@ def get(path: str) -> None:
     with connected() as ensemble:
         found = admin.get(ensemble, path)
         as_of = ensemble.as_of()
-    if not out.document(documents.document("znode", as_of, **documents.znode(found)), columns=_KEYS):
+    if not out.document(documents.ZNODE_DOCUMENT.json(as_of, found), columns=documents.ZNODE.keys):
         _show(out, found)
 
 
@@ -63,10 +62,9 @@ def ls(path: str) -> None:
     with connected() as ensemble:
         names = admin.children(ensemble, path)
         as_of = ensemble.as_of()
-    rows = [{"name": name, "path": admin.join(path, name)} for name in names]
-    if not out.document(
-        documents.document("znode_list", as_of, path=path, children=rows), "children", ("name", "path")
-    ):
+    rows = [documents.ZnodeChild(name, admin.join(path, name)) for name in names]
+    document = documents.ZNODE_LIST.json(as_of, documents.ZnodeList(path=path, children=rows))
+    if not out.document(document, "children", documents.ZNODE_CHILD.keys):
         for name in names:
             out.line(name)
 
@@ -85,10 +83,8 @@ def tree(path: str, depth: int | None) -> None:
     with connected() as ensemble:
         found = admin.tree(ensemble, path, depth)
         as_of = ensemble.as_of()
-    document = documents.document(
-        "znodes", as_of, path=found[0].path, znodes=[documents.znode(one) for one in found]
-    )
-    if not out.document(document, "znodes", _KEYS):
+    document = documents.ZNODES.json(as_of, documents.Znodes(path=found[0].path, znodes=found))
+    if not out.document(document, "znodes", documents.ZNODE.keys):
         draw(out, found)
 
 

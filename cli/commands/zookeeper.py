@@ -14,7 +14,7 @@ from .. import documents
 from ..app import group, output, shared
 from ..context import connected, target
 from ..render import Output, echo_err
-from ..serving import StopSignals
+from ..serving import READY, ServersReady, StopSignals
 from ..units import counted
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
 
 def _ready(out: Output, address: str, pids: tuple[int, ...]) -> None:
     if out.format == "ndjson":
-        out.event({"event": "ready", "zookeeper": address, "pids": list(pids)})
+        out.event(READY.json(ServersReady(zookeeper=address, pids=pids)))
         return
     out.line(f"{out.paint('ready', 'good')}  {out.paint(address, 'bold')}  {counted(len(pids), 'server')}")
     echo_err(f"try: export ZKGROUP_ZOOKEEPER={address}; zkgroup status\nCtrl-C ends it")

@@ -8,7 +8,7 @@ This package reaches ZooKeeper through `zkgroup.zookeeper.blocking.Blocking`, ov
 """
 
 from zkgroup.placement import Compat, Phase, PlanViolation, ReplicaChange
-from zkgroup.znodes.admin_requests import Move, Reassignment, UncleanElectionDone
+from zkgroup.znodes.admin_requests import Move, PartitionVerdict, Reassignment, UncleanElectionDone
 from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.znodes.config import ConfigEntity, EntityKind
 from zkgroup.znodes.notifications import NotifyFormat
@@ -21,6 +21,7 @@ __all__ = [
     "EntityKind",
     "Move",
     "NotifyFormat",
+    "PartitionVerdict",
     "Phase",
     "PlanState",
     "PlanViolation",

@@ -17,6 +17,7 @@ from zkgroup.audit.run import Found, audit
 from zkgroup.audit.sources import Moment
 from zkgroup.audit.spark.session import require_spark, session
 
+from ... import audit_documents as documents
 from ...app import Command, output, shared
 from ...exit_codes import EXIT_CHECK_FAILED
 from ...params import Assignment, nearest
@@ -27,7 +28,6 @@ from .inputs import (
     between_options,
     chroot_given,
     command,
-    document,
     echo_notes,
     hex_zxid,
     input_options,
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from zkgroup.audit.spark.job import Audited
 
 
-_KEYS = (
-    *("finding", "severity", "group", "topic", "partition", "session", "from_zxid", "to_zxid", "from", "to"),
-    "detail",
-)
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 _STYLES = {"error": "bad", "warning": "warn", "info": "dim"}
 
@@ -109,7 +105,7 @@ def findings(
     with opened(inputs) as (source, _tell):
         found = audit(source, only or ALL_RULES, chosen, start=start, end=end, group=group)
     fields = findings_document(found)
-    if not out.document(fields, "findings", _KEYS):
+    if not out.document(fields, "findings", documents.FINDING.keys):
         _show(out, found.findings)
         summary(found)
     errors = sum(one.severity == "error" for one in found.findings)
@@ -223,16 +219,16 @@ def report(
                 written = write_report(page, data, found, rows, overwrite=overwrite)
         damaged = bool(source.damages())
     severities = [one.severity for one in found.findings]
-    fields = document(
-        "audit_report",
-        found.facts.end_zxid,
-        found.facts.end_ms,
-        files=[{"path": str(path), "bytes": path.stat().st_size} for path in written],
+    made = documents.WrittenReport(
+        [documents.ReportFile(path, path.stat().st_size) for path in written],
         errors=severities.count("error"),
         warnings=severities.count("warning"),
         notes=severities.count("info"),
     )
-    if not out.document(fields, "files", ("path", "bytes")):
+    document = documents.REPORT.json(
+        documents.LastTransaction.of(found.facts.end_zxid, found.facts.end_ms), made
+    )
+    if not out.document(document, "files", documents.REPORT_FILE.keys):
         for path in written:
             echo_err(f"wrote {path}")
         summary(found)
@@ -276,12 +272,6 @@ def _with_spark(
         written = write_report(page, made.data, made.found, rows, overwrite=overwrite)
     echo_notes(made.notes, made.damages)
     return made.found, written, bool(made.damages)
-
-
-_RUN_KEYS = (
-    *("ensemble", "finding", "severity", "group", "topic", "partition", "session"),
-    *("from_zxid", "to_zxid", "from", "to", "detail"),
-)
 
 
 @click.command(cls=Command)
@@ -348,7 +338,7 @@ def run(
         audited = job.run(
             spark, inputs, target, rules=only or ALL_RULES, bounds=chosen, chroot=chroot, progress=tell
         )
-    if not out.document(job.document(audited), "findings", _RUN_KEYS):
+    if not out.document(job.document(audited), "findings", documents.ENSEMBLE_FINDING.keys):
         out.table(_RUN_COLUMNS, [_run_row(each) for each in audited])
         echo_err(f"all findings: {target.rstrip('/')}/{job.FINDINGS_FILE}")
     for each in audited:

@@ -9,15 +9,15 @@ import click
 from zkgroup.audit.groups import groups_of, require_group
 from zkgroup.audit.sources import Moment
 from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
-from zkgroup.audit.views.offsets import OffsetRow, offsets_of
+from zkgroup.audit.views.offsets import offsets_of
 from zkgroup.audit.views.owners import OwnerLife, owners_of
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.model import TopicPartition
 
+from ... import audit_documents as documents
 from ...app import output
 from ...exit_codes import EXIT_CHECK_FAILED
 from ...render import Cell, Column, Output, echo_err
-from ...schema import Json
 from ...units import counted, iso_time
 from .inputs import (
     MOMENT,
@@ -25,16 +25,12 @@ from .inputs import (
     OnePartition,
     between_options,
     command,
-    document,
     hex_zxid,
     input_options,
     opened,
     read_facts,
-    session_text,
-    span,
 )
 
-_OWNER_KEYS = ("owner", "session", "from_zxid", "to_zxid", "from", "to", "ended_by")
 _OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good"}
 
 
@@ -78,31 +74,16 @@ def owners(
         rows, facts = read_facts(source, between and between[0], between and between[1])
         mine = rows_by_partition(rows.events(), group).get(GroupPartition(group, partition), [])
         lives = owners_of(mine, facts, group, partition)
-    fields = document(
-        "audit_owners",
-        facts.end_zxid,
-        facts.end_ms,
-        group=group,
-        topic=partition.topic,
-        partition=partition.partition,
-        intervals=[owner_fields(life) for life in lives],
+    document = documents.OWNERS.json(
+        documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
+        documents.PartitionOwners(group, partition, lives),
     )
-    if not out.document(fields, "intervals", _OWNER_KEYS):
+    if not out.document(document, "intervals", documents.OWNER.keys):
         show_owners(out, lives)
         if not lives:
             echo_err(f"nobody owned {partition} of {group}")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
-
-
-def owner_fields(life: OwnerLife) -> Json:
-    """One of them, for programs."""
-    return {
-        "owner": life.thread,
-        "session": session_text(life.session),
-        **span(life.from_zxid, life.to_zxid, life.from_ms, life.to_ms),
-        "ended_by": life.ended_by,
-    }
 
 
 def show_owners(out: Output, lives: Sequence[OwnerLife]) -> None:
@@ -126,31 +107,11 @@ def show_owners(out: Output, lives: Sequence[OwnerLife]) -> None:
                 Cell(life.ended_by, _OWNER_STYLES.get(life.ended_by)),
                 hex_zxid(life.from_zxid),
                 hex_zxid(life.to_zxid),
-                session_text(life.session),
+                documents.session_text(life.session),
             ]
             for life in lives
         ],
     )
-
-
-_OFFSET_KEYS = (
-    *(
-        "group",
-        "topic",
-        "partition",
-        "zxid",
-        "time",
-        "session",
-        "members",
-        "kind",
-        "offset",
-        "previous",
-        "owned",
-    ),
-    *("owner", "rewind"),
-)
-
-Placed = tuple[GroupPartition, OffsetRow]
 
 
 @command()
@@ -186,50 +147,25 @@ def offsets(
         rows, facts = read_facts(source, start, end)
         mine = rows_by_partition(rows.events(), group)
         found = [
-            (where, row)
+            documents.PartitionOffset(where, row)
             for where, events in mine.items()
             if partition in (None, where.topic_partition)
             for row in offsets_of(events, facts, *where)
         ]
-    found = sorted((one for one in found if one[1].is_rewind or not rewinds), key=lambda one: one[1].zxid)
-    fields = document(
-        "audit_offsets",
-        facts.end_zxid,
-        facts.end_ms,
-        group=group,
-        offsets=[_offset_fields(where, row) for where, row in found],
+    found = sorted(
+        (one for one in found if one.write.is_rewind or not rewinds), key=lambda one: one.write.zxid
     )
-    if not out.document(fields, "offsets", _OFFSET_KEYS):
+    document = documents.OFFSETS.json(
+        documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.OffsetWrites(group, found)
+    )
+    if not out.document(document, "offsets", documents.OFFSET.keys):
         _show_offsets(out, found)
         echo_err(f"{counted(len(found), 'write')}, {sum(row.is_rewind for _, row in found)} of them rewinds")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-def _offset_fields(where: GroupPartition, row: OffsetRow) -> Json:
-    return {
-        "group": where.group,
-        "topic": where.topic_partition.topic,
-        "partition": where.topic_partition.partition,
-        "zxid": row.zxid,
-        "time": iso_time(row.time_ms),
-        "session": session_text(row.session),
-        "members": list(row.members),
-        "kind": row.kind,
-        "offset": _position(row.offset),
-        "previous": _position(row.previous),
-        "owned": row.owned,
-        "owner": row.owner,
-        "rewind": row.is_rewind,
-    }
-
-
-def _position(offset: int | None) -> int | None:
-    """A negative one is none."""
-    return None if offset is None or offset < 0 else offset
-
-
-def _show_offsets(out: Output, found: list[Placed]) -> None:
+def _show_offsets(out: Output, found: Sequence[documents.PartitionOffset]) -> None:
     columns = [
         Column(header="TIME"),
         Column(header="GROUP", shorten="middle", least=8, rank=1),
@@ -252,11 +188,11 @@ def _show_offsets(out: Output, found: list[Placed]) -> None:
                 where.group,
                 str(where.topic_partition),
                 row.kind,
-                Cell(str(row.offset), "bad") if row.is_rewind else _position(row.offset),
-                _position(row.previous),
+                Cell(str(row.offset), "bad") if row.is_rewind else documents.position(row.offset),
+                documents.position(row.previous),
                 words[row.owned],
                 hex_zxid(row.zxid),
-                session_text(row.session),
+                documents.session_text(row.session),
                 ", ".join(row.members) or None,
                 row.owner,
             ]
@@ -265,10 +201,6 @@ def _show_offsets(out: Output, found: list[Placed]) -> None:
     )
 
 
-_SESSION_KEYS = (
-    *("session", "server", "timeout_ms", "from_zxid", "to_zxid", "from", "to", "ended", "writes"),
-    *("silence_ms", "ephemerals", "created", "members", "brokers", "controller"),
-)
 _SESSION_STYLES = {"expired": "bad", "open": "good"}
 
 
@@ -295,10 +227,10 @@ def sessions(
         if group is not None:
             require_group(group, groups_of(rows.events()))
         found = [row for row in sessions_of(rows.events(), facts) if group is None or _is_of(row, group)]
-    fields = document(
-        "audit_sessions", facts.end_zxid, facts.end_ms, sessions=[_session_fields(row) for row in found]
+    document = documents.SESSIONS.json(
+        documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.Sessions(found)
     )
-    if not out.document(fields, "sessions", _SESSION_KEYS):
+    if not out.document(document, "sessions", documents.AUDITED_SESSION.keys):
         _show_sessions(out, found)
         echo_err(f"{counted(len(found), 'session')}, {sum(row.ended == 'expired' for row in found)} expired")
     if source.damages():
@@ -307,23 +239,6 @@ def sessions(
 
 def _is_of(row: SessionRow, group: str) -> bool:
     return any(of == group for of, _ in row.members)
-
-
-def _session_fields(row: SessionRow) -> Json:
-    return {
-        "session": session_text(row.session),
-        "server": row.server,
-        "timeout_ms": row.timeout_ms,
-        **span(row.from_zxid, row.to_zxid, row.from_ms, row.to_ms),
-        "ended": row.ended,
-        "writes": row.writes,
-        "silence_ms": row.silence_ms,
-        "ephemerals": row.ephemerals,
-        "created": row.created,
-        "members": [{"group": group, "member": member} for group, member in row.members],
-        "brokers": list(row.brokers),
-        "controller": row.was_controller,
-    }
 
 
 def _show_sessions(out: Output, found: list[SessionRow]) -> None:
@@ -341,7 +256,7 @@ def _show_sessions(out: Output, found: list[SessionRow]) -> None:
         columns,
         [
             [
-                session_text(row.session),
+                documents.session_text(row.session),
                 iso_time(row.from_ms),
                 iso_time(row.to_ms),
                 Cell(row.ended, _SESSION_STYLES.get(row.ended)),

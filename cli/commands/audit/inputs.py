@@ -20,7 +20,6 @@ from zkgroup.audit.live import walk
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.sources import Moment, OneTree, Rows, Source, open_source, told_of
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
-from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.exports import is_export
 from zkgroup.zkfiles.names import list_files
@@ -29,8 +28,7 @@ from ...app import Command, shared
 from ...context import connected, target
 from ...params import TopicPartitions, set_option
 from ...render import echo_err
-from ...schema import Json
-from ...units import iso_time, parse_time_ms
+from ...units import parse_time_ms
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -290,30 +288,9 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def document(name: str, zxid: int | None, time_ms: int | None, **fields: Any) -> Json:
-    """A whole document; `zxid` and `time_ms` are of the last transaction that was looked at."""
-    as_of = {"zxid": max(zxid or 0, 0), "time": iso_time(time_ms)}
-    return {"schema": f"zkgroup.{name}/1", "as_of": as_of, **fields}
-
-
 def hex_zxid(zxid: int | None) -> str | None:
     """As ZooKeeper's own tools write it."""
     return None if zxid is None else f"0x{zxid:x}"
-
-
-def session_text(session: int | None) -> str | None:
-    """As ZooKeeper's own tools write it; None for nobody."""
-    return hex_session(session) if session else None
-
-
-def span(from_zxid: int | None, to_zxid: int | None, from_ms: int | None, to_ms: int | None) -> Json:
-    """From when to when; what lasts to the end has no `to`."""
-    return {
-        "from_zxid": from_zxid,
-        "to_zxid": to_zxid,
-        "from": iso_time(from_ms),
-        "to": iso_time(to_ms),
-    }
 
 
 FIRST_AFTER_S = 0.5

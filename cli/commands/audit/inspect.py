@@ -14,16 +14,13 @@ from zkgroup.zkfiles.exports import EXPORT, is_export
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
 
+from ... import audit_documents as documents
 from ...app import command, output
 from ...exit_codes import EXIT_CHECK_FAILED
 from ...render import Cell, Column, Output, echo_err
-from ...schema import Json
 from ...units import counted
-from .inputs import document, hex_zxid, progress
+from .inputs import hex_zxid, progress
 
-_KEYS = (
-    *("path", "kind", "first_zxid", "last_zxid", "records", "healthy", "good_until_zxid", "exact", "detail"),
-)
 _EXPECTED = "a snapshot, a transaction log or an export"
 _MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
 
@@ -62,9 +59,8 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
             tell(f"inspecting {path.name}")
             found.append(inspected(path, kind))
     latest = max((one.last_zxid or 0 for one in found), default=0)
-    if not out.document(
-        document("audit_files", latest, None, files=[_fields(one) for one in found]), "files", _KEYS
-    ):
+    document = documents.FILES.json(documents.LastTransaction(latest, None), documents.AuditedFiles(found))
+    if not out.document(document, "files", documents.FILE.keys):
         _show(out, found)
     damaged = sum(not one.is_healthy for one in found)
     if damaged:
@@ -114,20 +110,6 @@ def _kind(path: Path) -> str:
     if magic not in _MAGICS:
         raise NotZooKeeperFileError(str(path), _EXPECTED, f"a file that starts with {magic!r}")
     return _MAGICS[magic]
-
-
-def _fields(one: FileHealth) -> Json:
-    return {
-        "path": str(one.path),
-        "kind": one.kind,
-        "first_zxid": one.first_zxid,
-        "last_zxid": one.last_zxid,
-        "records": one.records,
-        "healthy": one.is_healthy,
-        "good_until_zxid": one.good_until_zxid,
-        "exact": one.is_exact,
-        "detail": one.detail or None,
-    }
 
 
 def _show(out: Output, found: list[FileHealth]) -> None:

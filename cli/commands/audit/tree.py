@@ -12,17 +12,17 @@ from zkgroup.audit.live import ROUNDS, walk
 from zkgroup.audit.sources import Folders, Moment, SeenTree, Source, told_of
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
-from zkgroup.zkfiles.diffs import ZnodeChange
+from zkgroup.zkfiles.diffs import State, ZnodeChange
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, Written, exported, write_export
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.settings import Address
 
-from ... import documents
+from ... import audit_documents as documents
 from ...app import output, shared
 from ...context import connected, target
+from ...documents import ZNODE, text_of
 from ...exit_codes import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE
 from ...render import Cell, Column, Output, echo_err
-from ...schema import Json
 from ...units import counted, size
 from ..znode import draw
 from .inputs import (
@@ -30,14 +30,11 @@ from .inputs import (
     Inputs,
     Progress,
     command,
-    document,
     hex_zxid,
     input_options,
     opened,
     progress,
 )
-
-_KEYS = ("path", "data", "data_base64", "stat")
 
 
 @command()
@@ -65,9 +62,11 @@ def tree(ctx: click.Context, inputs: Inputs, at: Moment | None, path: str) -> No
         tell("replaying")
         seen = source.tree(at)
         found = _below(source, seen, below)
-    znodes = [documents.znode(one) for one in found]
-    fields = document("audit_tree", seen.zxid, seen.time_ms, path=below, exact=seen.is_exact, znodes=znodes)
-    if not out.document(fields, "znodes", _KEYS):
+    document = documents.TREE.json(
+        documents.LastTransaction.of(seen.zxid, seen.time_ms),
+        documents.PastTree(below, seen.is_exact, found),
+    )
+    if not out.document(document, "znodes", ZNODE.keys):
         draw(out, found)
     if echo_gaps(seen, source):
         ctx.exit(EXIT_CHECK_FAILED)
@@ -111,13 +110,7 @@ def _nearest(tree: Tree, path: str) -> str:
     return "not even / was there"
 
 
-_DIFF_KEYS = ("path", "change", "before", "after", "fields")
 _STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
-_JSON_NAMES = {
-    "ephemeral_owner": "ephemeralOwner",
-    "data_length": "dataLength",
-    "children_count": "numChildren",
-}
 
 
 @command()
@@ -147,19 +140,12 @@ def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path
         found = source.diff(before, after, outside(source.chroot, below))
         last = source.history.last_zxid
     start, end = found.from_zxid, found.to_zxid
-    changes = [change._replace(path=inside(source.chroot, change.path)) for change in found.changes]
-    rows = [_fields(change, source.chroot) for change in changes]
-    fields = document(
-        "audit_diff",
-        min(max(start, end), last),
-        found.time_ms,
-        path=below,
-        from_zxid=start,
-        to_zxid=end,
-        exact=found.is_exact,
-        changes=rows,
+    changes = [_change_inside(source.chroot, change) for change in found.changes]
+    document = documents.DIFF.json(
+        documents.LastTransaction.of(min(max(start, end), last), found.time_ms),
+        documents.TreeDifference(below, start, end, found.is_exact, changes),
     )
-    if not out.document(fields, "changes", _DIFF_KEYS):
+    if not out.document(document, "changes", documents.CHANGE.keys):
         _show(out, changes)
         differ = "1 path differs" if len(changes) == 1 else f"{len(changes)} paths differ"
         echo_err(f"{differ} from {hex_zxid(start)} to {hex_zxid(end)}")
@@ -169,17 +155,17 @@ def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-def _fields(change: ZnodeChange, chroot: str) -> Json:
-    def side(znode: Znode | None) -> Json | None:
-        return None if znode is None else documents.znode(znode._replace(path=inside(chroot, znode.path)))
+def _change_inside(chroot: str, change: ZnodeChange) -> ZnodeChange:
+    """A change with the paths that clients of the chroot see."""
 
-    return {
-        "path": change.path,
-        "change": change.change,
-        "before": side(change.before and change.before.znode),
-        "after": side(change.after and change.after.znode),
-        "fields": [_JSON_NAMES.get(name, name) for name in change.fields],
-    }
+    def side(state: State | None) -> State | None:
+        if state is None:
+            return None
+        return state._replace(znode=state.znode._replace(path=inside(chroot, state.znode.path)))
+
+    return change._replace(
+        path=inside(chroot, change.path), before=side(change.before), after=side(change.after)
+    )
 
 
 def _show(out: Output, changes: Sequence[ZnodeChange]) -> None:
@@ -196,7 +182,7 @@ def _show(out: Output, changes: Sequence[ZnodeChange]) -> None:
             Cell(change.change, _STYLES[change.change]),
             _shown(change.before and change.before.znode),
             _shown(change.after and change.after.znode),
-            ", ".join(_JSON_NAMES.get(name, name) for name in change.fields),
+            ", ".join(documents.JSON_NAMES.get(name, name) for name in change.fields),
         ]
         for change in changes
         if not change.is_of_children_only
@@ -209,7 +195,7 @@ def _shown(znode: Znode | None) -> str | None:
         return None
     if znode.data is None:
         return "null"
-    return documents.znode(znode)["data"] or (f"{len(znode.data)} bytes" if znode.data else "(empty)")
+    return text_of(znode.data) or (f"{len(znode.data)} bytes" if znode.data else "(empty)")
 
 
 @command()
@@ -255,20 +241,11 @@ def export(
         header, written, code = _of_living(file, rounds, overwrite=overwrite)
     detail = header.detail or told_of(header.changed, header.unreadable, header.zxid_after)
     echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
-    fields = document(
-        "audit_export",
-        header.zxid_before,
-        header.time_ms,
-        file=str(file),
-        znodes=written.znodes,
-        bytes=written.bytes,
-        zxid_before=header.zxid_before,
-        zxid_after=header.zxid_after,
-        exact=header.is_exact,
-        changed=list(header.changed),
-        unreadable=list(header.unreadable),
+    document = documents.EXPORT.json(
+        documents.LastTransaction.of(header.zxid_before, header.time_ms),
+        documents.ExportedTree(file, written, header),
     )
-    if not out.document(fields):
+    if not out.document(document):
         out.line(f"wrote {file}: {counted(written.znodes, 'znode')}, {size(written.bytes)}")
     ctx.exit(code)
 

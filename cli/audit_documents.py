@@ -1,0 +1,263 @@
+"""The JSON documents of `zkgroup audit`, from the rows that `zkgroup.audit` and `zkgroup.zkfiles` give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.run import Found, Skipped
+from zkgroup.audit.views.group_rows import GroupPartition
+from zkgroup.audit.views.offsets import OffsetRow
+from zkgroup.audit.views.owners import OwnerLife
+from zkgroup.audit.views.sessions import SessionRow
+from zkgroup.groups.verify import hex_session
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.zkfiles.diffs import State, ZnodeChange
+from zkgroup.zkfiles.exports import ExportHeader, Written
+from zkgroup.zkfiles.health import FileHealth
+
+from .documents import ZNODE
+from .schema import (
+    COUNT,
+    SESSION,
+    STRING,
+    TIME,
+    Document,
+    Field,
+    Inline,
+    Shape,
+    T,
+    given,
+    list_of,
+    nullable,
+    word,
+)
+from .units import iso_time
+
+
+@dataclass(frozen=True, slots=True)
+class LastTransaction:
+    """The last transaction that was read; the time is None where there is none."""
+
+    zxid: int
+    time_ms: int | None
+
+    @classmethod
+    def of(cls, zxid: int | None, time_ms: int | None) -> LastTransaction:
+        """`zxid` may be None or -1 where there is no transaction."""
+        return cls(max(zxid or 0, 0), time_ms)
+
+
+LAST_TRANSACTION = Shape(LastTransaction)
+
+
+def _document(name: str, shape: Shape[T]) -> Document[T]:
+    return Document(f"audit_{name}", shape, LAST_TRANSACTION)
+
+
+def session_text(session: int | None) -> str | None:
+    """As ZooKeeper's own tools write it; None for None and 0, which stand for no session."""
+    return hex_session(session) if session else None
+
+
+# A session of 0 is unknown there: a snapshot does not say who wrote.
+_SESSION = Field("session", nullable(SESSION), lambda row: session_text(row.session))
+# Nullable in the published schema, also where a row always knows it.
+_SPAN = (
+    given("from_zxid", nullable(COUNT)),
+    "to_zxid",
+    Field("from", nullable(TIME), lambda row: iso_time(row.from_ms)),
+    "to_ms",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedFiles:
+    """`audit inspect`."""
+
+    files: Sequence[FileHealth]
+
+
+@dataclass(frozen=True, slots=True)
+class PastTree:
+    """`audit tree`."""
+
+    path: str
+    exact: bool
+    znodes: Sequence[Znode]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDifference:
+    """`audit diff`."""
+
+    path: str
+    from_zxid: int
+    to_zxid: int
+    exact: bool
+    changes: Sequence[ZnodeChange]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTree:
+    """`audit export`."""
+
+    file: Path
+    written: Written
+    header: ExportHeader
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOwners:
+    """`audit owners`."""
+
+    group: str
+    topic_partition: TopicPartition
+    intervals: Sequence[OwnerLife]
+
+
+class PartitionOffset(NamedTuple):
+    """A write of an offset, and of which partition."""
+
+    where: GroupPartition
+    write: OffsetRow
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetWrites:
+    """`audit offsets`."""
+
+    group: str | None
+    offsets: Sequence[PartitionOffset]
+
+
+class GroupMemberId(NamedTuple):
+    """A member of a group."""
+
+    group: str
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """`audit sessions`."""
+
+    sessions: Sequence[SessionRow]
+
+
+class ReportFile(NamedTuple):
+    """A file that `audit report` wrote."""
+
+    path: Path
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenReport:
+    """`audit report`."""
+
+    files: Sequence[ReportFile]
+    errors: int
+    warnings: int
+    notes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleFinding:
+    """A finding of `audit run`, which reads several ensembles."""
+
+    ensemble: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleRun:
+    """What `audit run` says of an ensemble beside its findings."""
+
+    ensemble: str
+    as_of: LastTransaction
+    skipped: Sequence[Skipped]
+    damages: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRun:
+    """`audit run`: each ensemble has its own moment."""
+
+    ensembles: Sequence[EnsembleRun]
+    findings: Sequence[EnsembleFinding]
+
+
+JSON_NAMES = {
+    "ephemeral_owner": "ephemeralOwner",
+    "data_length": "dataLength",
+    "children_count": "numChildren",
+}
+"""Fields of a Stat that have other names in ZooKeeper."""
+
+FILE = Shape(
+    FileHealth,
+    *("path", given("kind", word("snapshot", "log", "export")), "first_zxid", "last_zxid", "records"),
+    *("healthy=is_healthy", "good_until_zxid", "exact=is_exact"),
+    Field("detail", nullable(STRING), lambda one: one.detail or None),
+)
+FILES = _document("files", Shape(AuditedFiles))
+TREE = _document("tree", Shape(PastTree))
+STATE = Shape(State, Inline("znode", ZNODE))
+CHANGE = Shape(
+    ZnodeChange,
+    *("path", "change", "before", "after"),
+    Field("fields", list_of(STRING), lambda change: [JSON_NAMES.get(name, name) for name in change.fields]),
+)
+DIFF = _document("diff", Shape(TreeDifference))
+EXPORT = _document(
+    "export",
+    Shape(
+        ExportedTree,
+        *("file", "written.znodes", "written.bytes", "header.zxid_before", "header.zxid_after"),
+        *("exact=header.is_exact", "header.changed", "header.unreadable"),
+    ),
+)
+OWNER = Shape(OwnerLife, "owner=thread", _SESSION, *_SPAN, "ended_by")
+OWNERS = _document("owners", Shape(PartitionOwners))
+OFFSET = Shape(
+    PartitionOffset,
+    *("where.group", "where.topic_partition", "write.zxid", "write.time_ms"),
+    Field("session", nullable(SESSION), lambda row: session_text(row.write.session)),
+    *("write.members", "write.kind"),
+    Field("offset", nullable(COUNT), lambda row: position(row.write.offset)),
+    Field("previous", nullable(COUNT), lambda row: position(row.write.previous)),
+    *("write.owned", "write.owner", "rewind=write.is_rewind"),
+)
+OFFSETS = _document("offsets", Shape(OffsetWrites))
+MEMBER = Shape(GroupMemberId)
+AUDITED_SESSION = Shape(
+    SessionRow,
+    *("session", "server", "timeout_ms", *_SPAN, "ended", "writes", "silence_ms", "ephemerals", "created"),
+    Field(
+        "members",
+        list_of(MEMBER.schema),
+        lambda row: [MEMBER.json(GroupMemberId(*one)) for one in row.members],
+    ),
+    *("brokers", "controller=was_controller"),
+)
+SESSIONS = _document("sessions", Shape(Sessions))
+REPORT_FILE = Shape(ReportFile)
+REPORT = _document("report", Shape(WrittenReport))
+
+# The objects of the next two documents are built by `zkgroup.audit`, which writes them as findings.json too;
+# tests/pure/cli/test_documents.py compares its keys with these.
+FINDING = Shape(Finding, "finding", "severity", "group", "topic", "partition", _SESSION, *_SPAN, "detail")
+SKIPPED = Shape(Skipped, Field("finding", STRING, lambda one: one.rule.name), "reason")
+FINDINGS = _document("findings", Shape(Found, "findings", "skipped"))
+ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", FINDING))
+ENSEMBLE_RUN = Shape(EnsembleRun)
+RUN = Document("audit_run", Shape(AuditRun), as_of=None)
+
+
+def position(offset: int | None) -> int | None:
+    """A committed offset; None for a negative one, which stands for none."""
+    return None if offset is None or offset < 0 else offset

@@ -1,0 +1,106 @@
+"""The JSON documents of `topic describe --replicas` and `broker describe`, which ask zkgroup brokers.
+
+A module of its own: the classes of the answers import the client of zkgroup brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.cluster.brokers import BrokerDescription
+from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
+from zkgroup.groups.ensemble import AsOf
+from zkgroup.lines.failed_replicas import FailedReplica
+from zkgroup.lines.log_ends import LogEnd, LogEnds
+from zkgroup.model import TopicPartition
+
+from .cluster_documents import BROKER
+from .documents import TOPIC, TOPIC_PARTITION
+from .schema import INTEGER, Document, Inline, Json, Shape, given
+
+LOG_END = Shape(LogEnd)
+FAILED_REPLICA = Shape(FailedReplica)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLogs:
+    """A partition, and how far each of its replicas is."""
+
+    partition: TopicPartitionDescription
+    logs: Sequence[LogEnd]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLogs:
+    """A topic, and how far the replicas of its partitions are."""
+
+    topic: TopicDescription
+    partitions: Sequence[PartitionLogs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReplicas:
+    """`topic describe --replicas`."""
+
+    topics: Sequence[TopicLogs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedLog:
+    """How far a replica on the described broker is."""
+
+    topic_partition: TopicPartition
+    end: LogEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDocument:
+    """`broker describe`; the last two are null for a broker that was not asked."""
+
+    broker: BrokerDescription
+    logs: Sequence[HostedLog] | None
+    failed: Sequence[FailedReplica] | None
+
+
+PARTITION_LOGS = Shape(PartitionLogs, Inline("partition", TOPIC_PARTITION), "logs")
+TOPIC_LOGS = Shape(TopicLogs, Inline("topic", TOPIC), "partitions")
+TOPIC_REPLICAS = Document("topic_replicas", Shape(TopicReplicas))
+HOSTED_LOG = Shape(HostedLog, "topic_partition", "end.log_end_offset", "end.high_watermark", "end.reason")
+BROKER_DOCUMENT = Document(
+    "broker",
+    Shape(
+        BrokerDocument,
+        Inline("broker.summary", BROKER),
+        *("broker.session", "broker.rack", given("jmx_port", INTEGER, "broker.jmx_port")),
+        *("broker.endpoints", "broker.replicas", "broker.leaders", "broker.preferred"),
+        *("broker.out_of_sync", "logs", "failed"),
+    ),
+)
+
+
+def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds) -> Json:
+    """`topic describe --replicas`: with `logs`, how far each replica is."""
+    topics = [
+        TopicLogs(
+            topic=topic, partitions=[_partition_logs(topic.topic, row, ends) for row in topic.partitions]
+        )
+        for topic in described
+    ]
+    return TOPIC_REPLICAS.json(as_of, TopicReplicas(topics=topics))
+
+
+def _partition_logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> PartitionLogs:
+    tp = TopicPartition(topic, row.partition)
+    return PartitionLogs(partition=row, logs=[ends[tp, broker] for broker in row.replicas])
+
+
+def broker(
+    as_of: AsOf, one: BrokerDescription, ends: LogEnds | None, failed: Iterable[FailedReplica] | None
+) -> Json:
+    """`broker describe`; `ends` and `failed` are the broker's answers, None where it was not asked."""
+    logs = None
+    if ends is not None:
+        logs = [HostedLog(topic_partition=tp, end=ends[tp, one.summary.broker]) for tp in one.hosted]
+    made = BrokerDocument(broker=one, logs=logs, failed=None if failed is None else list(failed))
+    return BROKER_DOCUMENT.json(as_of, made)
