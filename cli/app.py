@@ -201,7 +201,10 @@ class Group(click.Group):
         super().__init__(*args, **kwargs)
         self.params.extend(shared_options())
         self._lazy = dict(lazy or {})
-        """Name to (module and attribute, short help): the help of the group imports nothing."""
+        """Name to (module and attribute, short help): the help of the group imports nothing.
+
+        Without a short help a command is hidden: it works, and no help lists it.
+        """
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         return HELP_NAMES
@@ -227,7 +230,7 @@ class Group(click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_options(self, ctx, formatter)
-        rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, short) for name in self.list_commands(ctx) if (short := self._short_help(ctx, name))]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

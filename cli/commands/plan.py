@@ -98,7 +98,10 @@ def reassign_plan(
     execute: bool,
     yes: bool,
 ) -> None:
-    """As `zkgroup plan`. `reassign plan` is the old name.
+    """The old spelling of `zkgroup plan`.
+
+    Its commands are the same ones. --resume, --pause and --cancel are `plan resume`, `plan pause` and `plan
+    cancel`.
 
     \b
     Example:

@@ -69,7 +69,7 @@ from .config import notify_option
 reassign = make_group(
     "reassign",
     lazy={
-        "plan": (".commands.plan:reassign_plan", "As `zkgroup plan`."),
+        "plan": (".commands.plan:reassign_plan", ""),
     },
     help="""Move replicas between brokers, with Kafka's files.
 

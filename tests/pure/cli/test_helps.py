@@ -75,17 +75,59 @@ def test_short_helps_are_one_line_that_is_not_cut(path: tuple[str, ...], group: 
     """On a terminal of 80 columns; the help of a group imports nothing, so its words are compared here."""
     ctx = click.Context(group, info_name=" ".join(path), terminal_width=WIDTH, max_content_width=WIDTH)
     listed = group.get_help(ctx).split("\nCommands:\n")[1].splitlines()
-    names = group.list_commands(ctx)
+    found = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+    shown = [(name, command) for name, command in found if command is not None and not command.hidden]
 
-    assert len(listed) == len(names)
-    for name, line in zip(names, listed, strict=True):
-        command = group.get_command(ctx, name)
-        assert command is not None
+    assert len(listed) == len(shown)
+    for (name, command), line in zip(shown, listed, strict=True):
         short = line.strip().removeprefix(name).strip()
         assert short
         assert not short.endswith(("...", "…"))
         assert len(line) < WIDTH
         assert short == first_sentence(command) or short.startswith("As `zkgroup ")
+
+
+def test_the_old_spelling_of_plan_is_hidden_and_says_so() -> None:
+    """`reassign plan` works; the help and the completion of `reassign` leave it out."""
+    reassign = _command("reassign")
+    assert isinstance(reassign, Group)
+    alias = _command("reassign", "plan")
+
+    assert "plan" in reassign.list_commands(click.Context(reassign))
+    assert "\n  plan " not in reassign.get_help(click.Context(reassign))
+    assert [item.value for item in reassign.shell_complete(click.Context(reassign), "p")] == []
+    assert alias.hidden
+    assert "old spelling of `zkgroup plan`" in (alias.help or "")
+
+
+@pytest.mark.parametrize("name", ["decommission", "replace", "set-rf", "balance"])
+def test_commands_of_the_old_spelling_have_the_parameters_of_plan(name: str) -> None:
+    """All that it has: names, options, types, defaults; and the same help."""
+    alias = _command("reassign", "plan")
+    old, new = _command("reassign", "plan", name), _command("plan", name)
+
+    assert isinstance(alias, Group)
+    assert name in alias.list_commands(click.Context(alias))
+    assert [one.to_info_dict() for one in old.params] == [one.to_info_dict() for one in new.params]
+    assert old.help == new.help
+
+
+def test_the_old_spelling_has_no_other_commands() -> None:
+    """Resume, pause and cancel are options there."""
+    alias = _command("reassign", "plan")
+    assert isinstance(alias, Group)
+
+    assert set(alias.list_commands(click.Context(alias))) == {"decommission", "replace", "set-rf", "balance"}
+
+
+def _command(*path: str) -> click.Command:
+    command: click.Command = root
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    return command
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.worlds.server_cluster import ServerCluster
@@ -118,3 +120,56 @@ def test_a_plan_that_cannot_see_every_topic_says_so(shell: Shell, cluster: Serve
     assert f"note: cannot be read: {state}: expected a partition state" in ran.err
     assert "error: not looked at: /brokers/topics/odd: expected a topic, found " in ran.err
     assert itself.err.startswith("error: /brokers/topics/odd: expected a topic, found ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("decommission", "1", "--allow", "factor"),
+        ("decommission", "99"),
+        ("replace", "1=2", "--allow", "balance", "--format", "csv"),
+        ("replace", "1=1"),
+        ("set-rf", "1", "--topic", "orders", "--allow", "factor"),
+        ("set-rf", "3"),
+        ("balance", "--max-moves", "1"),
+        ("balance", "--sizes-file", "nosuch.csv"),
+        ("balance", "--format", "json"),
+        ("resume", "nosuch", "--execute"),
+        ("pause", "nosuch"),
+        ("cancel", "nosuch"),
+    ],
+    ids=" ".join,
+)
+def test_the_old_spelling_does_as_plan(shell: Shell, cluster: ServerCluster, words: tuple[str, ...]) -> None:
+    """The same output, messages and exit code; a stored plan is named by an option there."""
+    verb, *rest = words
+    is_option = verb in ("resume", "pause", "cancel")
+    new = shell.run("plan", verb, *rest)
+    old = shell.run("reassign", "plan", f"--{verb}" if is_option else verb, *rest)
+
+    assert (old.code, old.err.replace("reassign plan", "plan")) == (new.code, new.err)
+    assert _without_moment(old.out) == _without_moment(new.out)
+    assert new.out or new.code
+
+
+def _without_moment(text: str) -> object:
+    """A document without the time of the read, which differs; any other text as it is."""
+    if not text.startswith("{"):
+        return text
+    return {key: value for key, value in json.loads(text).items() if key != "as_of"}
+
+
+def test_the_old_spelling_does_to_a_stored_plan_what_plan_does(shell: Shell, cluster: ServerCluster) -> None:
+    """`--pause`, `--cancel` and `--resume` are the commands of these names."""
+    found = []
+    for spelling in (("plan", "pause"), ("reassign", "plan", "--pause")):
+        name = shell.json("plan", "replace", "1=3", "--save")["kept"]["plan"]
+        ran = [
+            shell.run(
+                *spelling[:-1], spelling[-1].replace("pause", verb), name, "--execute", "--format", "json"
+            )
+            for verb in ("pause", "cancel")
+        ]
+        found.append([(each.code, each.document["state"], each.document["executed"]) for each in ran])
+
+    assert found[0] == found[1] == [(0, "paused", True), (0, "cancelled", True)]
