@@ -111,6 +111,7 @@ def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked
     The README's commands are a user's own; those of other pages come from a process that has imported them.
     With `ZKGROUP_DOCS_RECORD` set, what the blocks print is written into the page instead of being compared.
     """
+    record = os.environ.get("ZKGROUP_DOCS_RECORD")
     blocks = [example for example in examples(page) if not example.skip]
     commands = folder / "commands"
     commands.mkdir()
@@ -132,9 +133,10 @@ def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked
     printed = _printed(
         done.stdout, page, {zookeeper: "2181", str(folder): "~", socket.gethostname(): "host1"}
     )
-    if os.environ.get("ZKGROUP_DOCS_RECORD"):
-        _record(page, blocks, printed)
-    else:
+    if record == "named" or (record and any(differs(block, printed[block.line]) for block in blocks)):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(recorded(text, blocks, printed), encoding="utf-8")
+    elif not record:
         for block in blocks:
             compare(block, printed[block.line])
 
@@ -142,10 +144,35 @@ def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked
 def _printed(output: str, page: Path, names: Mapping[str, str]) -> dict[int, str]:
     """What each block printed, by its line, with the names of a reader's machine for those of this one."""
     for name, readers in names.items():
-        output = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", readers, output)
+        output = renamed(output, name, readers)
     parts = re.split(rf"^--- {re.escape(page.name)}:(\d+)\n", output, flags=re.MULTILINE)
     blocks = zip(parts[1::2], parts[2::2], strict=True)
     return {int(line): "\n".join(_lines(text)) for line, text in blocks}
+
+
+def renamed(output: str, name: str, readers: str) -> str:
+    """The output with another name; a column of a table that holds it gets the width of the new one."""
+    whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    return "\n\n".join(_renamed_table(part, whole, readers) for part in output.split("\n\n"))
+
+
+def _renamed_table(part: str, name: re.Pattern[str], readers: str) -> str:
+    lines = part.split("\n")
+    row = next((line for line in lines if re.search(rf"  {name.pattern}  +\S", line)), None)
+    if row is None:
+        return name.sub(readers, part)
+    start = re.search(rf"  {name.pattern}  +", row)
+    assert start is not None
+    begin, end = start.start() + 2, start.end()
+    of_table = [line[begin - 2 : begin] == "  " and line[end - 2 : end] == "  " for line in lines]
+    cells = [name.sub(readers, line[begin:end].rstrip()) for line in lines]
+    width = max(len(cell) for cell, inside in zip(cells, of_table, strict=True) if inside) + 2
+    return "\n".join(
+        line[:begin] + cell.ljust(width) + name.sub(readers, line[end:])
+        if inside
+        else name.sub(readers, line)
+        for line, cell, inside in zip(lines, cells, of_table, strict=True)
+    )
 
 
 def _lines(text: str) -> list[str]:
@@ -180,9 +207,16 @@ def _shapes(text: str) -> list[str]:
     return [shape(line) for line in text.splitlines()]
 
 
-def _record(page: Path, blocks: list[Example], printed: Mapping[int, str]) -> None:
-    """Writes the page anew: behind each block what it has printed, in place of what stands there."""
-    lines = ("\n" + page.read_text(encoding="utf-8")).split("\n")
+def differs(block: Example, printed: str) -> bool:
+    """Whether the page shows something else, numbers and widths aside; what varies needs an output only."""
+    if block.varies and block.output is not None:
+        return not printed
+    return _shapes(block.output or "") != _shapes(printed)
+
+
+def recorded(text: str, blocks: list[Example], printed: Mapping[int, str]) -> str:
+    """The page with what each of its blocks has printed in one run, in place of what stands there."""
+    lines = ("\n" + text).split("\n")
     for block in reversed(blocks):
         end = lines.index("```", block.line + 1) + 1
         after = end
@@ -190,10 +224,8 @@ def _record(page: Path, blocks: list[Example], printed: Mapping[int, str]) -> No
             after = lines.index("```", lines.index("```text", end)) + 1
         marker = "<!-- output of one run -->" if block.varies else "<!-- output -->"
         shown = printed[block.line]
-        if block.output is not None and _shapes(block.output) == _shapes(shown):
-            continue  # only numbers differ: the page keeps those it has
         lines[end:after] = ["", marker, "```text", *shown.split("\n"), "```"] if shown else []
-    page.write_text("\n".join(lines[1:]), encoding="utf-8")
+    return "\n".join(lines[1:])
 
 
 def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.worlds.doc_pages import LONG, PAGES, WITH_EXAMPLES, Example, compare, examples, run_page
+from tests.worlds.doc_pages import (
+    LONG,
+    PAGES,
+    WITH_EXAMPLES,
+    Example,
+    compare,
+    differs,
+    examples,
+    recorded,
+    renamed,
+    run_page,
+)
 from tests.worlds.prefork import Prefork
 
 
@@ -43,6 +56,52 @@ def test_what_a_block_prints_is_on_the_page() -> None:
     compare(example("of another run", varies=True), "of this run")
     with pytest.raises(AssertionError, match="has no output"):
         compare(example(None), "printed")
+
+
+def test_a_page_is_recorded_whole() -> None:
+    """Also where only the numbers of a block differ, so that they fit those of the other blocks."""
+    page = "First:\n\n```sh\na\n```\n\n<!-- output -->\n```text\nat 1\n```\n\nThen:\n\n```sh\nb\n```\n"
+    a = Example("page.md", 3, "sh", "a", None, None, "at 1")
+    b = Example("page.md", 14, "sh", "b", None, None)
+
+    assert recorded(page, [a, b], {3: "at 7", 14: "after 7"}) == (
+        page.replace("at 1", "at 7") + "\n<!-- output -->\n```text\nafter 7\n```\n"
+    )
+
+
+def test_numbers_do_not_make_a_page_differ() -> None:
+    """So a page is recorded again where a word has changed, or where an output is missing or too much."""
+    assert not differs(example("at 1"), "at 7")
+    assert not differs(example("one run", varies=True), "another run")
+    assert differs(example("at 1"), "after 1")
+    assert differs(example("at 1"), "")
+    assert differs(example("one run", varies=True), "")
+    assert differs(example(None), "at 1")
+
+
+def test_columns_keep_their_place_beside_another_host_name() -> None:
+    """The name of the machine that records is longer or shorter than the one on the page."""
+    table = "note: on {0}\n\nMEMBER  HOST{1}  SESSION\nada     {0}{2}  0x1\n"
+
+    short = renamed(table.format("vm", "", "  "), "vm", "host1")
+    long = renamed(table.format("build-agent-7", "         ", ""), "build-agent-7", "host1")
+
+    assert short == long == table.format("host1", " ", "")
+
+
+_MOMENT = re.compile(r"\b(\d{4})-?(\d\d)-?(\d\d)[T-](\d\d):?(\d\d):?(\d\d)(?=\.\d{3}Z|-[0-9a-f]{4}\b)")
+_SESSION = re.compile(r"\b0x[0-9a-f]{15,17}\b")
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
+def test_outputs_of_a_page_fit_together(page: Path) -> None:
+    """Times and ids of undo records lie within ten minutes, and session ids are of one server."""
+    shown = "\n".join(one.output for one in examples(page) if one.output)
+    moments = [datetime(*map(int, found.groups()), tzinfo=UTC) for found in _MOMENT.finditer(shown)]
+    starts = {found[:-4] for found in _SESSION.findall(shown)}
+
+    assert not moments or max(moments) - min(moments) < timedelta(minutes=10)
+    assert len(starts) <= 1
 
 
 @pytest.mark.parametrize(
