@@ -10,18 +10,27 @@ from docs.tools.znodes_page import attribute_docs
 from zkgroup.wire import messages
 from zkgroup.wire.messages import ErrorCode, Message, Request
 from zkgroup.wire.requests import REQUESTS
-from zkgroup.wire.schema import Array, Field, Node, Nullable, Record, Versions, schema_of
+from zkgroup.wire.schema import Array, Field, Node, Nullable, Record, schema_of
 
 
 def page() -> str:
     """`reference/wire.md`."""
     intro = [
         "Controller and brokers use version 0 of Kafka 0.8.2.2's control requests, so either side may be Kafka;",
-        "clients are answered in it too. The requests that append and fetch lines are zkgroup's own.",
+        "clients are answered in version 0 too. The requests that append and fetch lines are zkgroup's own.",
+        "The later versions are those of Kafka 2.8.2 that zkgroup can read and write; brokers do not serve them yet.",
+        "",
         "A frame is an int32 size and so many bytes: a header, then a body, its fields in the order given here.",
         "Numbers are big-endian. A string is an int16 length and UTF-8, bytes an int32 length and the bytes,",
-        "an array an int32 count and the items; a boolean is an int8, 0 or 1, and an optional value has an int8",
-        "before it, 1 or -1. A frame that cannot be read to its last byte is refused, and the connection closed.",
+        "an array an int32 count and the items; a length or count of -1 is null. A boolean is an int8, 0 or 1,",
+        "an optional record has an int8 before it, 1 or -1, and a uuid is 16 bytes.",
+        "",
+        "In a flexible version (KIP-482) the lengths of strings, bytes and arrays are one more than otherwise and",
+        "unsigned varints, 0 for null, and every record and header ends with tagged fields: their count, then for",
+        "each its tag, its size, both varints, and its value. A tagged field is left out where it has its default.",
+        "Unknown ones are skipped. Tags from 10000 on are zkgroup's own, so Kafka's clients skip those.",
+        "",
+        "A frame that cannot be read to its last byte is refused, and the connection closed.",
     ]
     shown: set[type] = set()
     blocks = [block for request in _requests() for block in _api(request, shown)]
@@ -30,7 +39,7 @@ def page() -> str:
 
 def _requests() -> list[type[Request]]:
     """In the order of their modules and files: control requests first."""
-    order = ("control", "metadata", "records", "replica_host")
+    order = ("control", "replica_host", "metadata", "records")
     return sorted(
         REQUESTS.values(),
         key=lambda kind: (order.index(kind.__module__.rpartition(".")[2]), kind.API),
@@ -46,8 +55,11 @@ def _headers() -> Iterator[list[str]]:
 def _api(request: type[Request], shown: set[type]) -> Iterator[list[str]]:
     """The request, its response and what they are made of; what stands on the page already is not repeated."""
     name = request.__name__.removesuffix("Request")
-    versions = ", ".join(str(version) for version in request.VERSIONS)
-    yield [f"## {name} (API {request.API.value}, version {versions})"]
+    first, last = request.VERSIONS[0], request.VERSIONS[-1]
+    versions = f"version {first}" if first == last else f"versions {first} to {last}"
+    yield [f"## {name} (API {request.API.value}, {versions})"]
+    if (flexible := request.FLEXIBLE_FROM) is not None:
+        yield [f"Flexible from version {flexible} on." if flexible > first else "Flexible."]
     for message in (request, request.RESPONSE):
         for record in _with_inner(message):
             if record.kind not in shown:
@@ -85,9 +97,17 @@ def _record(record: Record) -> Iterator[list[str]]:
 
 
 def _type(field: Field) -> str:
-    since = "" if field.versions == Versions() else f", from version {field.versions.first} on"
-    until = "" if field.versions.last is None else f", until version {field.versions.last}"
-    return _name(field.node) + since + until
+    first, last = field.versions.first, field.versions.last
+    parts = [_name(field.node)]
+    if field.tag is not None:
+        parts.append(f"tag {field.tag}")
+    if last is not None:
+        parts.append(f"version {first}" if first == last else f"versions {first} to {last}")
+    elif first:
+        parts.append(f"from version {first} on")
+    if field.nullable_from:
+        parts.append(f"null from version {field.nullable_from} on")
+    return ", ".join(parts)
 
 
 def _name(node: Node) -> str:

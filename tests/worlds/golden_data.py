@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -98,3 +99,23 @@ def frames(folder: str) -> Iterator[Frame]:
                     data=bytes.fromhex(record["hex"]),
                     broker=record.get("broker"),
                 )
+
+
+def packed_frames(name: str) -> list[Frame]:
+    """The frames of one gzipped file, given relative to the folder; `file` is the recording each is from."""
+    found = []
+    for line in gzip.decompress((FOLDER / name).read_bytes()).splitlines():
+        record = json.loads(line)
+        found.append(
+            Frame(
+                file=record["file"],
+                number=record["seq"],
+                direction=record["dir"],
+                api=record["key"],
+                version=record["version"],
+                correlation_id=record["corr"],
+                client_id=record["client"],
+                data=bytes.fromhex(record["hex"]),
+            )
+        )
+    return found

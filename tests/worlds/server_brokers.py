@@ -69,7 +69,7 @@ class Cluster:
         """As this broker tells clients."""
         serving = self.brokers[broker].serving
         assert serving is not None
-        (answer,) = ask(serving[1], MetadataRequest((topic,)), MetadataResponse).topics
+        (answer,) = ask(serving[1], MetadataRequest.of(topic), MetadataResponse).topics
         return [one.leader for one in answer.partitions]
 
     def close(self) -> None:

@@ -263,7 +263,8 @@ class ControllerServer:
 
     async def _respond(self, request: Request) -> Response | None:
         match request:
-            case MetadataRequest(topics):
+            case MetadataRequest():
+                topics = request.names
                 cache = await self._seen(topics)
                 return None if cache is None else await metadata_response(cache, topics)
             case FindCoordinatorRequest(group):

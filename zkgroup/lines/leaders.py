@@ -168,7 +168,7 @@ class Leaders:
             return None
         self._under_way, self._due_ms = True, None
         self._turn += 1
-        return known[self._turn % len(known)], MetadataRequest(tuple(sorted(self._topics)))
+        return known[self._turn % len(known)], MetadataRequest.of(*sorted(self._topics))
 
     def answered(self, response: MetadataResponse, now_ms: int) -> None:
         """The answer to a question. What it does not know, or names no leader of, is asked for again."""

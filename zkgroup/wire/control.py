@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import Api, Request, Response
-from zkgroup.wire.schema import Boolean, Int16, Int32, Layout, String
+from zkgroup.wire.schema import Boolean, Int16, Int32, Layout, NullableString, String, Versions
 
 NO_LEADER = -1
 """Leader of a partition that has none."""
@@ -100,6 +100,8 @@ class Broker:
     """Its id."""
     host: String
     port: Int32
+    rack: Annotated[NullableString, Versions(1)] = None
+    """Only in Metadata, from version 1 on."""
 
 
 class PartitionError(NamedTuple):

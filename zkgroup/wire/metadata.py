@@ -1,23 +1,45 @@
-"""What clients ask any broker: where partitions and coordinators are.
+"""What clients ask any broker: what it serves, and where partitions and coordinators are.
 
-Version 0 of Metadata and of FindCoordinator, which is ConsumerMetadata at 0.8.2.2
-(kafka/api/TopicMetadataRequest.scala, ConsumerMetadataRequest.scala and their responses at that tag).
+Sources: ApiVersions, Metadata, FindCoordinator and DescribeCluster in
+clients/src/main/resources/common/message/*.json@2.8.2; version 0 of Metadata and of FindCoordinator (then
+ConsumerMetadata) also kafka/api/TopicMetadataRequest.scala, ConsumerMetadataRequest.scala @0.8.2.2.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Final
 
 from zkgroup.wire.control import Broker
 from zkgroup.wire.messages import Api, Request, Response, encode
-from zkgroup.wire.schema import Int16, Int32, String
+from zkgroup.wire.primitives import uvarint
+from zkgroup.wire.schema import (
+    NO_UUID,
+    Boolean,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableFrom,
+    NullableString,
+    String,
+    Tag,
+    Uuid,
+    Versions,
+)
 
 PIECE: Final = 1000
 """Partitions of a large answer that are made in one go: some milliseconds."""
-_COUNT: Final = struct.Struct(">i")
+NO_OPERATIONS: Final = -(2**31)
+"""Authorized operations where they were not asked for."""
+GROUP_KEY: Final = 0
+"""Kind of key of FindCoordinator: a group id."""
+TRANSACTION_KEY: Final = 1
+"""Kind of key of FindCoordinator: a transactional id."""
+
+# --- Metadata -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +51,11 @@ class PartitionMetadata:
     partition: Int32
     leader: Int32
     """Broker id; -1 for none."""
+    leader_epoch: Annotated[Int32, Versions(7)] = field(default=-1, kw_only=True)
     replicas: tuple[Int32, ...]
     isr: tuple[Int32, ...]
+    offline: Annotated[tuple[Int32, ...], Versions(5)] = field(default=(), kw_only=True)
+    """Replicas that are not live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +65,64 @@ class TopicMetadata:
     error: Int16
     """3: unknown; 5: being created; 17: no legal name."""
     topic: String
+    topic_id: Annotated[Uuid, Versions(10)] = field(default=NO_UUID, kw_only=True)
+    is_internal: Annotated[Boolean, Versions(1)] = field(default=False, kw_only=True)
     partitions: tuple[PartitionMetadata, ...]
+    authorized_operations: Annotated[Int32, Versions(8)] = field(default=NO_OPERATIONS, kw_only=True)
+    """A bit for each; the smallest number where they were not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponse(Response):
     """Live brokers, and the topics asked for."""
 
+    VERSIONS: ClassVar[range] = range(12)
+    FLEXIBLE_FROM: ClassVar[int | None] = 9
+
+    throttle_ms: Annotated[Int32, Versions(3)] = field(default=0, kw_only=True)
     brokers: tuple[Broker, ...]
+    cluster_id: Annotated[NullableString, Versions(2)] = field(default=None, kw_only=True)
+    controller_id: Annotated[Int32, Versions(1)] = field(default=-1, kw_only=True)
+    """Broker to which requests that change the cluster go; -1 for unknown."""
     topics: tuple[TopicMetadata, ...]
+    authorized_operations: Annotated[Int32, Versions(8, 10)] = field(default=NO_OPERATIONS, kw_only=True)
+    """On the cluster."""
 
 
-def body_in_pieces(response: MetadataResponse) -> Iterator[bytes]:
+def body_in_pieces(response: MetadataResponse, version: int = 0) -> Iterator[bytes]:
     """What `messages.encode` makes of it, a bounded part at a time: a hundred thousand partitions take long.
 
     Joined, the parts are the body; each has some `PIECE` partitions, but no less than one topic. Raises
     UnencodableError.
     """
-    head = encode(MetadataResponse(response.brokers, ()), 0)
-    parts = [head[: -_COUNT.size], _COUNT.pack(len(response.topics))]
+    flexible = response.is_flexible(version)
+    count = len(response.topics)
+    written = uvarint(count + 1) if flexible else _COUNT.pack(count)
+    head = encode(replace(response, topics=()), version)
+    tail = len(head) - (4 if 8 <= version <= 10 else 0) - flexible
+    """Where what follows the topics starts, in a body without any."""
+    parts = [head[: tail - (1 if flexible else _COUNT.size)], written]
     partitions = 0
     for topic in response.topics:
-        parts.append(encode(topic, 0))
+        parts.append(encode(topic, version, flexible=flexible))
         partitions += max(1, len(topic.partitions))
         if partitions >= PIECE:
             yield b"".join(parts)
             parts.clear()
             partitions = 0
-    yield b"".join(parts)
+    yield b"".join((*parts, head[tail:]))
+
+
+_COUNT: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedTopic:
+    """A topic that is asked for."""
+
+    topic_id: Annotated[Uuid, Versions(10)] = field(default=NO_UUID, kw_only=True)
+    topic: Annotated[NullableString, NullableFrom(10)]
+    """Null where the id is given instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +131,43 @@ class MetadataRequest(Request):
 
     API: ClassVar[Api] = Api.METADATA
     RESPONSE: ClassVar[type[Response]] = MetadataResponse
+    VERSIONS: ClassVar[range] = range(12)
+    FLEXIBLE_FROM: ClassVar[int | None] = 9
 
-    topics: tuple[String, ...]
-    """None named: all of them."""
+    topics: Annotated[tuple[RequestedTopic, ...] | None, NullableFrom(1)]
+    """Null: all of them. In version 0 that is an empty array, which later asks for none."""
+    allow_auto_topic_creation: Annotated[Boolean, Versions(4)] = field(default=True, kw_only=True)
+    """Before version 4 that is always so."""
+    include_cluster_authorized_operations: Annotated[Boolean, Versions(8, 10)] = field(
+        default=False, kw_only=True
+    )
+    include_topic_authorized_operations: Annotated[Boolean, Versions(8)] = field(default=False, kw_only=True)
+
+    @classmethod
+    def of(cls, *topics: str) -> MetadataRequest:
+        """A request for topics by their names; without any, in version 0, for all."""
+        return cls(tuple(map(RequestedTopic, topics)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the topics asked for."""
+        return tuple(one.topic for one in self.topics or () if one.topic is not None)
+
+
+# --- FindCoordinator ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorResponse(Response):
     """The broker that keeps a group's offsets."""
 
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_FROM: ClassVar[int | None] = 3
+
+    throttle_ms: Annotated[Int32, Versions(1)] = field(default=0, kw_only=True)
     error: Int16
     """15: none at present."""
+    error_message: Annotated[NullableString, Versions(1)] = field(default=None, kw_only=True)
     broker: Int32
     """Its id; -1 for none."""
     host: String
@@ -95,9 +176,122 @@ class FindCoordinatorResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest(Request):
-    """Asks for the coordinator of a group."""
+    """Asks for the coordinator of a group or of a transactional id."""
 
     API: ClassVar[Api] = Api.FIND_COORDINATOR
     RESPONSE: ClassVar[type[Response]] = FindCoordinatorResponse
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_FROM: ClassVar[int | None] = 3
 
-    group: String
+    key: String
+    """The group id, or what `key_type` says."""
+    key_type: Annotated[Int8, Versions(1)] = GROUP_KEY
+
+
+# --- ApiVersions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersion:
+    """Versions of one API that are served, both ends included."""
+
+    api_key: Int16
+    first: Int16
+    last: Int16
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedFeature:
+    """Versions of a feature that the broker supports (KIP-584)."""
+
+    name: String
+    first: Int16
+    last: Int16
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeature:
+    """Versions of a feature that the cluster has agreed on (KIP-584)."""
+
+    name: String
+    last: Int16
+    first: Int16
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsResponse(Response):
+    """What a broker serves.
+
+    To a version that it does not serve it answers in version 0, with error 35 and ApiVersions alone
+    (KIP-511). The header has version 0 before every version of it.
+    """
+
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_FROM: ClassVar[int | None] = 3
+
+    error: Int16
+    apis: tuple[ApiVersion, ...]
+    throttle_ms: Annotated[Int32, Versions(1)] = 0
+    supported_features: Annotated[tuple[SupportedFeature, ...], Tag(0), Versions(3)] = ()
+    finalized_features_epoch: Annotated[Int64, Tag(1), Versions(3)] = -1
+    finalized_features: Annotated[tuple[FinalizedFeature, ...], Tag(2), Versions(3)] = ()
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """Always 0: the client cannot know the broker's versions yet."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsRequest(Request):
+    """Asks what a broker serves."""
+
+    API: ClassVar[Api] = Api.API_VERSIONS
+    RESPONSE: ClassVar[type[Response]] = ApiVersionsResponse
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_FROM: ClassVar[int | None] = 3
+
+    client_software_name: Annotated[String, Versions(3)] = ""
+    client_software_version: Annotated[String, Versions(3)] = ""
+
+
+# --- DescribeCluster ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBroker:
+    """A live broker."""
+
+    broker: Int32
+    """Its id."""
+    host: String
+    port: Int32
+    rack: NullableString = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClusterResponse(Response):
+    """Live brokers."""
+
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    throttle_ms: Int32 = field(default=0, kw_only=True)
+    error: Int16
+    error_message: NullableString = field(default=None, kw_only=True)
+    cluster_id: String
+    controller_id: Int32
+    brokers: tuple[ClusterBroker, ...]
+    authorized_operations: Int32 = field(default=NO_OPERATIONS, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClusterRequest(Request):
+    """Asks for the live brokers."""
+
+    API: ClassVar[Api] = Api.DESCRIBE_CLUSTER
+    RESPONSE: ClassVar[type[Response]] = DescribeClusterResponse
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    include_cluster_authorized_operations: Boolean = False

@@ -1,17 +1,51 @@
-"""What Kafka's clients and brokers ask the leader of a partition: Produce, Fetch, ListOffsets, version 0.
+"""What clients and followers ask the leader of a partition: Produce, Fetch, offsets, and producer ids.
 
-zkgroup brokers have no Kafka records. These are read so that a broker that leads nothing, in the middle of a
-cluster that has it in its metadata, can say so for each partition and the connection lives on.
-Source: kafka/api/ProducerRequest.scala, FetchRequest.scala, OffsetRequest.scala and responses @0.8.2.2.
+Records are opaque here: batches as they lie in the log (`record_batch`). Sources: the messages of these names
+in clients/src/main/resources/common/message/*.json@2.8.2, for Produce below version 3 and for version 0
+kafka/api/ProducerRequest.scala, FetchRequest.scala, OffsetRequest.scala and responses @0.8.2.2.
+
+Names of fields follow zkgroup: `error` is Kafka's ErrorCode, `partition` its PartitionIndex. A field with a
+default is left out in the versions before its first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final
 
 from zkgroup.wire.messages import Api, Request, Response
-from zkgroup.wire.schema import Bytes, Int16, Int32, Int64, String
+from zkgroup.wire.replica_host import EpochEnd
+from zkgroup.wire.schema import (
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    Records,
+    String,
+    Tag,
+    Versions,
+)
+
+READ_UNCOMMITTED: Final = 0
+"""Isolation level: up to the high watermark."""
+READ_COMMITTED: Final = 1
+"""Isolation level: up to the last stable offset."""
+EARLIEST: Final = -2
+"""Time of ListOffsets: the first offset of the log."""
+LATEST: Final = -1
+"""Time of ListOffsets: the end of what the isolation level lets through."""
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+NO_TIME: Final = -1
+CONSUMER_REPLICA: Final = -1
+"""`replica_id` of who is no replica."""
+FINAL_SESSION_EPOCH: Final = -1
+"""Epoch of a fetch that wants no session (and closes the one it names)."""
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+
+# --- Produce --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +53,8 @@ class ProducedPartition:
     """Records for one partition."""
 
     partition: Int32
-    messages: Bytes
-    """A message set, not looked into."""
+    records: Records
+    """One batch (from version 3 on), not looked into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +66,15 @@ class ProducedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordError:
+    """A record for which its batch was refused."""
+
+    index: Int32
+    """Of the record in the batch."""
+    message: NullableString = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProduceResult:
     """What became of the records for one partition."""
 
@@ -39,6 +82,11 @@ class ProduceResult:
     error: Int16
     offset: Int64
     """Of the first; -1 where there is none."""
+    log_append_time_ms: Annotated[Int64, Versions(2)] = NO_TIME
+    """Epoch milliseconds by the leader's clock where the topic has LogAppendTime, else -1."""
+    log_start_offset: Annotated[Int64, Versions(5)] = NO_OFFSET
+    record_errors: Annotated[tuple[RecordError, ...], Versions(8)] = ()
+    error_message: Annotated[NullableString, Versions(8)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +101,10 @@ class ProduceTopicResult:
 class ProduceResponse(Response):
     """What became of the records."""
 
+    VERSIONS: ClassVar[range] = range(9)
+
     topics: tuple[ProduceTopicResult, ...]
+    throttle_ms: Annotated[Int32, Versions(1)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +113,16 @@ class ProduceRequest(Request):
 
     API: ClassVar[Api] = Api.PRODUCE
     RESPONSE: ClassVar[type[Response]] = ProduceResponse
+    VERSIONS: ClassVar[range] = range(9)
 
+    transactional_id: Annotated[NullableString, Versions(3)] = field(default=None, kw_only=True)
     acks: Int16
-    """0: no response is awaited, and none may be sent."""
+    """-1: all in sync; 1: the leader; 0: no response is awaited, and none may be sent."""
     timeout_ms: Int32
     topics: tuple[ProducedTopic, ...]
+
+
+# --- Fetch ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +130,13 @@ class FetchPartition:
     """Where to read in one partition."""
 
     partition: Int32
+    current_leader_epoch: Annotated[Int32, Versions(9)] = field(default=NO_EPOCH, kw_only=True)
+    """Of the leader that the sender means; -1 where it knows none."""
     offset: Int64
+    last_fetched_epoch: Annotated[Int32, Versions(12)] = field(default=NO_EPOCH, kw_only=True)
+    """Leader epoch of the last record before `offset`; -1 where there is none, or a consumer asks."""
+    log_start_offset: Annotated[Int64, Versions(5)] = field(default=NO_OFFSET, kw_only=True)
+    """Of the follower; -1 for a consumer."""
     max_bytes: Int32
 
 
@@ -87,6 +149,42 @@ class FetchTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgottenTopic:
+    """Partitions that a fetch session is to leave out from now on."""
+
+    topic: String
+    partitions: tuple[Int32, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderIdAndEpoch:
+    """Who leads a partition."""
+
+    leader: Int32 = -1
+    """Broker id; -1 for unknown."""
+    leader_epoch: Int32 = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotId:
+    """A snapshot of a KRaft metadata log; zkgroup brokers have none."""
+
+    end_offset: Int64 = NO_OFFSET
+    epoch: Int32 = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """Where a transaction that was aborted begins."""
+
+    producer_id: Int64
+    first_offset: Int64
+
+
+NO_EPOCH_END: Final = EpochEnd(NO_EPOCH, NO_OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedPartition:
     """What was read from one partition."""
 
@@ -94,7 +192,25 @@ class FetchedPartition:
     error: Int16
     high_watermark: Int64
     """-1 with an error."""
-    messages: Bytes
+    last_stable_offset: Annotated[Int64, Versions(4)] = field(default=NO_OFFSET, kw_only=True)
+    """Without transactions the high watermark; -1 with an error."""
+    log_start_offset: Annotated[Int64, Versions(5)] = field(default=NO_OFFSET, kw_only=True)
+    diverging: Annotated[EpochEnd, Tag(0), Versions(12)] = field(default=NO_EPOCH_END, kw_only=True)
+    """Where the log of the leader ends for the epoch that was fetched last: the follower's is not the same
+    from there on (KIP-595). Epoch -1 where it is."""
+    current_leader: Annotated[LeaderIdAndEpoch, Tag(1), Versions(12)] = field(
+        default=LeaderIdAndEpoch(), kw_only=True
+    )
+    snapshot_id: Annotated[SnapshotId, Tag(2), Versions(12)] = field(default=SnapshotId(), kw_only=True)
+    log_end_offset: Annotated[Int64, Tag(10_000), Versions(12)] = field(default=NO_OFFSET, kw_only=True)
+    """zkgroup's own: the end of the leader's log, for followers; -1 where it is not said."""
+    aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, Versions(4)] = field(
+        default=None, kw_only=True
+    )
+    """Null for read_uncommitted."""
+    preferred_read_replica: Annotated[Int32, Versions(11)] = field(default=-1, kw_only=True)
+    """Broker id; -1 for the leader itself."""
+    records: Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +225,14 @@ class FetchedTopic:
 class FetchResponse(Response):
     """What was read."""
 
+    VERSIONS: ClassVar[range] = range(13)
+    FLEXIBLE_FROM: ClassVar[int | None] = 12
+
+    throttle_ms: Annotated[Int32, Versions(1)] = field(default=0, kw_only=True)
+    error: Annotated[Int16, Versions(7)] = field(default=0, kw_only=True)
+    """Of the request as a whole."""
+    session_id: Annotated[Int32, Versions(7)] = field(default=0, kw_only=True)
+    """0: none was made."""
     topics: tuple[FetchedTopic, ...]
 
 
@@ -118,12 +242,31 @@ class FetchRequest(Request):
 
     API: ClassVar[Api] = Api.FETCH
     RESPONSE: ClassVar[type[Response]] = FetchResponse
+    VERSIONS: ClassVar[range] = range(13)
+    FLEXIBLE_FROM: ClassVar[int | None] = 12
 
+    cluster_id: Annotated[NullableString, Tag(0), Versions(12)] = field(default=None, kw_only=True)
+    broker_epoch: Annotated[Int64, Tag(10_000), Versions(12)] = field(default=-1, kw_only=True)
+    """zkgroup's own: czxid of the follower's registration; -1 for a consumer."""
     replica_id: Int32
     """The follower; -1 for a consumer."""
     max_wait_ms: Int32
+    """How long the leader may wait for `min_bytes`."""
     min_bytes: Int32
+    max_bytes: Annotated[Int32, Versions(3)] = field(default=2**31 - 1, kw_only=True)
+    """Of all records in the answer; the first batch comes however large it is."""
+    isolation_level: Annotated[Int8, Versions(4)] = field(default=READ_UNCOMMITTED, kw_only=True)
+    session_id: Annotated[Int32, Versions(7)] = field(default=0, kw_only=True)
+    """0: none yet."""
+    session_epoch: Annotated[Int32, Versions(7)] = field(default=FINAL_SESSION_EPOCH, kw_only=True)
+    """0 asks for a session, -1 for none."""
     topics: tuple[FetchTopic, ...]
+    forgotten: Annotated[tuple[ForgottenTopic, ...], Versions(7)] = field(default=(), kw_only=True)
+    rack: Annotated[String, Versions(11)] = field(default="", kw_only=True)
+    """Of the consumer."""
+
+
+# --- ListOffsets ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +274,11 @@ class ListOffsetsPartition:
     """Which offsets of one partition are asked for."""
 
     partition: Int32
+    current_leader_epoch: Annotated[Int32, Versions(4)] = field(default=NO_EPOCH, kw_only=True)
+    """Of the leader that the sender means; -1 where it knows none."""
     time_ms: Int64
     """Epoch milliseconds; -1 the end, -2 the start."""
-    max_offsets: Int32
+    max_offsets: Annotated[Int32, Versions(0, 0)] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +295,14 @@ class ListedPartition:
 
     partition: Int32
     error: Int16
-    offsets: tuple[Int64, ...]
-    """The latest first."""
+    offsets: Annotated[tuple[Int64, ...], Versions(0, 0)] = ()
+    """Version 0: the latest first."""
+    time_ms: Annotated[Int64, Versions(1)] = NO_TIME
+    """Of the record at `offset`; -1 for the end and the start, and where there is none."""
+    offset: Annotated[Int64, Versions(1)] = NO_OFFSET
+    """Of the first record that is not older than the time asked for; -1 where there is none."""
+    leader_epoch: Annotated[Int32, Versions(4)] = NO_EPOCH
+    """Of that record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +317,10 @@ class ListedTopic:
 class ListOffsetsResponse(Response):
     """Offsets."""
 
+    VERSIONS: ClassVar[range] = range(7)
+    FLEXIBLE_FROM: ClassVar[int | None] = 6
+
+    throttle_ms: Annotated[Int32, Versions(2)] = field(default=0, kw_only=True)
     topics: tuple[ListedTopic, ...]
 
 
@@ -175,6 +330,108 @@ class ListOffsetsRequest(Request):
 
     API: ClassVar[Api] = Api.LIST_OFFSETS
     RESPONSE: ClassVar[type[Response]] = ListOffsetsResponse
+    VERSIONS: ClassVar[range] = range(7)
+    FLEXIBLE_FROM: ClassVar[int | None] = 6
 
     replica_id: Int32
+    isolation_level: Annotated[Int8, Versions(2)] = field(default=READ_UNCOMMITTED, kw_only=True)
     topics: tuple[ListOffsetsTopic, ...]
+
+
+# --- OffsetForLeaderEpoch -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPartition:
+    """The end of which epoch of one partition is asked for."""
+
+    partition: Int32
+    current_leader_epoch: Int32
+    """Of the leader that the sender means; -1 where it knows none."""
+    leader_epoch: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTopic:
+    """The ends of which epochs of partitions of a topic are asked for."""
+
+    topic: String
+    partitions: tuple[EpochPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndResult:
+    """Where an epoch ends."""
+
+    error: Int16
+    partition: Int32
+    leader_epoch: Int32 = NO_EPOCH
+    """The largest one up to the epoch asked for that has records; -1 where there is none."""
+    end_offset: Int64 = NO_OFFSET
+    """The first offset behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTopicResult:
+    """Where epochs of partitions of a topic end."""
+
+    topic: String
+    partitions: tuple[EpochEndResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochResponse(Response):
+    """Where epochs end."""
+
+    VERSIONS: ClassVar[range] = range(2, 5)
+    FLEXIBLE_FROM: ClassVar[int | None] = 4
+
+    throttle_ms: Int32 = field(default=0, kw_only=True)
+    topics: tuple[EpochTopicResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochRequest(Request):
+    """Asks where epochs end (KIP-101, KIP-279)."""
+
+    API: ClassVar[Api] = Api.OFFSET_FOR_LEADER_EPOCH
+    RESPONSE: ClassVar[type[Response]] = OffsetForLeaderEpochResponse
+    VERSIONS: ClassVar[range] = range(2, 5)
+    FLEXIBLE_FROM: ClassVar[int | None] = 4
+
+    replica_id: Annotated[Int32, Versions(3)] = field(default=-2, kw_only=True)
+    """The follower; -1 for a consumer; -2, of version 2, for unknown."""
+    topics: tuple[EpochTopic, ...]
+
+
+# --- InitProducerId -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdResponse(Response):
+    """An id for an idempotent producer."""
+
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_FROM: ClassVar[int | None] = 2
+
+    throttle_ms: Int32 = field(default=0, kw_only=True)
+    error: Int16
+    producer_id: Int64 = NO_PRODUCER_ID
+    producer_epoch: Int16 = NO_PRODUCER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequest(Request):
+    """Asks for an id for an idempotent or transactional producer (KIP-98, KIP-360)."""
+
+    API: ClassVar[Api] = Api.INIT_PRODUCER_ID
+    RESPONSE: ClassVar[type[Response]] = InitProducerIdResponse
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_FROM: ClassVar[int | None] = 2
+
+    transactional_id: NullableString
+    """Null for a producer that is idempotent only."""
+    transaction_timeout_ms: Int32
+    producer_id: Annotated[Int64, Versions(3)] = NO_PRODUCER_ID
+    """What the producer has; -1 for none."""
+    producer_epoch: Annotated[Int16, Versions(3)] = NO_PRODUCER_EPOCH

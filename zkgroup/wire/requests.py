@@ -11,9 +11,20 @@ from zkgroup.wire.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.messages import Request, RequestHeader, decode_part, decode_rest
-from zkgroup.wire.metadata import FindCoordinatorRequest, MetadataRequest
-from zkgroup.wire.records import FetchRequest, ListOffsetsRequest, ProduceRequest
+from zkgroup.wire.messages import Api, Request, RequestHeader, decode_part, decode_rest
+from zkgroup.wire.metadata import (
+    ApiVersionsRequest,
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
+from zkgroup.wire.records import (
+    FetchRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+)
 from zkgroup.wire.replica_host import AppendLinesRequest, FailedReplicasRequest, FetchLinesRequest
 
 REQUESTS: Mapping[int, type[Request]] = {
@@ -28,6 +39,10 @@ REQUESTS: Mapping[int, type[Request]] = {
         UpdateMetadataRequest,
         ControlledShutdownRequest,
         FindCoordinatorRequest,
+        ApiVersionsRequest,
+        InitProducerIdRequest,
+        OffsetForLeaderEpochRequest,
+        DescribeClusterRequest,
         AppendLinesRequest,
         FetchLinesRequest,
         FailedReplicasRequest,
@@ -35,19 +50,31 @@ REQUESTS: Mapping[int, type[Request]] = {
 }
 """Every request that can be read, by API key."""
 
+READABLE: Mapping[int, range] = {key: kind.VERSIONS for key, kind in REQUESTS.items()}
+"""Versions of each request that can be read."""
+VERSION_0: Mapping[int, range] = {
+    key: range(1)
+    for key in REQUESTS
+    if key <= Api.CONTROLLED_SHUTDOWN or key == Api.FIND_COORDINATOR or key >= Api.APPEND_LINES
+}
+"""What Kafka 0.8.2.2 and zkgroup's own requests use: brokers serve this."""
 
-def decode_request(payload: bytes) -> tuple[RequestHeader, Request]:
+
+def decode_request(payload: bytes, served: Mapping[int, range] = READABLE) -> tuple[RequestHeader, Request]:
     """Header and body of a request, from a frame without its size.
 
     The header's first fields are the same in all its versions, so an unknown API can be named.
 
+    Args:
+        served: versions by API key; others are refused although they can be read.
+
     Raises:
-        UnsupportedRequestError: an API or version that is not spoken here; Kafka closes the connection.
+        UnsupportedRequestError: an API or version that is not served; Kafka closes the connection.
         CorruptFrameError: the bytes are not what they should be.
     """
     start, _ = decode_part(RequestHeader, 0, payload, 0)
     kind = REQUESTS.get(start.api_key)
-    if kind is None or start.version not in kind.VERSIONS:
+    if kind is None or start.version not in served.get(start.api_key, ()):
         raise UnsupportedRequestError(start.api_key, start.version, start.correlation_id)
     header, at = decode_part(RequestHeader, kind.header_version(start.version), payload, 0)
     return header, decode_rest(kind, header.version, payload, at)

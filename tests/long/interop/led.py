@@ -148,7 +148,7 @@ class Led:
 
         def listed() -> bool:
             answers = [
-                ask(("127.0.0.1", one.port), MetadataRequest(()), MetadataResponse)
+                ask(("127.0.0.1", one.port), MetadataRequest.of(), MetadataResponse)
                 for one in self.brokers.values()
                 if one.process.running
             ]

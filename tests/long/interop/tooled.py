@@ -106,7 +106,7 @@ class Cluster(ABC):
     def served(self, broker: int, topic: str) -> list[Row]:
         """The same as a broker answers clients; None where it does not."""
         port = self.json(f"/brokers/ids/{broker}")["port"]
-        answer = ask(("127.0.0.1", port), MetadataRequest((topic,)), MetadataResponse)
+        answer = ask(("127.0.0.1", port), MetadataRequest.of(topic), MetadataResponse)
         if answer is None or answer.topics[0].error:
             return []
         return sorted(

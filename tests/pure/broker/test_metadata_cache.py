@@ -324,7 +324,7 @@ def test_a_consumer_is_answered_as_by_a_real_broker() -> None:
             cache.update(request, 0)
     cache.update(from_tree("20-group-one-member", "orders", 0, 1, 3), 0)
     asked, answered = recorded(Api.METADATA, "20-consumer-metadata")
-    assert decode_request(asked.data[4:])[1] == MetadataRequest(("orders",))
+    assert decode_request(asked.data[4:])[1] == MetadataRequest.of("orders")
 
     theirs = decode_response(MetadataResponse, answered.data[4:])[1]
 
@@ -342,7 +342,7 @@ def test_coordinators_are_those_that_real_brokers_named() -> None:
         assert isinstance(request, FindCoordinatorRequest)
 
         assert (
-            cache.coordinator(request.group) == decode_response(FindCoordinatorResponse, answered.data[4:])[1]
+            cache.coordinator(request.key) == decode_response(FindCoordinatorResponse, answered.data[4:])[1]
         )
 
         groups.append(request.group)
@@ -374,7 +374,7 @@ def test_dead_brokers_are_answered_as_by_a_real_broker() -> None:
         )
     )
 
-    assert cache.metadata(asked.topics) == in_order(answered)
+    assert cache.metadata(asked.names) == in_order(answered)
 
 
 def test_no_entry_of_real_controllers_is_taken_for_old() -> None:

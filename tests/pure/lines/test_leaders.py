@@ -23,7 +23,7 @@ def told(leader: int, error: int = 0) -> MetadataResponse:
 def asked(leaders: Leaders, now_ms: int) -> Address:
     question = leaders.question(now_ms)
     assert question is not None
-    assert question[1] == MetadataRequest(("orders",))
+    assert question[1] == MetadataRequest.of("orders")
     return question[0]
 
 

@@ -1,6 +1,6 @@
 """The memory that decoding takes, measured in a process of its own: in this one other threads allocate, too.
 
-python -m tests.pure.properties.frame_memory    pickled (kind, payloads) on stdin, pickled peaks on stdout
+python -m tests.pure.properties.frame_memory    pickled arguments of `peaks` on stdin, results on stdout
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from zkgroup.errors import CorruptFrameError
 from zkgroup.wire.messages import decode_rest
 
 
-def peaks(kind: type[Any], payloads: Sequence[bytes]) -> list[int]:
+def peaks(kind: type[Any], payloads: Sequence[bytes], version: int = 0) -> list[int]:
     """Bytes allocated at most while each payload is decoded or refused; not what is made once for a kind."""
     found = []
     for payload in payloads[:1]:  # of a message without fields there is none
         with suppress(CorruptFrameError):
-            decode_rest(kind, 0, payload, 0)
+            decode_rest(kind, version, payload, 0)
     tracemalloc.start()
     try:
         for payload in payloads:
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
             with suppress(CorruptFrameError):
-                decode_rest(kind, 0, payload, 0)
+                decode_rest(kind, version, payload, 0)
             found.append(tracemalloc.get_traced_memory()[1] - before)
     finally:
         tracemalloc.stop()
@@ -55,10 +55,10 @@ class MemoryMeter:
     ) -> None:
         self._process.communicate(timeout=60)
 
-    def peaks(self, kind: type[Any], payloads: Sequence[bytes]) -> list[int]:
+    def peaks(self, kind: type[Any], payloads: Sequence[bytes], version: int = 0) -> list[int]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        pickle.dump((kind, list(payloads)), self._process.stdin)
+        pickle.dump((kind, list(payloads), version), self._process.stdin)
         self._process.stdin.flush()
         found: list[int] = pickle.load(self._process.stdout)
         return found
@@ -67,8 +67,8 @@ class MemoryMeter:
 def main() -> None:
     with suppress(EOFError):
         while True:
-            kind, payloads = pickle.load(sys.stdin.buffer)
-            pickle.dump(peaks(kind, payloads), sys.stdout.buffer)
+            kind, payloads, version = pickle.load(sys.stdin.buffer)
+            pickle.dump(peaks(kind, payloads, version), sys.stdout.buffer)
             sys.stdout.flush()
 
 

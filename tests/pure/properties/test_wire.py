@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pure.properties.frame_memory import MemoryMeter
+from tests.pure.properties.frame_values import values_of_kind
 from zkgroup.errors import CorruptFrameError, WireError
 from zkgroup.wire.messages import (
     FrameSplitter,
@@ -24,43 +24,20 @@ from zkgroup.wire.messages import (
     encode_response,
     framed,
 )
-from zkgroup.wire.requests import REQUESTS, decode_request
-from zkgroup.wire.schema import Array, Data, Fixed, Integer, Node, Nullable, Record, Text, Truth, schema_of
+from zkgroup.wire.requests import REQUESTS, VERSION_0, decode_request
 
+REQUESTS_0 = [REQUESTS[key] for key in VERSION_0]
+"""Those that have a version 0 of Kafka 0.8.2.2 or zkgroup; `test_wire_versions` draws from all versions."""
 MESSAGES: list[type[Request | Response]] = [
-    message for request in REQUESTS.values() for message in (request, request.RESPONSE)
+    message for request in REQUESTS_0 for message in (request, request.RESPONSE)
 ]
 each_message = pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-each_request = pytest.mark.parametrize("kind", REQUESTS.values(), ids=lambda kind: kind.__name__)
+each_request = pytest.mark.parametrize("kind", REQUESTS_0, ids=lambda kind: kind.__name__)
 
 MEMORY_FACTOR = 64
 """Python needs that much more for a value of the smallest size than the wire does, at most."""
 MEMORY_CONSTANT = 20_000
 """Bytes for the error, its message and its traceback."""
-
-
-def values_of(node: Node) -> st.SearchStrategy[Any]:
-    """Any value of a node."""
-    match node:
-        case Integer():
-            low = 0 if node.code.isupper() else -(2 ** (8 * node.size - 1))
-            return st.integers(low, low + 2 ** (8 * node.size) - 1)
-        case Text():
-            return st.text(max_size=8) | st.none() if node.nullable else st.text(max_size=8)
-        case Data():
-            return st.binary(max_size=12) | st.none() if node.nullable else st.binary(max_size=12)
-        case Fixed():
-            return st.binary(min_size=node.size, max_size=node.size)
-        case Truth():
-            return st.booleans()
-        case Array(item, nullable):
-            several = st.lists(values_of(item), max_size=4).map(tuple)
-            return several | st.none() if nullable else several
-        case Nullable(record):
-            return st.none() | values_of(record)
-        case Record():
-            kind: Any = node.kind
-            return st.builds(kind, *[values_of(field.node) for field in node.fields])
 
 
 def accepted(kind: type, payload: bytes) -> None:
@@ -80,7 +57,7 @@ def accepted(kind: type, payload: bytes) -> None:
 @given(st.data())
 def test_a_message_survives_the_round_trip(kind: type, data: st.DataObject) -> None:
     """Any values of any message of the wire's types."""
-    value = data.draw(values_of(schema_of(kind)))
+    value = data.draw(values_of_kind(kind, 0))
 
     assert decode_rest(kind, 0, encode(value, 0), 0) == value
 
@@ -90,7 +67,7 @@ def test_a_message_survives_the_round_trip(kind: type, data: st.DataObject) -> N
 @given(st.data())
 def test_a_message_cut_short_or_long_anywhere_is_refused(kind: type, data: st.DataObject) -> None:
     """At every byte: no part of a message is taken for one, and no rest is ignored."""
-    payload = encode(data.draw(values_of(schema_of(kind))), 0)
+    payload = encode(data.draw(values_of_kind(kind, 0)), 0)
 
     for end in range(len(payload)):
         with pytest.raises(CorruptFrameError) as raised:
@@ -105,9 +82,9 @@ def test_a_message_cut_short_or_long_anywhere_is_refused(kind: type, data: st.Da
 @given(st.data())
 def test_a_frame_survives_its_way_in_pieces(kind: type[Request], data: st.DataObject) -> None:
     """Header and body of a request, cut anywhere on the way, and its response behind it."""
-    request = data.draw(values_of(schema_of(kind)))
-    response = data.draw(values_of(schema_of(kind.RESPONSE)))
-    header = data.draw(values_of(schema_of(RequestHeader)))
+    request = data.draw(values_of_kind(kind, 0))
+    response = data.draw(values_of_kind(kind.RESPONSE, 0))
+    header = data.draw(values_of_kind(RequestHeader, 1))
     sent = encode_request(request, header.correlation_id, header.client_id)
     stream = sent + encode_response(response, header.correlation_id)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=5).map(sorted))
@@ -137,7 +114,7 @@ def test_any_bytes_are_read_or_refused(kind: type, payload: bytes) -> None:
 @given(st.data())
 def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
     """A good message with bytes changed, taken out or put in is another good one, or refused."""
-    payload = bytearray(encode(data.draw(values_of(schema_of(kind))), 0))
+    payload = bytearray(encode(data.draw(values_of_kind(kind, 0)), 0))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(payload)))
         payload[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
@@ -147,12 +124,12 @@ def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
 
 @given(
     st.binary(max_size=60)
-    | st.sampled_from(list(REQUESTS)).map(lambda key: key.to_bytes(2, "big") + bytes(20))
+    | st.sampled_from(list(VERSION_0)).map(lambda key: key.to_bytes(2, "big") + bytes(20))
 )
 def test_any_frame_is_a_request_or_refused(payload: bytes) -> None:
     """Whatever a peer sends, one kind of error is all that the server has to handle."""
     with suppress(WireError):
-        header, request = decode_request(payload)
+        header, request = decode_request(payload, VERSION_0)
         assert encode_request(request, header.correlation_id, header.client_id) == framed(payload)
 
 
@@ -176,7 +153,7 @@ def test_no_number_in_a_message_makes_more_memory_than_its_bytes(
     meter: MemoryMeter, kind: type, data: st.DataObject
 ) -> None:
     """Every length and count of a message replaced by the largest: memory follows the size of the frame."""
-    payload = encode(data.draw(values_of(schema_of(kind))), 0)
+    payload = encode(data.draw(values_of_kind(kind, 0)), 0)
     damaged = [
         payload[:at] + claim + payload[at + len(claim) :]
         for at in range(len(payload))

@@ -54,7 +54,7 @@ ASKED: list[tuple[Any, Request]] = [
             version=0,
             topics=[metadata.MetadataRequest.MetadataRequestTopic(name=name) for name in ("a", "ö")],
         ),
-        MetadataRequest(("a", "ö")),
+        MetadataRequest.of("a", "ö"),
     ),
     (metadata.FindCoordinatorRequest(version=0, key="g"), FindCoordinatorRequest("g")),
     (

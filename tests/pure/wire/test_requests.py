@@ -11,7 +11,8 @@ import pytest
 from zkgroup import wire
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
 from zkgroup.wire.messages import Api, Request, Response
-from zkgroup.wire.requests import REQUESTS, decode_request
+from zkgroup.wire.metadata import MetadataRequest
+from zkgroup.wire.requests import REQUESTS, VERSION_0, decode_request
 
 
 def classes_below(base: type) -> set[type]:
@@ -38,7 +39,7 @@ def test_a_request_and_its_answer_have_the_same_versions() -> None:
     assert [kind for kind in REQUESTS.values() if kind.VERSIONS != kind.RESPONSE.VERSIONS] == []
 
 
-@pytest.mark.parametrize(("api_key", "version"), [(11, 0), (-1, 0), (3, 1), (3, -1), (7, 1)])
+@pytest.mark.parametrize(("api_key", "version"), [(24, 0), (-1, 0), (3, 12), (3, -1), (7, 1), (23, 1)])
 def test_an_unknown_request_is_named_whatever_follows(api_key: int, version: int) -> None:
     """API, version and correlation id are where they always are, so that it can be told who asks for what."""
     payload = api_key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7"
@@ -48,6 +49,16 @@ def test_an_unknown_request_is_named_whatever_follows(api_key: int, version: int
             decode_request(payload + rest)
         told = (raised.value.api_key, raised.value.version, raised.value.correlation_id)
         assert told == (api_key, version, 7)
+
+
+def test_what_can_be_read_need_not_be_served() -> None:
+    """A broker says which versions it serves; those of 0.8.2.2 and zkgroup's own are a table here."""
+    metadata_1 = b"\0\3\0\1" + bytes(4) + b"\xff\xff" + b"\xff\xff\xff\xff"
+
+    assert decode_request(metadata_1)[1] == MetadataRequest(None)
+    with pytest.raises(UnsupportedRequestError):
+        decode_request(metadata_1, VERSION_0)
+    assert set(VERSION_0) == {*range(8), 10, 32_001, 32_002, 32_003}
 
 
 def test_a_frame_too_short_for_a_header_is_refused() -> None:

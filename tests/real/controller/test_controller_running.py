@@ -134,9 +134,9 @@ def test_brokers_are_told_of_a_topic_and_so_is_who_asks_the_port(
         0, "orders", (PartitionMetadata(0, 0, 1, (1, 2), (1, 2)), PartitionMetadata(0, 1, 2, (2, 1), (2, 1)))
     )
     everything = MetadataResponse(live, (wanted,))
-    assert ask(running.address, MetadataRequest(()), MetadataResponse) == everything
-    assert ask(running.address, MetadataRequest(("orders",)), MetadataResponse) == everything
-    unknown = ask(running.address, MetadataRequest(("nope",)), MetadataResponse)
+    assert ask(running.address, MetadataRequest.of(), MetadataResponse) == everything
+    assert ask(running.address, MetadataRequest.of("orders"), MetadataResponse) == everything
+    unknown = ask(running.address, MetadataRequest.of("nope"), MetadataResponse)
     assert unknown == MetadataResponse(live, (TopicMetadata(3, "nope", ()),))
     for broker in brokers.values():
         assert {each.brokers for each in broker.told(UpdateMetadataRequest)[-1:]} == {live}
@@ -224,7 +224,7 @@ def test_who_waits_gives_no_metadata_and_asks_nobody_to_stop(zk_server: Any, run
     running.wait_rules()
     second = Running(zk_server.address, ALONE + 1)
     try:
-        assert ask(second.address, MetadataRequest(()), MetadataResponse) is None
+        assert ask(second.address, MetadataRequest.of(), MetadataResponse) is None
         stale = ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         assert ask(second.address, ControlledShutdownRequest(1), ControlledShutdownResponse) == stale
         none = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)

@@ -126,7 +126,7 @@ async def test_nobody_gives_orders_before_the_broker_is_registered() -> None:
     )
     assert await service.respond(update_metadata()) is None
     assert cache.controller_epoch is None
-    assert isinstance(await service.respond(MetadataRequest(())), MetadataResponse)
+    assert isinstance(await service.respond(MetadataRequest.of()), MetadataResponse)
 
     registered.append(1)
     assert await service.respond(update_metadata()) == UpdateMetadataResponse(0)
@@ -224,7 +224,7 @@ async def test_clients_are_answered_while_the_host_is_busy() -> None:
         host.gate.clear()
         controller.send(leader_and_isr(state()))
 
-        assert (await client.ask(MetadataRequest(("orders",)), MetadataResponse)).topics[0].error == 0
+        assert (await client.ask(MetadataRequest.of("orders"), MetadataResponse)).topics[0].error == 0
         assert await client.ask(FindCoordinatorRequest("g"), FindCoordinatorResponse) == (
             FindCoordinatorResponse(15, -1, "", -1)
         )

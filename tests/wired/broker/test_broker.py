@@ -191,7 +191,7 @@ def test_a_broker_serves_on_while_zookeeper_is_away(world: MemoryBrokers) -> Non
     world.eventually(lambda: world.running.told[1].of("disconnected"))
 
     assert world.running.append(1, T0, 0, b"a").error == 0
-    answer = world.running.ask(2, MetadataRequest(("t",)), MetadataResponse)
+    answer = world.running.ask(2, MetadataRequest.of("t"), MetadataResponse)
     assert [one.leader for one in answer.topics[0].partitions] == [1]
     health = world.running.brokers[1].health()
     assert health.controller_epoch == 1

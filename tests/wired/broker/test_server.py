@@ -19,7 +19,7 @@ from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, Response, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 
-ALL = MetadataRequest(())
+ALL = MetadataRequest.of()
 
 
 async def connected(broker: Served, count: int = 1) -> list[Client]:
@@ -49,7 +49,7 @@ async def test_a_request_is_answered_however_it_is_cut() -> None:
             await client.writer.drain()
         assert await client.receive(MetadataResponse, 7) == MetadataResponse((), ())
 
-        client.writer.write(frame + encode_request(MetadataRequest(("a",)), 8, None) + frame)
+        client.writer.write(frame + encode_request(MetadataRequest.of("a"), 8, None) + frame)
         assert await client.receive(MetadataResponse, 7) == MetadataResponse((), ())
         assert await client.receive(MetadataResponse, 8) == MetadataResponse((), (TopicMetadata(3, "a", ()),))
         assert await client.receive(MetadataResponse, 7) == MetadataResponse((), ())
@@ -195,7 +195,7 @@ async def test_who_does_not_take_an_answer_is_cut_off() -> None:
         await until(lambda: broker.server.connections == 3)
         await asyncio.get_running_loop().sock_sendall(slow, encode_request(ALL, 1, "slow") * 2000)
 
-        assert (await good.ask(MetadataRequest(("x",)), MetadataResponse)).topics[0].error == 3
+        assert (await good.ask(MetadataRequest.of("x"), MetadataResponse)).topics[0].error == 3
         await until(lambda: broker.server.connections == 2)
         slow.close()
         await closed(controller, good)
@@ -206,7 +206,7 @@ async def test_who_holds_most_is_cut_off_when_all_together_hold_too_much() -> No
     """The others go on where they were."""
     async with served(limits=Limits(buffered_bytes_max=500_000)) as broker:
         one, most = await connected(broker, 2)
-        request = encode_request(MetadataRequest(("a" * 200,) * 1000), 9, "test")
+        request = encode_request(MetadataRequest.of(*["a" * 200] * 1000), 9, "test")
         one.writer.write(request[:150_000])
         await until(lambda: broker.server.held == 150_000)
         most.writer.write((2_000_000).to_bytes(4, "big") + bytes(600_000))
@@ -254,7 +254,7 @@ async def test_answers_that_nobody_takes_count_too() -> None:
 
         await until(lambda: broker.server.connections == 1)
         assert broker.server.held == 0
-        assert (await good.ask(MetadataRequest(("x",)), MetadataResponse)).topics[0].error == 3
+        assert (await good.ask(MetadataRequest.of("x"), MetadataResponse)).topics[0].error == 3
         slow.close()
         await closed(good)
 
@@ -282,7 +282,7 @@ async def test_one_request_of_a_connection_at_a_time_and_little_is_read_ahead() 
     server = BrokerServer(gate.respond)
     reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
     client = Client(reader, writer)
-    frame = encode_request(MetadataRequest(("t" * 249,) * 400), 1, "test")
+    frame = encode_request(MetadataRequest.of(*["t" * 249] * 400), 1, "test")
     sending = asyncio.create_task(_all(writer, frame * 100))
     await until(lambda: server.held >= AHEAD_BYTES_MAX)
     await asyncio.wait([sending], timeout=0.3)  # time to read more, for who would
@@ -323,7 +323,7 @@ async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCapture
 
     async def respond(request: Request) -> Response | None:
         assert isinstance(request, MetadataRequest)
-        return MetadataResponse((), (TopicMetadata(0, request.topics[0], ()),))
+        return MetadataResponse((), (TopicMetadata(0, request.names[0], ()),))
 
     server = BrokerServer(respond)
     address = await server.start("127.0.0.1")
@@ -332,7 +332,7 @@ async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCapture
 
     assert await bad.is_closed()
     assert "IndexError" in caplog.text
-    good.send(MetadataRequest(("a",)))
+    good.send(MetadataRequest.of("a"))
     assert (await good.receive(MetadataResponse)).topics[0].topic == "a"
     await server.close()
     await closed(bad, good)

@@ -16,7 +16,7 @@ from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.messages import encode_response
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
-REQUEST = MetadataRequest(("orders",))
+REQUEST = MetadataRequest.of("orders")
 RESPONSE = MetadataResponse((), ())
 WAIT_MS = 20_000
 

@@ -274,9 +274,9 @@ class BrokerApis:
         """
         match request:
             case MetadataRequest():
-                return await metadata_response(self._metadata, request.topics)
+                return await metadata_response(self._metadata, request.names)
             case FindCoordinatorRequest():
-                return self._metadata.coordinator(request.group)
+                return self._metadata.coordinator(request.key)
             case LeaderAndIsrRequest() | StopReplicaRequest() | UpdateMetadataRequest():
                 return await self._queue_control_request(request)
             case AppendLinesRequest():

@@ -24,7 +24,7 @@ from zkgroup.wire.messages import (
     framed,
 )
 from zkgroup.wire.metadata import MetadataResponse, body_in_pieces
-from zkgroup.wire.requests import decode_request
+from zkgroup.wire.requests import VERSION_0, decode_request
 
 
 class BrokerServer:
@@ -232,7 +232,7 @@ class Connection:
     # --- out ------------------------------------------------------------------------------------
 
     async def _answer(self, frame: bytes) -> bytes | None:
-        header, request = decode_request(frame)
+        header, request = decode_request(frame, VERSION_0)
         response = await self._respond(request)
         if response is None:
             return None
