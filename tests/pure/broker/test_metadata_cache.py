@@ -345,7 +345,7 @@ def test_coordinators_are_those_that_real_brokers_named() -> None:
             cache.coordinator(request.key) == decode_response(FindCoordinatorResponse, answered.data[4:])[1]
         )
 
-        groups.append(request.group)
+        groups.append(request.key)
         cache.update(from_tree("25-group-member-killed", OFFSETS_TOPIC, 0, 1), 0)
 
     assert groups == ["g4", "g4", "g4", "gkdual", "gkonly"]
