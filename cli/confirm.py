@@ -16,6 +16,7 @@ from zkgroup.admin.change import (
     PlanT,
     UndoRecorder,
     WrittenT,
+    apply_changes,
     default_undo_folder,
 )
 
@@ -24,7 +25,7 @@ from .context import target
 from .render import Output, echo_err
 
 
-def confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
+def _confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
     """Whether to go ahead: `--execute`, and on a terminal a yes. Says on stderr why not.
 
     `show` prints what would be done: on stderr before the question, so that a yes is to something seen.
@@ -58,13 +59,43 @@ def run_change(
     With `--execute` and, on a terminal, a yes, the undo record is saved, the change made, its undo hint
     printed, and its end waited for where `wait_s` is given. `show` prints what would be done.
     """
+    _echo_notes(change)
+    if not change.is_effective or not _confirmed(execute, yes, change.question, show):
+        return change.preview()
+    return change.apply(undo_recorder(), wait_s=wait_s)
+
+
+def run_changes(
+    changes: Sequence[AdminChange[PlanT, WrittenT, OutcomeT]],
+    question: str,
+    show: Callable[[Output], object],
+    *,
+    execute: bool,
+    yes: bool,
+) -> tuple[ChangeResult[PlanT, WrittenT, OutcomeT], ...]:
+    """Runs several changes as `run_change` does one, after a single question; each has an undo record."""
+    for change in changes:
+        _echo_notes(change)
+    is_effective = any(change.is_effective for change in changes)
+    if not is_effective or not _confirmed(execute, yes, question, show):
+        return tuple(change.preview() for change in changes)
+    return apply_changes(changes, undo_recorder())
+
+
+def run_at_once(
+    change: AdminChange[PlanT, WrittenT, OutcomeT], *, dry_run: bool
+) -> ChangeResult[PlanT, WrittenT, OutcomeT]:
+    """Runs a change that only adds: notes, then the change unless `dry_run`; no confirmation is needed."""
+    _echo_notes(change)
+    return change.preview() if dry_run else change.apply(undo_recorder())
+
+
+def _echo_notes(change: AdminChange[PlanT, WrittenT, OutcomeT]) -> None:
+    """What to know before the change, and why it cannot be undone."""
     for note in change.notes:
         echo_err(f"note: {note}")
     if change.no_undo and change.is_effective:
-        echo_no_undo(change.no_undo)
-    if not change.is_effective or not confirmed(execute, yes, change.question, show):
-        return change.preview()
-    return change.apply(undo_recorder(), wait_s=wait_s)
+        echo_err(f"note: this cannot be undone: {change.no_undo}")
 
 
 def undo_recorder() -> UndoRecorder:
@@ -91,8 +122,3 @@ class Declined(click.ClickException):
 def command_text(*words: str) -> str:
     """A command to type next, to the same ensemble."""
     return shlex.join(["zkgroup", *shared().connection_words(), *words])
-
-
-def echo_no_undo(why: str) -> None:
-    """In the preview of what leaves nothing to go back from."""
-    echo_err(f"note: this cannot be undone: {why}")

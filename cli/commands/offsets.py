@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import IO, Any
 
 import click
 
 from zkgroup.admin import files
 from zkgroup.admin.change import AdminChange
-from zkgroup.admin.changes.offsets import offset_change
+from zkgroup.admin.changes.offsets import delete_offsets_change, reset_offsets_change, set_offsets_change
 from zkgroup.admin.offsets import planning
 from zkgroup.admin.offsets.planning import OffsetPlan
 from zkgroup.admin.offsets.writes import Applied
-from zkgroup.errors import PartlyDoneError, ZkGroupError
-from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.reader import read_snapshot, snapshot_to_change
+from zkgroup.errors import PartlyDoneError
+from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.reads import describe_offsets, unreadable_offsets
 from zkgroup.model import TopicPartition
 
 from .. import documents, offset_tables
 from ..app import group as make_group
 from ..app import output
-from ..confirm import confirmed, undo_recorder
+from ..confirm import run_changes
 from ..context import connected
 from ..params import (
     PartitionValue,
@@ -125,12 +124,17 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
     """
     saved = files.parse_offsets(file_text(file), group=group)
     with connected() as ensemble:
-        plans = []
-        for name in sorted({one.group for one in saved}):
-            values = {one.topic_partition: one.offset for one in saved if one.group == name}
-            picture = snapshot_to_change(ensemble, name, _topics(values))
-            plans.append(planning.plan_values(picture, values, allow_missing=allow_missing))
-        apply_offset_plans(ensemble, output(), plans, force=force, **consent)
+        changes = [
+            set_offsets_change(
+                ensemble,
+                name,
+                {one.topic_partition: one.offset for one in saved if one.group == name},
+                allow_missing=allow_missing,
+                force=force,
+            )
+            for name in sorted({one.group for one in saved})
+        ]
+        run_offset_changes(changes, **consent)
 
 
 @offsets.command("set")
@@ -154,9 +158,8 @@ def set_(
     if len(wanted) < len(values):
         raise click.UsageError("a partition is named twice")
     with connected() as ensemble:
-        picture = snapshot_to_change(ensemble, group, _topics(wanted))
-        plan = planning.plan_values(picture, wanted, allow_missing=allow_missing)
-        apply_offset_plans(ensemble, output(), [plan], force=force, **consent)
+        change = set_offsets_change(ensemble, group, wanted, allow_missing=allow_missing, force=force)
+        run_offset_changes([change], **consent)
 
 
 @offsets.command()
@@ -208,16 +211,13 @@ def reset(
         )
     rows = files.parse_topic_rows(file_text(chosen["from_file"])) if "from_file" in chosen else None
     with connected() as ensemble, log_positions(source, ensemble) as log:
+        options = {"allow_missing": allow_missing, "force": force}
         if rows is not None:
-            picture = snapshot_to_change(ensemble, group, _topics(rows))
-            plan = planning.plan_values(picture, rows, allow_missing=allow_missing)
+            change = set_offsets_change(ensemble, group, rows, **options)
         else:
-            named = [name for name, _ in topics]
-            picture = snapshot_to_change(ensemble, group, named) if named else read_snapshot(ensemble, group)
             target = _target(chosen, ensemble.clock.wall_ms())
-            partitions = planning.partitions_to_reset(picture, topics)
-            plan = planning.plan_reset(picture, target, partitions, log, allow_missing=allow_missing)
-        apply_offset_plans(ensemble, output(), [plan], force=force, execute=execute, yes=yes)
+            change = reset_offsets_change(ensemble, group, target, topics, log, **options)
+        run_offset_changes([change], execute=execute, yes=yes)
 
 
 @offsets.command()
@@ -234,12 +234,7 @@ def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **consent:
       zkgroup offsets delete billing orders:0,3 --execute
     """
     with connected() as ensemble:
-        plan = planning.plan_removal(read_snapshot(ensemble, group), topics)
-        apply_offset_plans(ensemble, output(), [plan], force=False, **consent)
-
-
-def _topics(values: Iterable[TopicPartition]) -> list[str]:
-    return sorted({topic_partition.topic for topic_partition in values})
+        run_offset_changes([delete_offsets_change(ensemble, group, topics)], **consent)
 
 
 def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:
@@ -265,50 +260,21 @@ def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:
         raise click.UsageError(f"--{name.replace('_', '-')}: {error}{hint}") from error
 
 
-def apply_offset_plans(
-    ensemble: Ensemble,
-    out: Output,
-    plans: Sequence[OffsetPlan],
-    *,
-    force: bool,
-    execute: bool,
-    yes: bool,
+def run_offset_changes(
+    changes: Sequence[AdminChange[OffsetPlan, Applied, None]], *, execute: bool, yes: bool
 ) -> None:
-    """Shows the plans, and with confirmation writes them, the undo files first.
-
-    Raises RefusedError for a group with members unless forced, before anything is shown as possible; where
-    offsets would be deleted, forced as well.
-    """
-    changes = []
-    for plan in plans:
-        changes.append(offset_change(ensemble, plan, subject=f"offsets of {plan.group}", force=force))
-        for note in plan.notes:
-            echo_err(f"note: {note}")
+    """Runs one change for each group after a single confirmation, and prints what was or would be changed."""
+    out, plans = output(), [change.plan for change in changes]
     count = sum(len(plan.effective) for plan in plans)
     groups = ", ".join(plan.group for plan in plans)
-    wanted = bool(count) and confirmed(
-        execute,
-        yes,
+    results = run_changes(
+        changes,
         f"Change {counted(count, 'offset')} of {groups}?",
         lambda stderr: offset_tables.plan(stderr, plans, executed=False),
+        execute=execute,
+        yes=yes,
     )
-    undo_ids = _apply_all(changes) if wanted else [None] * len(plans)
-    _report(out, plans, undo_ids, executed=wanted)
-
-
-def _apply_all(changes: Sequence[AdminChange[OffsetPlan, Applied, None]]) -> list[str | None]:
-    """Applies one change for each group; the ids of their undo records."""
-    undo_ids: list[str | None] = []
-    for change in changes:
-        try:
-            undo_ids.append(change.apply(undo_recorder()).undo_id)
-        except ZkGroupError as error:
-            written = [one.plan.group for one, undo_id in zip(changes, undo_ids, strict=False) if undo_id]
-            if not written:
-                raise
-            message = f"{', '.join(written)} written, then {change.plan.group}: {error}"
-            raise PartlyDoneError(message) from error
-    return undo_ids
+    _report(out, plans, [one.undo_id for one in results], executed=any(one.executed for one in results))
 
 
 def _report(

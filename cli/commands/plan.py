@@ -54,6 +54,7 @@ from ..app import Group, output
 from ..app import group as make_group
 from ..confirm import (
     command_text,
+    run_at_once,
     run_change,
     undo_recorder,
 )
@@ -418,9 +419,7 @@ def _store(
     user = undo_recorder().user
     if not execute:
         saving = save_plan_change(ensemble, found, user=user, throttle=throttle)
-        for note in saving.notes:
-            echo_err(f"note: {note}")
-        return saving.apply(undo_recorder()).written, None
+        return run_at_once(saving, dry_run=False).written, None
     result = run_change(
         start_plan_change(ensemble, found, user=user, throttle=throttle),
         lambda stderr: reassign_tables.phased(stderr, found, []),

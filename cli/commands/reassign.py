@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import IO, Any
 
 import click
@@ -11,6 +11,8 @@ from zkgroup.admin import Compat, Move, NotifyFormat, Reassignment
 from zkgroup.admin.change import AdminChange, default_undo_folder
 from zkgroup.admin.changes.reassign import (
     cancel_reassignments_change,
+    clear_throttles_change,
+    end_of_moves,
     is_over,
     is_still,
     reassign_change,
@@ -25,18 +27,14 @@ from zkgroup.admin.reassign.cancellation import (
 )
 from zkgroup.admin.reassign.progress import (
     DONE,
-    FAILED,
-    IN_PROGRESS,
     ReassignmentStatus,
     list_reassignments,
-    nothing_moves,
     verify_reassignments,
     wait_for_reassignments,
 )
 from zkgroup.admin.reassign.proposals import propose
-from zkgroup.admin.reassign.stored_plans import list_plans, running_plans
-from zkgroup.admin.reassign.throttles import Throttled, clear_throttles, read_throttles
-from zkgroup.admin.topics.listing import topic_names
+from zkgroup.admin.reassign.stored_plans import list_plans
+from zkgroup.admin.reassign.throttles import read_throttles
 from zkgroup.errors import ConfigError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -46,8 +44,6 @@ from ..app import group as make_group
 from ..app import output, shared
 from ..confirm import (
     command_text,
-    confirmed,
-    echo_no_undo,
     run_change,
 )
 from ..context import connected, target
@@ -201,7 +197,7 @@ def execute(
         )
         clear = None if throttle is None else clear_throttle_command(file.name)
         if result.executed and longest is not None:
-            status = wait_and_clear(ensemble, plan.request.moves, longest, clear)
+            status = _wait(ensemble, plan.request.moves, longest, clear, is_over)
         elif result.executed and clear is not None:
             echo_err(f"when it is done, remove the throttle: {clear}")
     document = reassign_documents.reassignment(
@@ -262,8 +258,8 @@ def verify(
                 as_of, rows = wait_for_reassignments(ensemble, moves, longest, show)
         all_done = all(row.status == DONE for row in rows)
         if clear_throttle:
-            over = is_over(ensemble, rows)
-            clear_throttle_of(ensemble, moves, is_over=over, execute=execute, yes=yes)
+            topics = {move.topic_partition.topic for move in moves}
+            _clear_throttles(ensemble, topics, rows, execute=execute, yes=yes)
     if not out.document(
         reassign_documents.reassignments(as_of, rows), "reassignments", reassign_documents.MOVE_STATUS.keys
     ):
@@ -272,9 +268,9 @@ def verify(
 
 
 def _verify_none(out: Output, *, execute: bool, yes: bool) -> int:
-    """`--clear-throttle` without a file: no move is looked at. The exit code."""
+    """`--clear-throttle` without a file: no move is checked. The exit code."""
     with connected() as ensemble:
-        all_gone = clear_all_throttles(ensemble, execute=execute, yes=yes)
+        all_gone = _clear_throttles(ensemble, None, None, execute=execute, yes=yes)
         as_of = ensemble.as_of()
     out.document(
         reassign_documents.reassignments(as_of, ()), "reassignments", reassign_documents.MOVE_STATUS.keys
@@ -364,7 +360,7 @@ def cancel_(
             change, lambda stderr: reassign_tables.cancelled(stderr, plan), execute=execute, yes=yes
         )
         if result.executed:
-            status = _after(ensemble, plan, longest)
+            status = _end_of_cancel(ensemble, plan, longest)
     document = reassign_documents.cancellation(
         plan,
         executed=result.executed,
@@ -379,13 +375,13 @@ def cancel_(
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-def _after(ensemble: Ensemble, plan: CancelPlan, longest_s: float | None) -> str | None:
-    """Waits where that is wanted, and sees to the throttle that the moves had."""
+def _end_of_cancel(ensemble: Ensemble, plan: CancelPlan, longest_s: float | None) -> str | None:
+    """Waits where `--wait` asks for it, and says how to remove the throttle that the moves had."""
     throttled = read_throttles(ensemble, {tp.topic for tp in plan.before.targets})
     clear = clear_throttle_command() if throttled.is_of_moves else None
     if longest_s is not None:
         back = [Move(row.topic_partition, row.after) for row in plan.rows]
-        return wait_and_clear(ensemble, back, longest_s, clear, is_still)
+        return _wait(ensemble, back, longest_s, clear, is_still)
     if clear is not None:
         echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
     return None
@@ -446,70 +442,56 @@ def clear_throttle_command(file: str | None = None) -> str:
     return command_text("reassign", "verify", *named, "--clear-throttle", "--execute")
 
 
-def wait_and_clear(
+def _wait(
     ensemble: Ensemble,
-    wanted: Sequence[Move],
+    moves: Sequence[Move],
     longest_s: float,
     clear: str | None,
-    is_over: Callable[[Ensemble, Sequence[ReassignmentStatus]], bool] = is_over,
+    is_over: Callable[[Ensemble, Sequence[ReassignmentStatus]], bool],
 ) -> str:
     """Waits for the end of the moves; the worst status of one.
 
     `clear` is the command that removes their throttle, None where they have none. It is removed here where,
     by `is_over`, no move needs it any more. However else the wait ends, by an interruption too, the command
-    is told.
+    is printed.
     """
     stays = clear is not None
     try:
         with reassign_tables.progress() as show:
-            _, rows = wait_for_reassignments(ensemble, wanted, longest_s, show)
-        if stays and is_over(ensemble, rows):
-            throttled = read_throttles(ensemble, [move.topic_partition.topic for move in wanted])
-            moved = {broker for move in wanted for broker in move.replicas}
-            written = clear_throttles(ensemble, throttled.of_moves(moved))
+            outcome = end_of_moves(ensemble, moves, longest_s, show, throttled=stays, is_over=is_over)
+        if stays and outcome.throttles_removed is not None:
             stays = False
-            echo_err(f"the throttle is removed: {counted(written, 'configuration')} written")
+            echo_err(
+                f"the throttle is removed: {counted(outcome.throttles_removed, 'configuration')} written"
+            )
     finally:
         if stays:
             echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
-    found = {row.status for row in rows}
-    return IN_PROGRESS if IN_PROGRESS in found else DONE if found <= {DONE} else FAILED
+    return outcome.status
 
 
-def clear_throttle_of(
-    ensemble: Ensemble, moves: Sequence[Move], *, is_over: bool, execute: bool, yes: bool
-) -> None:
-    """`reassign verify FILE --clear-throttle`."""
-    throttled = read_throttles(ensemble, [move.topic_partition.topic for move in moves])
-    _clear(ensemble, throttled, None if is_over else "not every move is done", execute=execute, yes=yes)
-
-
-def clear_all_throttles(ensemble: Ensemble, *, execute: bool, yes: bool) -> bool:
-    """`reassign verify --clear-throttle`: every throttle there is. Whether none has to stay."""
-    throttled = read_throttles(ensemble, topic_names(ensemble))
-    why = None
-    if throttled and (plans := running_plans(ensemble)):
-        why = f"plan {', '.join(plans)} runs"
-    elif throttled and not nothing_moves(ensemble):
-        count = len(list_reassignments(ensemble)[1])
-        why = f"{counted(count, 'partition')} {'moves' if count == 1 else 'move'}"
-        if not count:
-            why = "what moves cannot be read"
-    _clear(ensemble, throttled, why, execute=execute, yes=yes)
-    return why is None
-
-
-def _clear(ensemble: Ensemble, throttled: Throttled, why: str | None, *, execute: bool, yes: bool) -> None:
-    if not throttled:
+def _clear_throttles(
+    ensemble: Ensemble,
+    topics: Collection[str] | None,
+    rows: Sequence[ReassignmentStatus] | None,
+    *,
+    execute: bool,
+    yes: bool,
+) -> bool:
+    """Removes throttles after confirmation; whether none has to stay, which is reported with the reason."""
+    try:
+        change = clear_throttles_change(ensemble, topics, rows)
+    except RefusedError as error:
+        echo_err(str(error))
+        return False
+    if not change.is_effective:
         echo_err("nothing is throttled")
-        return
-    what = f"the throttle of {throttled.named}"
-    if why is not None:
-        echo_err(f"{what} stays: {why}")
-        return
+        return True
+    what = f"the throttle of {change.plan.named}"
     if not execute:
         echo_err(f"would remove {what}")
-    echo_no_undo("the next `reassign execute --throttle` sets one again")
-    if confirmed(execute, yes, f"Remove {what}?", lambda stderr: stderr.line(f"would remove {what}")):
-        clear_throttles(ensemble, throttled)
+    if run_change(
+        change, lambda stderr: stderr.line(f"would remove {what}"), execute=execute, yes=yes
+    ).executed:
         echo_err(f"removed {what}")
+    return True

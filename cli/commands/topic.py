@@ -25,8 +25,8 @@ from ..app import group as make_group
 from ..app import output
 from ..confirm import (
     command_text,
+    run_at_once,
     run_change,
-    undo_recorder,
 )
 from ..context import connected
 from ..exit_codes import EXIT_CHECK_FAILED
@@ -103,10 +103,7 @@ def create(
                     configs=dict(configs),
                     rack_mode="disabled" if disable_rack_aware else "enforced",
                 )
-                for note in change.notes:
-                    echo_err(f"note: {note}")
-                if not dry_run:
-                    undo = change.apply(undo_recorder()).undo_id
+                undo = run_at_once(change, dry_run=dry_run).undo_id
                 described = creation.describe_new(change.plan)
             except ConflictError:  # created in the meantime
                 if not (if_not_exists and admin.topic_exists(ensemble, topic)):

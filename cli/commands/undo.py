@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from zkgroup.admin.change import default_undo_folder
-from zkgroup.admin.changes.undo import restoration_change
-from zkgroup.admin.undo import UndoRecord, check_untouched, plan_undo
+from zkgroup.admin.changes.undo import restoration_change, undo_offsets_change
+from zkgroup.admin.undo import UndoRecord, check_untouched
 from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 
@@ -22,7 +22,7 @@ from ..context import connected, target
 from ..params import confirm_options, force_option
 from ..render import Cell, Column, Output, echo_err
 from ..units import age, counted
-from .offsets import apply_offset_plans
+from .offsets import run_offset_changes
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
@@ -73,9 +73,7 @@ def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes:
         if record.group is None:
             _restore(ensemble, output(), record, **consent)
         else:
-            apply_offset_plans(
-                ensemble, output(), [plan_undo(ensemble, record, force=force)], force=force, **consent
-            )
+            run_offset_changes([undo_offsets_change(ensemble, record, force=force)], **consent)
 
 
 def _run(words: Sequence[str], *, execute: bool, yes: bool) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkgroup.admin import znodes as admin
+from zkgroup.admin.changes.cluster import create_chroot_change
 from zkgroup.errors import EmbeddedServerError
 
 from .. import documents
 from ..app import group, output, shared
+from ..confirm import run_at_once
 from ..context import connected, target
 from ..render import Output, echo_err
 from ..serving import READY, ServersReady, StopSignals
@@ -97,11 +98,10 @@ def create_chroot(dry_run: bool) -> None:
     if not chroot:
         raise click.UsageError("the address names no chroot: write -z HOST:PORT/CHROOT")
     with connected(above_chroot=True) as ensemble:
-        levels = admin.missing_levels(ensemble, chroot)
-        wanted = bool(levels) and not dry_run
-        if wanted:
-            admin.create_chroot(ensemble, levels)
+        change = create_chroot_change(ensemble, chroot)
+        wanted = run_at_once(change, dry_run=dry_run).executed
         as_of = ensemble.as_of()
+    levels = change.plan.missing
     document = documents.CHROOT.json(as_of, documents.Chroot(chroot=chroot, executed=wanted, znodes=levels))
     if out.document(document):
         return

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from zkgroup.admin.files import reassignment_text
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id, write_whole
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, PartlyDoneError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition, Znode
 
@@ -131,8 +131,10 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
     """False where everything is as wanted already: then nothing is written."""
     no_undo: str | None = None
     """Why it cannot be undone, for the preview; None where it can."""
-    undo: UndoRecord | None = None
-    """The undo record but for its id, time, command and address (`undo_record`); None: none is kept."""
+    undo: UndoRecord | Callable[[ChangeRecord], UndoRecord] | None = None
+    """The undo record but for its id, time, command and address (`undo_record`), or what makes it once the id
+    is known; None: none is kept.
+    """
     undo_is_required: bool = True
     """False where a plain command undoes it: then a record that cannot be saved is only reported."""
     undo_needs_force: bool = False
@@ -185,7 +187,7 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
         if self.undo is None:
             return None
         record = replace(
-            self.undo,
+            self.undo(by) if callable(self.undo) else self.undo,
             undo_id=by.undo_id,
             time_ms=self.ensemble.clock.wall_ms(),
             command=by.command,
@@ -231,6 +233,25 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
         if hint is not None:
             recorder.report(hint)
         return written
+
+
+def apply_changes(
+    changes: Sequence[AdminChange[PlanT, WrittenT, OutcomeT]], recorder: UndoRecorder
+) -> tuple[ChangeResult[PlanT, WrittenT, OutcomeT], ...]:
+    """Applies one change after the other, each with its own undo record.
+
+    Raises PartlyDoneError, naming what was written, where one fails after others.
+    """
+    results: list[ChangeResult[PlanT, WrittenT, OutcomeT]] = []
+    for change in changes:
+        try:
+            results.append(change.apply(recorder))
+        except ZkGroupError as error:
+            written = [one.subject for one, result in zip(changes, results, strict=False) if result.executed]
+            if not written:
+                raise
+            raise PartlyDoneError(f"{', '.join(written)} written, then {change.subject}: {error}") from error
+    return tuple(results)
 
 
 def undo_record(**fields: Any) -> UndoRecord:

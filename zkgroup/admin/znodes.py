@@ -6,9 +6,10 @@ Neither Kafka's clients nor zkgroup's create a chroot by themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from zkgroup.errors import ConfigError, NotFoundError
-from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import Znode
 
 PATHS_AT_ONCE = 5000
@@ -88,14 +89,25 @@ def _nearest(ensemble: Ensemble, path: str) -> str:
     return "not even / can be read"
 
 
-def missing_levels(ensemble: Ensemble, chroot: str) -> tuple[str, ...]:
-    """Paths, parents first, that do not exist yet. `ensemble` is connected above the chroot."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChrootPlan:
+    """The znodes that a chroot needs. Nothing has been created."""
+
+    chroot: str
+    as_of: AsOf
+    missing: tuple[str, ...]
+    """Paths that do not exist yet, parents first, as the servers name them."""
+
+
+def plan_chroot(ensemble: Ensemble, chroot: str) -> ChrootPlan:
+    """Reads which levels are missing. `ensemble` is connected above the chroot."""
     parts = chroot.strip("/").split("/")
     levels = ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
     found = ensemble.zk.read_many(levels)
-    return tuple(path for path in levels if found[path] is None)
+    missing = tuple(path for path in levels if found[path] is None)
+    return ChrootPlan(chroot=chroot, as_of=ensemble.as_of(), missing=missing)
 
 
-def create_chroot(ensemble: Ensemble, levels: tuple[str, ...]) -> None:
-    """Creates these persistent znodes with null data; what somebody else creates meanwhile is as good."""
-    ensemble.zk.create_missing(*levels)
+def create_chroot(ensemble: Ensemble, plan: ChrootPlan) -> None:
+    """Creates the missing znodes, persistent and with null data; one that exists by now is no error."""
+    ensemble.zk.create_missing(*plan.missing)

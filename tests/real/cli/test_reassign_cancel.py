@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from zkgroup_cli.commands import reassign
 
 from tests.waiting import eventually
 from tests.worlds.beside import beside
 from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup.admin.changes import reassign as reassign_changes
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.admin_requests import Reassignment, admin_path
 from zkgroup.znodes.brokers import Topic
@@ -156,7 +156,7 @@ def test_an_interrupted_wait_tells_how_the_throttle_goes(
         raise KeyboardInterrupt
 
     words = _asked(shell, command)
-    monkeypatch.setattr(reassign, "wait_for_reassignments", interrupted)
+    monkeypatch.setattr(reassign_changes, "wait_for_reassignments", interrupted)
 
     ran = shell.run("reassign", command, *words, "--execute", "--wait")
 

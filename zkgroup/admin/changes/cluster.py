@@ -26,6 +26,7 @@ from zkgroup.admin.elections import (
     wait_for_election,
     wait_for_verdicts,
 )
+from zkgroup.admin.znodes import ChrootPlan, create_chroot, plan_chroot
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import UncleanElectionDone
@@ -82,6 +83,23 @@ def forget_broker_change(ensemble: Ensemble, broker: int) -> AdminChange[Forgett
         notes=tuple(f"{path} cannot be read; it goes as it is" for path in plan.unreadable),
         no_undo="should the broker come back, no controller has it delete what it has",
         write=lambda by: forget(ensemble, plan),
+    )
+
+
+def create_chroot_change(ensemble: Ensemble, chroot: str) -> AdminChange[ChrootPlan, None, None]:
+    """Creates the root of an address `HOST:PORT/CHROOT`; `ensemble` is connected above it.
+
+    Nothing is written where it exists.
+    """
+    plan = plan_chroot(ensemble, chroot)
+    return AdminChange(
+        ensemble=ensemble,
+        subject="zookeeper create-chroot",
+        question=f"Create {chroot}?",
+        plan=plan,
+        is_effective=bool(plan.missing),
+        no_undo="no zkgroup command deletes a chroot; ZooKeeper's own `delete` does, while it is empty",
+        write=lambda by: create_chroot(ensemble, plan),
     )
 
 

@@ -31,6 +31,7 @@ from zkgroup.admin.reassign.progress import (
     IN_PROGRESS,
     ReassignmentProgress,
     ReassignmentStatus,
+    list_reassignments,
     nothing_moves,
     wait_for_reassignments,
 )
@@ -61,6 +62,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.notifications import NotifyFormat
+from zkgroup.znodes.reassignment_records import StoredPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +72,8 @@ class ReassignmentOutcome:
     status: str
     """The worst of one partition: `in_progress`, `failed` or `done`."""
     rows: tuple[ReassignmentStatus, ...]
-    throttles_removed: int
-    """Configurations that held the throttle and were written; the throttle stays while one is needed."""
+    throttles_removed: int | None
+    """Configurations written to remove the throttle; None where there was none, or a move still needs it."""
 
 
 def reassign_change(
@@ -97,7 +99,7 @@ def reassign_change(
     question = f"Move {counted(plan.moves, 'replica')} of {counted(len(plan.effective), 'partition')}?"
 
     def wait(_: None, longest_s: float) -> ReassignmentOutcome:
-        return _end_of_moves(
+        return end_of_moves(
             ensemble, plan.request.moves, longest_s, progress, throttled=throttle is not None, is_over=is_over
         )
 
@@ -130,7 +132,7 @@ def cancel_reassignments_change(
 
     def wait(_: None, longest_s: float) -> ReassignmentOutcome:
         throttled = read_throttles(ensemble, {tp.topic for tp in plan.before.targets})
-        return _end_of_moves(
+        return end_of_moves(
             ensemble, back, longest_s, progress, throttled=throttled.is_of_moves, is_over=is_still
         )
 
@@ -164,17 +166,19 @@ def remove_unreadable_request_change(ensemble: Ensemble) -> AdminChange[Removal,
 
 
 def clear_throttles_change(
-    ensemble: Ensemble, topics: Collection[str] | None = None
+    ensemble: Ensemble,
+    topics: Collection[str] | None = None,
+    rows: Sequence[ReassignmentStatus] | None = None,
 ) -> AdminChange[Throttled, int, None]:
     """Removes the throttles of these topics, or all; what is written is the number of configurations.
 
-    Raises RefusedError while a plan runs or a replica is being moved.
+    rows: the moves of which the throttle is, as they stand; None: of whatever moves.
+
+    Raises RefusedError while a move needs the throttle: one of `rows`, or, without them, any move or plan.
     """
     throttled = read_throttles(ensemble, topic_names(ensemble) if topics is None else topics)
-    if throttled and (plans := running_plans(ensemble)):
-        raise RefusedError(f"the throttle of {throttled.named} stays: plan {', '.join(plans)} runs")
-    if throttled and not nothing_moves(ensemble):
-        raise RefusedError(f"the throttle of {throttled.named} stays: replicas are being moved")
+    if throttled and (why := _still_needed(ensemble, rows)) is not None:
+        raise RefusedError(f"the throttle of {throttled.named} stays: {why}")
     return AdminChange(
         ensemble=ensemble,
         subject="reassign verify --clear-throttle",
@@ -184,6 +188,20 @@ def clear_throttles_change(
         no_undo="the next `reassign execute --throttle` sets one again",
         write=lambda by: clear_throttles(ensemble, throttled),
     )
+
+
+def _still_needed(ensemble: Ensemble, rows: Sequence[ReassignmentStatus] | None) -> str | None:
+    """Why a throttle has to stay; None where no move needs it."""
+    if rows is not None:
+        return None if is_over(ensemble, rows) else "not every move is done"
+    if plans := running_plans(ensemble):
+        return f"plan {', '.join(plans)} runs"
+    if nothing_moves(ensemble):
+        return None
+    count = len(list_reassignments(ensemble)[1])
+    if not count:
+        return "what moves cannot be read"
+    return f"{counted(count, 'partition')} {'moves' if count == 1 else 'move'}"
 
 
 def is_over(ensemble: Ensemble, rows: Sequence[ReassignmentStatus]) -> bool:
@@ -197,7 +215,7 @@ def is_still(ensemble: Ensemble, rows: Sequence[ReassignmentStatus]) -> bool:
     return nothing_moves(ensemble) and not running_plans(ensemble)
 
 
-def _end_of_moves(
+def end_of_moves(
     ensemble: Ensemble,
     moves: Sequence[Move],
     longest_s: float,
@@ -208,7 +226,7 @@ def _end_of_moves(
 ) -> ReassignmentOutcome:
     """Waits for the end of the moves, and removes their throttle where no move needs it any more."""
     _, rows = wait_for_reassignments(ensemble, moves, longest_s, progress)
-    removed = 0
+    removed = None
     if throttled and is_over(ensemble, rows):
         found = read_throttles(ensemble, [move.topic_partition.topic for move in moves])
         removed = clear_throttles(
@@ -265,7 +283,10 @@ def start_plan_change(
 def save_plan_change(
     ensemble: Ensemble, found: PhasedPlan, *, user: str, throttle: int | None = None
 ) -> AdminChange[Storing, PlanDescription, None]:
-    """Stores a plan in ZooKeeper without starting it; `resume_plan_change` starts it."""
+    """Stores a plan in ZooKeeper without starting it; `resume_plan_change` starts it.
+
+    The id of the plan is that of the undo record: the undo cancels a plan that was not resumed meanwhile.
+    """
     storing = plan_storing(ensemble, found, by=user, throttle=throttle, begin=False)
     return AdminChange(
         ensemble=ensemble,
@@ -274,7 +295,11 @@ def save_plan_change(
         plan=storing,
         notes=storing.notes,
         is_effective=bool(found.plan.changes),
-        no_undo="a stored plan changes nothing; `plan cancel` ends it",
+        undo=lambda by: undo_record(
+            command_back=("plan", "cancel", by.undo_id),
+            left=((StoredPlan.path(by.undo_id), storing.stored.encode()),),
+        ),
+        undo_is_required=False,
         write=lambda by: store(ensemble, by.undo_id, storing),
     )
 

@@ -13,13 +13,18 @@ from zkgroup.admin.change import (
     undo_record,
 )
 from zkgroup.admin.changes.offsets import offset_change
-from zkgroup.admin.changes.reassign import cancel_reassignments_change, reassign_change, resume_plan_change
+from zkgroup.admin.changes.reassign import (
+    cancel_plan_change,
+    cancel_reassignments_change,
+    reassign_change,
+    resume_plan_change,
+)
 from zkgroup.admin.changes.topics import alter_config_change, delete_topic_change, entity_named
 from zkgroup.admin.configs import ConfigPlan
 from zkgroup.admin.files import parse_reassignment
-from zkgroup.admin.reassign.cancellation import (
-    Execution,
-)
+from zkgroup.admin.offsets.planning import OffsetPlan
+from zkgroup.admin.offsets.writes import Applied
+from zkgroup.admin.reassign.cancellation import Execution
 from zkgroup.admin.undo import (
     Restoration,
     UndoFolder,
@@ -49,6 +54,13 @@ def undo_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) 
         return _change_of_command(ensemble, record.command_back)
     if record.group is None:
         return restoration_change(ensemble, record)
+    return undo_offsets_change(ensemble, record, force=force)
+
+
+def undo_offsets_change(
+    ensemble: Ensemble, record: UndoRecord, *, force: bool = False
+) -> AdminChange[OffsetPlan, Applied, None]:
+    """Puts the offsets of a record back. Raises as `plan_undo` and `offset_change` do."""
     plan = plan_undo(ensemble, record, force=force)
     return offset_change(ensemble, plan, subject=f"undo {record.undo_id}", force=force)
 
@@ -100,6 +112,8 @@ def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[
             return reassign_change(ensemble, _moves_of(file))
         case ["reassign", "cancel"]:
             return cancel_reassignments_change(ensemble)
+        case ["plan", "cancel", plan_id]:
+            return cancel_plan_change(ensemble, plan_id)
         case ["plan", "resume", plan_id] | ["reassign", "plan", "--resume", plan_id]:
             return resume_plan_change(ensemble, plan_id)
         case ["config", "alter", *options]:

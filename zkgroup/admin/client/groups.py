@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from zkgroup.admin import files
-from zkgroup.admin.change import (
-    ChangeResult,
-)
+from zkgroup.admin.change import ChangeResult, apply_changes
 from zkgroup.admin.changes import offsets as offset_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
@@ -18,7 +16,6 @@ from zkgroup.admin.offsets.planning import (
     Target,
 )
 from zkgroup.admin.offsets.writes import Applied
-from zkgroup.errors import PartlyDoneError, ZkGroupError
 from zkgroup.groups import reads
 from zkgroup.groups.descriptions import (
     GroupDescription,
@@ -186,15 +183,6 @@ class GroupMethods(AdminBase):
             )
             for name in sorted({one.group for one in saved})
         ]
-        results: list[ChangeResult[OffsetPlan, Applied, None]] = []
-        for change in changes:
-            try:
-                results.append(self._run(change, dry_run))
-            except ZkGroupError as error:
-                written = [one.plan.group for one in results if one.executed]
-                if not written:
-                    raise
-                raise PartlyDoneError(
-                    f"{', '.join(written)} written, then {change.plan.group}: {error}"
-                ) from error
-        return tuple(results)
+        if dry_run:
+            return tuple(change.preview() for change in changes)
+        return apply_changes(changes, self._recorder)
