@@ -7,6 +7,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from tests.project import ROOT
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup import Admin, AsyncAdmin, ChangeResult, GroupChange, PlanRequest, TopicPartition
+from zkgroup.admin.change import AdminChange
 from zkgroup.admin.offsets.planning import Absolute
-from zkgroup.errors import ConfigError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.consumers import Offset
 from zkgroup.zookeeper.settings import ClientSettings
@@ -103,6 +105,12 @@ READS: dict[str, Callable[[Admin], object]] = {
     "describe_controller": lambda admin: admin.describe_controller().controller == 1,
     "controller_history": lambda admin: admin.controller_history().rows == (),
     "list_undos": lambda admin: admin.list_undos() == (),
+    "get_znode": lambda admin: admin.get_znode("/consumers/idle/offsets/orders/0").data == b"10",
+    "list_znodes": lambda admin: list(admin.list_znodes("/consumers/idle")) == ["ids", "offsets"],
+    "read_znode_tree": lambda admin: (
+        [one.path for one in admin.read_znode_tree("/consumers", depth=1)]
+        == ["/consumers", "/consumers/idle"]
+    ),
 }
 
 
@@ -215,6 +223,7 @@ UNDOABLE = {
     "reassign",
     "cancel_reassignments",
     "remove_unreadable_reassignment",
+    "save_plan",
     "start_plan",
     "pause_plan",
     "undo",
@@ -245,6 +254,40 @@ def test_a_change_is_previewed_and_made(
     else:
         assert done.no_undo
         assert done.undo_hint is None
+
+
+def test_a_saved_plan_is_undone_until_it_is_resumed(
+    admin: Admin, world: MemoryGroups, cluster: MemoryCluster
+) -> None:
+    """The undo cancels it, and is refused where somebody has started it: the plan is no longer as saved."""
+    saved = admin.save_plan(admin.plan_replace({1: 4}))
+    assert saved.written is not None
+    undone = admin.undo(saved.undo_id)
+    world.pass_time(1)
+    other = admin.save_plan(admin.plan_replace({1: 4}))
+    assert other.written is not None
+    admin.resume_plan(other.written.plan)
+
+    assert saved.written.plan == saved.undo_id
+    assert (undone.written.plan, undone.written.stored.state) == (saved.undo_id, "cancelled")
+    with pytest.raises(ConflictError, match="has changed since"):
+        admin.undo(other.undo_id)
+    assert [one.stored.state for one in admin.list_plans()] == ["cancelled", "running"]
+
+
+def test_a_throttle_stays_while_something_moves(
+    admin: Admin, world: MemoryGroups, cluster: MemoryCluster
+) -> None:
+    """With the count of the moves; nothing is written."""
+    admin.reassign({ORDERS_0: [3, 2]}, throttle=1000)
+    before = world.server.tree()
+
+    with pytest.raises(
+        RefusedError, match=r"throttle of brokers 1, 2, 3 and topic orders stays: 1 partition moves"
+    ):
+        admin.clear_throttles()
+
+    assert world.server.tree() == before
 
 
 @pytest.mark.parametrize(
@@ -315,9 +358,18 @@ def test_usage_needs_the_servers(world: MemoryGroups) -> None:
         admin.cluster_usage()
 
 
+def test_a_chroot_needs_an_address_that_names_one(admin: Admin) -> None:
+    """An open client is below its chroot already; no connection is opened to find that out."""
+    with pytest.raises(ConfigError, match="open client"):
+        admin.create_chroot()
+    plain = Admin("127.0.0.1:1")
+    with closing(plain), pytest.raises(ConfigError, match="HOST:PORT/CHROOT"):
+        plain.create_chroot()
+
+
 def test_every_method_is_tried_here() -> None:
     """A new method of `Admin` gets its line in the tables above."""
-    assert set(METHODS) == {*READS, *CHANGES, "forget_broker", "cluster_usage"}
+    assert set(METHODS) == {*READS, *CHANGES, "forget_broker", "cluster_usage", "create_chroot"}
 
 
 def test_targets_of_a_reset(admin: Admin, cluster: MemoryCluster) -> None:
@@ -349,15 +401,15 @@ def test_an_import_that_stops_names_what_is_written(
     """The first group is written; the second gets a member between its plan and its write."""
     world.server.put("/consumers/other/ids")
     text = "/consumers/idle/offsets/orders/0:3\n/consumers/other/offsets/orders/0:3\n"
-    run = Admin._run
+    apply = AdminChange.apply
 
-    def run_and_join(self: Admin, change: Any, dry_run: bool, wait_s: float | None = None) -> Any:
-        done = run(self, change, dry_run, wait_s)
+    def apply_and_join(change: Any, recorder: Any) -> Any:
+        done = apply(change, recorder)
         world.member("other", "late", {"orders": 1})
         return done
 
-    monkeypatch.setattr(Admin, "_run", run_and_join)
-    with pytest.raises(PartlyDoneError, match="idle written, then other"):
+    monkeypatch.setattr(AdminChange, "apply", apply_and_join)
+    with pytest.raises(PartlyDoneError, match="offsets set idle written, then offsets set other"):
         admin.import_offsets(text)
 
 

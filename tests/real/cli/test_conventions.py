@@ -13,6 +13,7 @@ from zkgroup_cli.schemas import EVENTS, SCHEMAS
 
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup import Admin
 from zkgroup.errors import ConfigError, StoreUnavailableError
 
 NOWHERE = "127.0.0.1:1"
@@ -210,7 +211,29 @@ def test_a_chroot_is_created_by_the_command_that_the_error_names(shell: Shell) -
     assert (dry.code, dry.out) == (0, f"would create {', '.join(made)}\n")
     assert (done["executed"], done["chroot"], done["znodes"]) == (True, made[1], made)
     assert (again.code, again.out) == (0, f"{made[1]} is there already: nothing to create\n")
+    assert "note: this cannot be undone: no zkgroup command deletes a chroot" in dry.err
+    assert again.err == ""
     assert shell.json("group", "list", "-z", address)["groups"] == []
+
+
+def test_a_program_creates_the_chroot_of_its_address(shell: Shell) -> None:
+    """`Admin.create_chroot`: previewed, made by a connection above it, and nothing where it exists."""
+    address = f"{shell.environment['ZKGROUP_ZOOKEEPER']}/new/er"
+
+    admin = Admin(address, undo_folder=shell.home / "undo")
+    preview = admin.create_chroot(dry_run=True)
+    with pytest.raises(ConfigError, match="create-chroot"), Admin(address):
+        pass
+    made = admin.create_chroot()
+    with admin:
+        again = admin.create_chroot()
+        topics = admin.list_topics()
+
+    chroot = "/" + address.partition("/")[2]
+    assert (preview.executed, preview.plan.missing) == (False, (chroot.removesuffix("/er"), chroot))
+    assert (made.executed, made.plan.chroot, bool(made.no_undo)) == (True, chroot, True)
+    assert (again.executed, again.plan.missing) == (False, ())
+    assert topics.rows == ()
 
 
 def test_creating_a_chroot_needs_one(lone_shell: Shell) -> None:

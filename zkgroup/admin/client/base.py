@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -35,7 +37,7 @@ from zkgroup.model.ports import Clock, Store
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
-from zkgroup.zookeeper.settings import ClientSettings
+from zkgroup.zookeeper.settings import Address, ClientSettings
 
 RowT = TypeVar("RowT")
 
@@ -92,9 +94,8 @@ class AdminBase:
             ConfigError: an address that cannot be, or settings beside an open client.
         """
         if isinstance(zookeeper, str):
-            made = ZooKeeperClient(
-                zookeeper, settings or ClientSettings(session_timeout_ms=SESSION_TIMEOUT_MS)
-            )
+            settings = settings or ClientSettings(session_timeout_ms=SESSION_TIMEOUT_MS)
+            made = ZooKeeperClient(zookeeper, settings)
             self._own: ZooKeeperClient | None = made
             self._store: Store = made
             address = address or zookeeper
@@ -103,13 +104,22 @@ class AdminBase:
                 raise ConfigError("settings are for an address; an open client has its own")
             self._own, self._store = None, zookeeper
             address = address or getattr(zookeeper, "address", None)
-        self._address = address
+        self._address, self._settings = address, settings
         self._timeout_s = timeout_s
-        clock = clock or SystemClock()
-        self._blocking = Blocking(self._store, timeout_s=timeout_s, clock=clock)
-        self._ensemble = Ensemble(zk=self._blocking, clock=clock)
+        self._clock = clock or SystemClock()
+        self._opening = threading.Lock()
+        self._opened: Ensemble | None = None
         folder = default_undo_folder() if undo_folder is None else UndoFolder(Path(undo_folder))
         self._recorder = UndoRecorder(folder, zookeeper=address or "an open client", user=user)
+
+    @property
+    def _ensemble(self) -> Ensemble:
+        """What the methods read and write; its first use begins to connect."""
+        with self._opening:
+            if self._opened is None:
+                blocking = Blocking(self._store, timeout_s=self._timeout_s, clock=self._clock)
+                self._opened = Ensemble(zk=blocking, clock=self._clock)
+            return self._opened
 
     def __enter__(self) -> Self:
         if self._own is not None:
@@ -127,7 +137,9 @@ class AdminBase:
 
     def close(self) -> None:
         """Ends the session; an open client that was given stays open. May be called again."""
-        self._blocking.close()
+        with self._opening:
+            if self._opened is not None:
+                self._opened.zk.close()
         if self._own is not None:
             self._own.close()
 
@@ -135,6 +147,22 @@ class AdminBase:
     def address(self) -> str:
         """How undo records name the ensemble."""
         return self._recorder.zookeeper
+
+    @contextmanager
+    def _above_chroot(self) -> Iterator[tuple[Ensemble, str]]:
+        """The ensemble without the chroot of the address, and the chroot. Raises ConfigError without one."""
+        if self._own is None or self._address is None:
+            raise ConfigError("an open client is below its chroot: give an `Admin` the address instead")
+        address = Address.parse(self._address)
+        if not address.chroot:
+            raise ConfigError(f"address {self._address!r}: expected HOST:PORT/CHROOT, found no chroot")
+        client = ZooKeeperClient(address.servers, self._settings)
+        try:
+            client.wait_connected(self._timeout_s)
+            with Blocking(client, timeout_s=self._timeout_s, clock=self._clock) as blocking:
+                yield Ensemble(zk=blocking, clock=self._clock), address.chroot
+        finally:
+            client.close()
 
     def _run(
         self,

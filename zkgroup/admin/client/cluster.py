@@ -1,12 +1,11 @@
-"""Methods of `Admin` for the cluster as a whole, and for undo."""
+"""Methods of `Admin` for the cluster as a whole, for znodes, and for undo."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from zkgroup.admin.change import (
-    ChangeResult,
-)
+from zkgroup.admin import znodes
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.changes import cluster as cluster_changes
 from zkgroup.admin.changes import undo as undo_changes
 from zkgroup.admin.client.base import AdminBase, Listing
@@ -15,11 +14,13 @@ from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.admin.cluster.controller import Resignation, ResignationPlan
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.errors import ConfigError
+from zkgroup.model import Znode
+from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
 from zkgroup.zookeeper.settings import Address
 
 
 class ClusterMethods(AdminBase):
-    """Status, brokers, controller and undo."""
+    """Status, brokers, controller, znodes and undo."""
 
     def cluster_status(self) -> status.Status:
         """Brokers, controller, topics, groups, reassignments and throttles on one value."""
@@ -30,17 +31,21 @@ class ClusterMethods(AdminBase):
         as_of, rows = status.read_findings(self._ensemble, wanted_timeout_ms=session_timeout_ms)
         return Listing(as_of=as_of, rows=rows)
 
-    def cluster_usage(self, *, four_letter_words: bool = True) -> usage.ClusterUsage:
+    def cluster_usage(
+        self, *, four_letter_words: bool = True, admin_port: int | None = ADMIN_PORT
+    ) -> usage.ClusterUsage:
         """Connections, watches and znodes that the cluster costs the ensemble: estimated and measured.
 
-        Asks every server that the address names. Raises ConfigError for an open client without an address.
+        Asks every server that the address names. `admin_port` is that of the servers' AdminServers, asked
+        where four-letter words are not allowed; None asks none. Raises ConfigError for an open client without
+        an address.
         """
         if self._address is None:
             raise ConfigError(
                 "the servers of an open client without an address are not known: give `address`"
             )
         servers = Address.parse(self._address).hosts
-        return usage.read_usage(self._ensemble, servers, words=four_letter_words)
+        return usage.read_usage(self._ensemble, servers, admin_port=admin_port, words=four_letter_words)
 
     def list_brokers(self) -> Listing[brokers.BrokerSummary]:
         """Every registered broker."""
@@ -77,6 +82,36 @@ class ClusterMethods(AdminBase):
         Raises RefusedError unless a controller of zkgroup is active.
         """
         return self._run(cluster_changes.resign_controller_change(self._ensemble), dry_run, wait_s)
+
+    def get_znode(self, path: str) -> Znode:
+        """Data and Stat of one znode. Raises NotFoundError, naming the nearest parent that exists."""
+        return znodes.get(self._ensemble, path)
+
+    def list_znodes(self, path: str = "/") -> Listing[str]:
+        """Names of the children of a znode, sorted. Raises NotFoundError."""
+        names = znodes.children(self._ensemble, path)
+        return Listing(as_of=self._ensemble.as_of(), rows=names)
+
+    def read_znode_tree(self, path: str = "/", *, depth: int | None = None) -> Listing[Znode]:
+        """A znode and those below it, depth first; `depth` levels below it at most. Raises NotFoundError."""
+        found = znodes.tree(self._ensemble, path, depth)
+        return Listing(as_of=self._ensemble.as_of(), rows=found)
+
+    def create_chroot(self, *, dry_run: bool = False) -> ChangeResult[znodes.ChrootPlan, None, None]:
+        """Creates the chroot of the address, every level that is missing; it connects above the chroot.
+
+        Call it before `with`, which needs the chroot. No other method creates one: a misspelt chroot would be
+        an empty ensemble. It cannot be undone. Raises ConfigError for an address without a chroot, and for an
+        open client.
+
+        Example:
+            >>> admin = Admin("localhost:2181/kafka")  # doctest: +SKIP
+            >>> admin.create_chroot()  # doctest: +SKIP
+            >>> with admin:  # doctest: +SKIP
+            ...     admin.create_topic("orders", 12)
+        """
+        with self._above_chroot() as (ensemble, chroot):
+            return self._run(cluster_changes.create_chroot_change(ensemble, chroot), dry_run)
 
     def list_undos(self, *, all_ensembles: bool = False) -> tuple[UndoRecord, ...]:
         """The changes recorded on this machine, the latest first; of this ensemble alone by default.

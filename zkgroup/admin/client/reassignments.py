@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from zkgroup.admin import NotifyFormat
-from zkgroup.admin.change import (
-    ChangeResult,
-)
+from zkgroup.admin import Compat, NotifyFormat
+from zkgroup.admin.change import ChangeResult, nothing
 from zkgroup.admin.changes import reassign as reassign_changes
 from zkgroup.admin.changes import undo as undo_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, moves_of
@@ -24,9 +22,26 @@ from zkgroup.model import TopicPartition
 class ReassignmentMethods(AdminBase):
     """Reassignments and plans."""
 
-    def propose_reassignment(self, topics: Sequence[str], brokers: Sequence[int]) -> Proposal:
-        """Whole topics dealt anew over these brokers, as Kafka's `--generate` does. Changes nothing."""
-        return proposals.propose(self._ensemble, topics, brokers)
+    def propose_reassignment(
+        self,
+        topics: Sequence[str],
+        brokers: Sequence[int],
+        *,
+        compat: Compat = "0.10",
+        rack_aware: bool = True,
+    ) -> Proposal:
+        """Whole topics distributed anew over these brokers, as Kafka's `--generate` does. Changes nothing.
+
+        `compat` is the release whose placement is used: "0.8" takes the brokers in the order given and knows
+        no racks.
+        """
+        return proposals.propose(
+            self._ensemble,
+            topics,
+            brokers,
+            compat=compat,
+            rack_mode="enforced" if rack_aware else "disabled",
+        )
 
     def reassign(
         self,
@@ -57,10 +72,14 @@ class ReassignmentMethods(AdminBase):
         return self._run(change, dry_run, wait_s)
 
     def verify_reassignment(
-        self, replicas: Mapping[TopicPartition, Sequence[int]]
+        self, replicas: Mapping[TopicPartition, Sequence[int]], *, wait_s: float | None = None
     ) -> Listing[progress.ReassignmentStatus]:
-        """Of each partition, whether it is on these brokers."""
-        as_of, rows = progress.verify_reassignments(self._ensemble, moves_of(replicas))
+        """Of each partition, whether it is on these brokers; waits until no move is under way."""
+        moves = moves_of(replicas)
+        if wait_s is None:
+            as_of, rows = progress.verify_reassignments(self._ensemble, moves)
+        else:
+            as_of, rows = progress.wait_for_reassignments(self._ensemble, moves, wait_s, nothing)
         return Listing(as_of=as_of, rows=rows)
 
     def list_reassignments(self) -> Listing[progress.ReassignmentStatus]:

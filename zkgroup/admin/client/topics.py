@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from zkgroup.admin import EntityKind, NotifyFormat, UncleanElectionDone
-from zkgroup.admin.change import (
-    ChangeResult,
-)
+from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.changes import cluster as cluster_changes
 from zkgroup.admin.changes import topics as topic_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions
@@ -78,6 +76,7 @@ class TopicMethods(AdminBase):
         replica_assignment: Sequence[Sequence[int]] | None = None,
         set_configs: Mapping[str, str] | None = None,
         delete_configs: Collection[str] = (),
+        compat: Compat = "0.10",
         rack_aware: bool = True,
         notify_format: NotifyFormat | None = None,
         dry_run: bool = False,
@@ -85,11 +84,13 @@ class TopicMethods(AdminBase):
     ) -> ChangeResult[AlterationPlan, None, LeadersSeen]:
         """Gives a topic more partitions (`partitions` in all) or other overrides; the rest stays as it is.
 
-        Only overrides can be undone. The wait is until new partitions have leaders.
+        Only overrides can be undone. The wait is until new partitions have leaders. `compat` is the release
+        whose placement is used for new partitions: "0.8" takes a broker id for a position and knows no racks.
         """
         added = AddedPartitions(
             partitions=partitions,
             replica_assignment=replica_assignment,
+            compat=compat,
             rack_mode="enforced" if rack_aware else "disabled",
         )
         change = topic_changes.alter_topic_change(
