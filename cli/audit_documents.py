@@ -26,8 +26,8 @@ from .schema import (
     STRING,
     TIME,
     Document,
-    Field,
     Inline,
+    JsonKey,
     Shape,
     T,
     given,
@@ -64,25 +64,25 @@ def session_text(session: int | None) -> str | None:
 
 
 # A session of 0 is unknown there: a snapshot does not say who wrote.
-_SESSION = Field("session", nullable(SESSION), lambda row: session_text(row.session))
+_SESSION = JsonKey("session", nullable(SESSION), lambda row: session_text(row.session))
 # Nullable in the published schema, also where a row always knows it.
 _SPAN = (
     given("from_zxid", nullable(COUNT)),
     "to_zxid",
-    Field("from", nullable(TIME), lambda row: iso_time(row.from_ms)),
+    JsonKey("from", nullable(TIME), lambda row: iso_time(row.from_ms)),
     "to_ms",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class AuditedFiles:
+class AuditFilesDocument:
     """`audit inspect`."""
 
     files: Sequence[FileHealth]
 
 
 @dataclass(frozen=True, slots=True)
-class PastTree:
+class AuditTreeDocument:
     """`audit tree`."""
 
     path: str
@@ -91,7 +91,7 @@ class PastTree:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeDifference:
+class AuditDiffDocument:
     """`audit diff`."""
 
     path: str
@@ -102,7 +102,7 @@ class TreeDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedTree:
+class AuditExportDocument:
     """`audit export`."""
 
     file: Path
@@ -111,7 +111,7 @@ class ExportedTree:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionOwners:
+class AuditOwnersDocument:
     """`audit owners`."""
 
     group: str
@@ -127,7 +127,7 @@ class PartitionOffset(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetWrites:
+class AuditOffsetsDocument:
     """`audit offsets`."""
 
     group: str | None
@@ -142,7 +142,7 @@ class GroupMemberId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class AuditSessionsDocument:
     """`audit sessions`."""
 
     sessions: Sequence[SessionRow]
@@ -156,7 +156,7 @@ class ReportFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenReport:
+class AuditReportDocument:
     """`audit report`."""
 
     files: Sequence[ReportFile]
@@ -184,14 +184,14 @@ class EnsembleRun:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRun:
+class AuditRunDocument:
     """`audit run`: each ensemble has its own moment."""
 
     ensembles: Sequence[EnsembleRun]
     findings: Sequence[EnsembleFinding]
 
 
-JSON_NAMES = {
+_JSON_NAMES = {
     "ephemeral_owner": "ephemeralOwner",
     "data_length": "dataLength",
     "children_count": "numChildren",
@@ -202,60 +202,65 @@ FILE = Shape(
     FileHealth,
     *("path", given("kind", word("snapshot", "log", "export")), "first_zxid", "last_zxid", "records"),
     *("healthy=is_healthy", "good_until_zxid", "exact=is_exact"),
-    Field("detail", nullable(STRING), lambda one: one.detail or None),
+    JsonKey("detail", nullable(STRING), lambda one: one.detail or None),
 )
-FILES = _document("files", Shape(AuditedFiles))
-TREE = _document("tree", Shape(PastTree))
+FILES = _document("files", Shape(AuditFilesDocument))
+TREE = _document("tree", Shape(AuditTreeDocument))
 STATE = Shape(State, Inline("znode", ZNODE))
 CHANGE = Shape(
     ZnodeChange,
     *("path", "change", "before", "after"),
-    Field("fields", list_of(STRING), lambda change: [JSON_NAMES.get(name, name) for name in change.fields]),
+    JsonKey("fields", list_of(STRING), lambda change: names_of(change)),
 )
-DIFF = _document("diff", Shape(TreeDifference))
+DIFF = _document("diff", Shape(AuditDiffDocument))
 EXPORT = _document(
     "export",
     Shape(
-        ExportedTree,
+        AuditExportDocument,
         *("file", "written.znodes", "written.bytes", "header.zxid_before", "header.zxid_after"),
         *("exact=header.is_exact", "header.changed", "header.unreadable"),
     ),
 )
 OWNER = Shape(OwnerLife, "owner=thread", _SESSION, *_SPAN, "ended_by")
-OWNERS = _document("owners", Shape(PartitionOwners))
+OWNERS = _document("owners", Shape(AuditOwnersDocument))
 OFFSET = Shape(
     PartitionOffset,
     *("where.group", "where.topic_partition", "write.zxid", "write.time_ms"),
-    Field("session", nullable(SESSION), lambda row: session_text(row.write.session)),
+    JsonKey("session", nullable(SESSION), lambda row: session_text(row.write.session)),
     *("write.members", "write.kind"),
-    Field("offset", nullable(COUNT), lambda row: position(row.write.offset)),
-    Field("previous", nullable(COUNT), lambda row: position(row.write.previous)),
+    JsonKey("offset", nullable(COUNT), lambda row: position(row.write.offset)),
+    JsonKey("previous", nullable(COUNT), lambda row: position(row.write.previous)),
     *("write.owned", "write.owner", "rewind=write.is_rewind"),
 )
-OFFSETS = _document("offsets", Shape(OffsetWrites))
+OFFSETS = _document("offsets", Shape(AuditOffsetsDocument))
 MEMBER = Shape(GroupMemberId)
 AUDITED_SESSION = Shape(
     SessionRow,
     *("session", "server", "timeout_ms", *_SPAN, "ended", "writes", "silence_ms", "ephemerals", "created"),
-    Field(
+    JsonKey(
         "members",
         list_of(MEMBER.schema),
         lambda row: [MEMBER.json(GroupMemberId(*one)) for one in row.members],
     ),
     *("brokers", "controller=was_controller"),
 )
-SESSIONS = _document("sessions", Shape(Sessions))
+SESSIONS = _document("sessions", Shape(AuditSessionsDocument))
 REPORT_FILE = Shape(ReportFile)
-REPORT = _document("report", Shape(WrittenReport))
+REPORT = _document("report", Shape(AuditReportDocument))
 
 # The objects of the next two documents are built by `zkgroup.audit`, which writes them as findings.json too;
 # tests/pure/cli/test_documents.py compares its keys with these.
 FINDING = Shape(Finding, "finding", "severity", "group", "topic", "partition", _SESSION, *_SPAN, "detail")
-SKIPPED = Shape(Skipped, Field("finding", STRING, lambda one: one.rule.name), "reason")
+SKIPPED = Shape(Skipped, JsonKey("finding", STRING, lambda one: one.rule.name), "reason")
 FINDINGS = _document("findings", Shape(Found, "findings", "skipped"))
 ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", FINDING))
 ENSEMBLE_RUN = Shape(EnsembleRun)
-RUN = Document("audit_run", Shape(AuditRun), as_of=None)
+RUN = Document("audit_run", Shape(AuditRunDocument), as_of=None)
+
+
+def names_of(change: ZnodeChange) -> list[str]:
+    """What differs, with ZooKeeper's own names for the fields of a Stat."""
+    return [_JSON_NAMES.get(name, name) for name in change.fields]
 
 
 def position(offset: int | None) -> int | None:

@@ -10,7 +10,7 @@ from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition
 
-from .schema import Event, Shape
+from .schema import JsonEvent, Shape
 from .serving import EventLines
 from .units import counted
 
@@ -86,20 +86,20 @@ class ConfigEvent:
     overrides: Mapping[str, str]
 
 
-WAITING = Event("waiting", Shape(ListeningEvent))
-REGISTERED = Event("registered", Shape(RegisteredEvent))
-DISCONNECTED = Event("disconnected", Shape(DisconnectedEvent))
-CONTROLLER = Event("controller", Shape(ElectedEvent))
-RESIGNED = Event("resigned", Shape(ReasonEvent))
-FAILED = Event("failed", Shape(ReasonEvent))
+WAITING = JsonEvent("waiting", Shape(ListeningEvent))
+REGISTERED = JsonEvent("registered", Shape(RegisteredEvent))
+DISCONNECTED = JsonEvent("disconnected", Shape(DisconnectedEvent))
+CONTROLLER = JsonEvent("controller", Shape(ElectedEvent))
+RESIGNED = JsonEvent("resigned", Shape(ReasonEvent))
+FAILED = JsonEvent("failed", Shape(ReasonEvent))
 ROLES = {
-    Role.LEADER: Event("leader", Shape(RoleEvent)),
-    Role.FOLLOWER: Event("follower", Shape(RoleEvent)),
-    Role.NONE: Event("stopped", Shape(RoleEvent)),
+    Role.LEADER: JsonEvent("leader", Shape(RoleEvent)),
+    Role.FOLLOWER: JsonEvent("follower", Shape(RoleEvent)),
+    Role.NONE: JsonEvent("stopped", Shape(RoleEvent)),
 }
-ISR = Event("isr", Shape(IsrEvent))
-CONFIG = Event("config", Shape(ConfigEvent))
-EVENTS: tuple[Event[Any], ...] = (
+ISR = JsonEvent("isr", Shape(IsrEvent))
+CONFIG = JsonEvent("config", Shape(ConfigEvent))
+EVENTS: tuple[JsonEvent[Any], ...] = (
     WAITING,
     REGISTERED,
     DISCONNECTED,

@@ -23,7 +23,7 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.zookeeper.four_letter_words import ServerStatus
 
 from .documents import NewPartition, PartitionWithoutLeader, leaderless
-from .schema import BROKERS, INTEGER, STRING, Document, Field, Json, Shape, given, nullable, word
+from .schema import BROKERS, INTEGER, STRING, Document, Json, JsonKey, Shape, given, nullable, word
 
 _KIND = word("zkgroup", "kafka")
 
@@ -47,8 +47,8 @@ EPOCH = Shape(
 LEFT_REPLICAS = Shape(LeftReplicas, "topic", given("czxid", nullable(INTEGER)), "partitions", "is_there")
 CONFIG = Shape(
     ConfigDescription,
-    Field("entity_type", STRING, lambda row: row.entity.kind),
-    Field("entity", STRING, lambda row: entity_name(row)),
+    JsonKey("entity_type", STRING, lambda row: row.entity.kind),
+    JsonKey("entity", STRING, lambda row: entity_name(row)),
     "configs",
 )
 CANDIDATE = Shape(
@@ -200,7 +200,7 @@ UNCLEAN_PARTITION = Shape(
         "candidate.outcome",
     ),
     *("result.verdict", "elected=result.leader"),
-    Field("reason", nullable(STRING), lambda row: (row.result and row.result.reason) or None),
+    JsonKey("reason", nullable(STRING), lambda row: (row.result and row.result.reason) or None),
 )
 UNCLEAN_ELECTION = Document("unclean_election", Shape(UncleanElectionDocument))
 CLUSTER_USAGE = Document(
@@ -299,18 +299,21 @@ def election(plan: ElectionPlan, *, executed: bool, converged: bool | None) -> J
     return ELECTION.json(plan.as_of, made)
 
 
+def unclean_partitions(plan: UncleanPlan, done: UncleanElectionDone | None) -> list[UncleanPartition]:
+    """The partitions of a plan; with the results once there are some."""
+    results = {each.topic_partition: each for each in done.partitions} if done else {}
+    return [UncleanPartition(candidate=row, result=results.get(row.topic_partition)) for row in plan.rows]
+
+
 def unclean_election(
     plan: UncleanPlan, done: UncleanElectionDone | None, *, executed: bool, converged: bool | None
 ) -> Json:
     """`elect unclean`."""
-    verdicts = {each.topic_partition: each for each in done.partitions} if done else {}
     made = UncleanElectionDocument(
         executed=executed,
         converged=converged,
         epoch=done.epoch if done else None,
-        partitions=[
-            UncleanPartition(candidate=row, result=verdicts.get(row.topic_partition)) for row in plan.rows
-        ],
+        partitions=unclean_partitions(plan, done),
     )
     return UNCLEAN_ELECTION.json(plan.as_of, made)
 

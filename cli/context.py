@@ -42,7 +42,7 @@ _PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ConnectionTarget:
     """Where and how to connect. Secrets stay in the files that are named here."""
 
     zookeeper: str
@@ -60,7 +60,7 @@ def config_path() -> Path:
     return Path(home) / "zkgroup" / "config.toml"
 
 
-def target(options: Shared, environment: Mapping[str, str] | None = None) -> Target:
+def target(options: Shared, environment: Mapping[str, str] | None = None) -> ConnectionTarget:
     """The target by option, then environment, then profile. Raises UsageError where there is none.
 
     The file with the profiles has to be right where one is asked for by name or for the address. Else what
@@ -83,7 +83,7 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Tar
             f"no ZooKeeper given: use -z HOST:PORT, set {ENVIRONMENT}, or write a profile into "
             f"{config_path()}; to try things out, run `zkgroup zookeeper start` in another terminal"
         )
-    return Target(
+    return ConnectionTarget(
         zookeeper=address,
         digest_file=_file("digest_file", options.zk_digest_file, profile),
         tls_ca=_file("tls_ca", options.zk_tls_ca, profile),
@@ -168,7 +168,7 @@ def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | Non
     return path
 
 
-def client_settings(where: Target, **overrides: Any) -> ClientSettings:
+def client_settings(where: ConnectionTarget, **overrides: Any) -> ClientSettings:
     """Settings of a client for this target: who we are and how it is encrypted. Raises ConfigError."""
     from zkgroup.zookeeper.settings import ClientSettings, Digest, Sasl, Secret, Tls
 

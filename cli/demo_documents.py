@@ -10,7 +10,7 @@ from zkgroup.demo.progress import CheckResult
 from zkgroup.history import ClusterFigures, Figures
 
 from .audit_documents import OWNER
-from .schema import COUNT, INTEGER, Document, Field, Shape, given, list_of, object_of
+from .schema import COUNT, INTEGER, Document, JsonKey, Shape, given, list_of, object_of
 
 SEVERITIES = ("error", "warning", "info")
 """Counts of findings are printed in this order."""
@@ -50,13 +50,13 @@ AUDIT_DEMO = Document(
     Shape(
         AuditDemoReport,
         *("group", "zookeeper", "kept=folder", "passed", "checks", "planted"),
-        Field(
+        JsonKey(
             "findings",
             object_of(**dict.fromkeys(SEVERITIES, COUNT)),
             lambda report: {severity: report.severities.get(severity, 0) for severity in SEVERITIES},
         ),
         "partition",
-        Field("owners", list_of(OWNER.schema), lambda report: [OWNER.json(life) for life in report.owners]),
+        JsonKey("owners", list_of(OWNER.schema), lambda report: [OWNER.json(life) for life in report.owners]),
         *("report", "took_s"),
     ),
 )

@@ -49,8 +49,8 @@ from .schema import (
     STRING,
     Document,
     Entries,
-    Field,
     Json,
+    JsonKey,
     Shape,
     given,
     list_of,
@@ -75,7 +75,7 @@ OFFSET_CHANGE = Shape(
     OffsetChange,
     "topic_partition",
     "before",
-    Field("after", nullable(COUNT), lambda change: change.after if change.after >= 0 else None),
+    JsonKey("after", nullable(COUNT), lambda change: change.after if change.after >= 0 else None),
     "changed=changes",
 )
 TOPIC_SUMMARY = Shape(TopicSummary)
@@ -99,14 +99,14 @@ STATUS_BROKERS = Shape(
 )
 THROTTLE_LEFT = Shape(
     Throttled,
-    Field("brokers", BROKERS, lambda left: list(left.brokers)),
-    Field("topics", list_of(STRING), lambda left: list(left.topics)),
-    Field("next", STRING, lambda _: CLEAR_THROTTLE),
+    JsonKey("brokers", BROKERS, lambda left: list(left.brokers)),
+    JsonKey("topics", list_of(STRING), lambda left: list(left.topics)),
+    JsonKey("next", STRING, lambda _: CLEAR_THROTTLE),
 )
 UNDO = Shape(
     UndoRecord,
     *("undo=undo_id", "time_ms", "command", "zookeeper"),
-    Field("undoable", BOOLEAN, lambda record: record.way_back is None),
+    JsonKey("undoable", BOOLEAN, lambda record: record.way_back is None),
     "detail=summary",
 )
 
@@ -188,7 +188,7 @@ class Chroot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restoration:
+class RestorationDocument:
     """`undo` of a deletion: the znodes that are created again."""
 
     undone: str
@@ -227,7 +227,7 @@ class PartitionWithoutLeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreation:
+class TopicCreationDocument:
     """`topic create`; the last two are null where it was not waited for leaders."""
 
     topic: str
@@ -240,7 +240,7 @@ class TopicCreation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDeletion:
+class TopicDeletionDocument:
     """`topic delete`, executed where there is an undo; the last two are null where it was not waited for."""
 
     topic: str
@@ -312,7 +312,7 @@ DESCRIBED_GROUPS = Document(
     "groups",
     Shape(
         DescribedGroups,
-        Field(
+        JsonKey(
             "groups", list_of(GROUP.schema), lambda all_: [GROUP.json(one.as_of, one) for one in all_.groups]
         ),
     ),
@@ -323,7 +323,7 @@ OFFSET_CHANGES_LIST = Document(
     "offset_changes_list",
     Shape(
         OffsetChangesList,
-        Field(
+        JsonKey(
             "groups",
             list_of(OFFSET_CHANGES.schema),
             lambda all_: [OFFSET_CHANGES.json(as_of, one) for as_of, one in all_.groups],
@@ -334,14 +334,14 @@ NUDGE = Document("nudge", Shape(Nudge))
 GROUP_DELETION = Document("group_deletion", Shape(GroupDeletion))
 OFFSET_EXPORT = Document("offset_export", Shape(OffsetExport))
 CHROOT = Document("chroot", Shape(Chroot))
-RESTORATION = Document("restoration", Shape(Restoration))
+RESTORATION = Document("restoration", Shape(RestorationDocument))
 TOPICS = Document("topics", Shape(Topics))
 TOPIC_LIST = Document("topic_list", Shape(TopicList))
-TOPIC_CREATION = Document("topic_creation", Shape(TopicCreation))
+TOPIC_CREATION = Document("topic_creation", Shape(TopicCreationDocument))
 TOPIC_DELETION = Document(
     "topic_deletion",
     Shape(
-        TopicDeletion,
+        TopicDeletionDocument,
         *("topic", "executed", "undo", given("controller", nullable(INTEGER)), "znodes"),
         *(given("without_brokers", BROKERS), "converged", "detail"),
     ),
@@ -361,11 +361,11 @@ STATUS = Document(
         Entries("status.health.restart", "broker", "why"),
         Entries("status.health.waiting", "what", "why"),
         "status.health.left_off",
-        Field("topics", COUNT, lambda one: len(one.status.topics)),
-        Field("partitions", COUNT, lambda one: sum(topic.partitions or 0 for topic in one.status.topics)),
+        JsonKey("topics", COUNT, lambda one: len(one.status.topics)),
+        JsonKey("partitions", COUNT, lambda one: sum(topic.partitions or 0 for topic in one.status.topics)),
         *("offline_partitions=status.offline", "under_replicated_partitions=status.under_replicated"),
         *("reassigning=status.moving", "status.plans"),
-        Field(
+        JsonKey(
             "throttle_left",
             nullable(THROTTLE_LEFT.schema),
             lambda one: THROTTLE_LEFT.json(one.status.throttle_left) if one.status.throttle_left else None,
@@ -380,9 +380,9 @@ _STAT = object_of(**dict.fromkeys(STAT_NAMES, INTEGER))
 ZNODE = Shape(
     Znode,
     "path",
-    Field("data", nullable(STRING), lambda one: text_of(one.data)),
-    Field("data_base64", nullable(STRING), lambda one: base64_of(one.data)),
-    Field("stat", _STAT, lambda one: stat(one.stat)),
+    JsonKey("data", nullable(STRING), lambda one: text_of(one.data)),
+    JsonKey("data_base64", nullable(STRING), lambda one: base64_of(one.data)),
+    JsonKey("stat", _STAT, lambda one: stat(one.stat)),
 )
 ZNODE_DOCUMENT = Document("znode", ZNODE)
 ZNODE_CHILD = Shape(ZnodeChild)
@@ -411,7 +411,7 @@ def topic_creation(
 ) -> Json:
     """`topic create`; `seen` where it was waited for leaders."""
     converged, without = leaderless(seen)
-    made = TopicCreation(
+    made = TopicCreationDocument(
         topic=topic.topic,
         created=created,
         undo=undo,
@@ -425,7 +425,7 @@ def topic_creation(
 
 def topic_deletion(plan: TopicDeletionPlan, *, undo: str | None, seen: DeletionSeen | None = None) -> Json:
     """`topic delete`, executed where there is an undo; `seen` where it was waited for the end."""
-    made = TopicDeletion(
+    made = TopicDeletionDocument(
         topic=plan.topic,
         executed=undo is not None,
         undo=undo,

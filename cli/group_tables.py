@@ -11,12 +11,13 @@ from zkgroup.groups.descriptions import (
     MemberDescription,
     PartitionDescription,
     Preview,
+    PreviewRow,
     Verification,
 )
 from zkgroup.groups.verify import hex_session
 
 from .documents import threads_text
-from .render import Cell, Column, Output, printable
+from .render import Cell, Output, TableColumn, printable
 from .units import age, counted
 
 _STEPS = {
@@ -35,31 +36,20 @@ _STATE_STYLES = {
 
 def groups(out: Output, rows: Sequence[GroupSummary]) -> None:
     """One row a group."""
+    lag: list[TableColumn[GroupSummary]] = [TableColumn("LAG", lambda row: row.lag, right=True)]
     with_lag = any(row.lag is not None for row in rows)
-    columns = [
-        Column(header="GROUP", shorten="middle"),
-        Column(header="STATE"),
-        Column(header="MEMBERS", right=True),
-        Column(header="PARTITIONS", right=True, rank=1),
-        Column(header="UNOWNED", right=True),
-        *([Column(header="LAG", right=True)] if with_lag else []),
-        Column(header="TOPICS", shorten="end", least=8, rank=2),
+    columns: list[TableColumn[GroupSummary]] = [
+        TableColumn("GROUP", lambda row: row.group, shorten="middle"),
+        TableColumn("STATE", lambda row: state_cell(row.state)),
+        TableColumn("MEMBERS", lambda row: row.members, right=True),
+        TableColumn("PARTITIONS", lambda row: row.partitions, right=True, rank=1),
+        TableColumn(
+            "UNOWNED", lambda row: Cell(str(row.unowned), "bad" if row.unowned else None), right=True
+        ),
+        *(lag if with_lag else []),
+        TableColumn("TOPICS", lambda row: ", ".join(row.topics), shorten="end", least=8, rank=2),
     ]
-    out.table(
-        columns,
-        [
-            [
-                row.group,
-                state_cell(row.state),
-                row.members,
-                row.partitions,
-                Cell(str(row.unowned), "bad" if row.unowned else None),
-                *([row.lag] if with_lag else []),
-                ", ".join(row.topics),
-            ]
-            for row in rows
-        ],
-    )
+    out.table(columns, rows)
 
 
 def group(out: Output, described: GroupDescription) -> None:
@@ -89,52 +79,58 @@ def group(out: Output, described: GroupDescription) -> None:
         out.line(out.paint(f"details: zkgroup group verify {described.group}", "dim"))
 
 
+_AGREES = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("-", "dim")}
+
+
 def members(out: Output, rows: Iterable[MemberDescription], now_ms: int) -> None:
     """One row a member."""
-    columns = [
-        Column(header="MEMBER", shorten="middle", least=34),
-        Column(header="CLIENT"),
-        Column(header="HOST", shorten="end", least=6, rank=3),
-        Column(header="SESSION", rank=4),
-        Column(header="AGE", right=True, rank=2),
-        Column(header="THREADS", shorten="end", least=10),
-        Column(header="IN AGREEMENT", rank=1),
+    columns: list[TableColumn[MemberDescription]] = [
+        TableColumn("MEMBER", lambda row: row.member, shorten="middle", least=34),
+        TableColumn("CLIENT", lambda row: Cell(row.kind, "warn" if row.kind == "unknown" else None)),
+        TableColumn("HOST", lambda row: row.host, shorten="end", least=6, rank=3),
+        TableColumn("SESSION", lambda row: hex_session(row.session_id), rank=4),
+        TableColumn("AGE", lambda row: age(row.registered_at_ms, now_ms), right=True, rank=2),
+        TableColumn(
+            "THREADS", lambda row: threads_text(row.threads) or Cell("-", "dim"), shorten="end", least=10
+        ),
+        TableColumn("IN AGREEMENT", lambda row: _AGREES[row.agrees], rank=1),
     ]
-    agrees = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("-", "dim")}
-    out.table(
-        columns,
-        [
-            [
-                row.member,
-                Cell(row.kind, "warn" if row.kind == "unknown" else None),
-                row.host,
-                hex_session(row.session_id),
-                age(row.registered_at_ms, now_ms),
-                threads_text(row.threads) or Cell("-", "dim"),
-                agrees[row.agrees],
-            ]
-            for row in rows
-        ],
-    )
+    out.table(columns, rows)
 
 
 def partitions(out: Output, rows: Sequence[PartitionDescription], now_ms: int) -> None:
     """One row a partition; log ends and problems only where there are any."""
-    with_ends = any(row.log_end_offset is not None for row in rows)
-    with_problems = any(row.problem for row in rows)
-    ends = [Column(header="END", right=True), Column(header="LAG", right=True)] if with_ends else []
-    columns = [
-        Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PARTITION", right=True),
-        Column(header="OWNER", shorten="middle", least=28),
-        Column(header="OWNED", right=True, rank=2),
-        Column(header="TOKEN", right=True, rank=3),
-        Column(header="OFFSET", right=True),
-        Column(header="COMMITTED", right=True, rank=1),
-        *ends,
-        *([Column(header="PROBLEM")] if with_problems else []),
+    ends: list[TableColumn[PartitionDescription]] = [
+        TableColumn("END", lambda row: row.log_end_offset, right=True),
+        TableColumn("LAG", _lag_cell, right=True),
     ]
-    out.table(columns, [_partition_row(row, now_ms, with_ends, with_problems) for row in rows])
+    problems: list[TableColumn[PartitionDescription]] = [TableColumn("PROBLEM", _problem_cell)]
+    columns: list[TableColumn[PartitionDescription]] = [
+        TableColumn("TOPIC", lambda row: row.topic_partition.topic, shorten="middle", least=8),
+        TableColumn("PARTITION", lambda row: row.topic_partition.partition, right=True),
+        TableColumn("OWNER", _owner_cell, shorten="middle", least=28),
+        TableColumn("OWNED", lambda row: age(row.owned_since_ms, now_ms), right=True, rank=2),
+        TableColumn("TOKEN", lambda row: row.token, right=True, rank=3),
+        TableColumn("OFFSET", lambda row: row.offset, right=True),
+        TableColumn("COMMITTED", lambda row: age(row.committed_at_ms, now_ms), right=True, rank=1),
+        *(ends if any(row.log_end_offset is not None for row in rows) else []),
+        *(problems if any(row.problem for row in rows) else []),
+    ]
+    out.table(columns, rows)
+
+
+def _owner_cell(row: PartitionDescription) -> Cell | str:
+    if row.owner is not None:
+        return row.owner
+    return Cell("none", "bad" if row.expected_owner else "dim")
+
+
+def _lag_cell(row: PartitionDescription) -> Cell | None:
+    return Cell(str(row.lag), "warn" if row.lag else None) if row.lag is not None else None
+
+
+def _problem_cell(row: PartitionDescription) -> Cell:
+    return Cell(row.problem.value, "bad") if row.problem else Cell("")
 
 
 def verification(out: Output, found: Verification) -> None:
@@ -154,24 +150,14 @@ def verification(out: Output, found: Verification) -> None:
 
 def preview(out: Output, shown: Preview) -> None:
     """Owners now and then, and how many would change."""
-    columns = [
-        Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PARTITION", right=True),
-        Column(header="NOW", shorten="middle", least=16),
-        Column(header="THEN", shorten="middle", least=16),
-        Column(header=""),
+    columns: list[TableColumn[PreviewRow]] = [
+        TableColumn("TOPIC", lambda row: row.topic_partition.topic, shorten="middle", least=8),
+        TableColumn("PARTITION", lambda row: row.topic_partition.partition, right=True),
+        TableColumn("NOW", lambda row: row.now, shorten="middle", least=16),
+        TableColumn("THEN", lambda row: row.then, shorten="middle", least=16),
+        TableColumn("", lambda row: _STEPS[row.step] if row.step else Cell("")),
     ]
-    rows = [
-        [
-            row.topic_partition.topic,
-            row.topic_partition.partition,
-            row.now,
-            row.then,
-            _STEPS[row.step] if row.step else Cell(""),
-        ]
-        for row in shown.partitions
-    ]
-    out.table(columns, rows)
+    out.table(columns, shown.partitions)
     out.line()
     more = [
         f"{count} would be {word}" for word in ("assigned", "released") if (count := shown.count_of(word))
@@ -183,25 +169,3 @@ def preview(out: Output, shown: Preview) -> None:
 def state_cell(state: GroupState) -> Cell:
     """A state in its colour."""
     return Cell(state.value, _STATE_STYLES[state])
-
-
-def _partition_row(
-    row: PartitionDescription, now_ms: int, with_ends: bool, with_problems: bool
-) -> list[Cell | str | int | None]:
-    cells: list[Cell | str | int | None] = [
-        row.topic_partition.topic,
-        row.topic_partition.partition,
-        row.owner if row.owner is not None else Cell("none", "bad" if row.expected_owner else "dim"),
-        age(row.owned_since_ms, now_ms),
-        row.token,
-        row.offset,
-        age(row.committed_at_ms, now_ms),
-    ]
-    if with_ends:
-        cells += [
-            row.log_end_offset,
-            Cell(str(row.lag), "warn" if row.lag else None) if row.lag is not None else None,
-        ]
-    if with_problems:
-        cells.append(Cell(row.problem.value, "bad") if row.problem else Cell(""))
-    return cells

@@ -15,7 +15,7 @@ from zkgroup.model import TopicPartition
 
 from .documents import base64_of, text_of
 from .render import Output
-from .schema import STRING, Event, Field, Shape, nullable
+from .schema import STRING, JsonEvent, JsonKey, Shape, nullable
 from .serving import EventLines
 
 _STYLES = {"assigned": "good", "revoked": "warn", "lost": "bad", "commit": "dim"}
@@ -65,21 +65,21 @@ class CommitEvent:
     offsets: Sequence[CommittedOffset]
 
 
-def _bytes(name: str, get: Callable[[Record], bytes | None]) -> tuple[Field, Field]:
+def _bytes(name: str, get: Callable[[Record], bytes | None]) -> tuple[JsonKey, JsonKey]:
     """Bytes as text; those that are not UTF-8 as base64, under a key that is else left out."""
     return (
-        Field(name, nullable(STRING), lambda record: text_of(get(record))),
-        Field(f"{name}_base64", STRING, lambda record: base64_of(get(record)), is_optional=True),
+        JsonKey(name, nullable(STRING), lambda record: text_of(get(record))),
+        JsonKey(f"{name}_base64", STRING, lambda record: base64_of(get(record)), is_optional=True),
     )
 
 
 LEASE = Shape(Lease, "topic_partition", "thread", "token", "offset")
 COMMITTED_OFFSET = Shape(CommittedOffset)
-STATE = Event("state", Shape(StateEvent))
-ASSIGNED = Event("assigned", Shape(AssignedEvent))
-REVOKED = Event("revoked", Shape(PartitionsEvent))
-LOST = Event("lost", Shape(PartitionsEvent))
-RECORD = Event(
+STATE = JsonEvent("state", Shape(StateEvent))
+ASSIGNED = JsonEvent("assigned", Shape(AssignedEvent))
+REVOKED = JsonEvent("revoked", Shape(PartitionsEvent))
+LOST = JsonEvent("lost", Shape(PartitionsEvent))
+RECORD = JsonEvent(
     "record",
     Shape(
         Record,
@@ -89,7 +89,7 @@ RECORD = Event(
         "token",
     ),
 )
-COMMIT = Event("commit", Shape(CommitEvent))
+COMMIT = JsonEvent("commit", Shape(CommitEvent))
 EVENTS = (STATE, ASSIGNED, REVOKED, LOST, RECORD, COMMIT)
 """All of them, in the order of the documentation."""
 

@@ -7,63 +7,44 @@ from collections.abc import Sequence
 from zkgroup.admin.offsets.planning import OffsetChange, OffsetPlan
 from zkgroup.groups.descriptions import OffsetDescription
 
-from .render import Cell, Column, Output
+from .render import Cell, Output, TableColumn
 from .units import age, counted
 
 
 def offsets(out: Output, rows: Sequence[OffsetDescription], now_ms: int) -> None:
     """One row a partition."""
-    with_ends = any(row.log_end_offset is not None for row in rows)
-    ends = [Column(header="END", right=True), Column(header="LAG", right=True)] if with_ends else []
-    columns = [
-        Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PARTITION", right=True),
-        Column(header="OFFSET", right=True),
-        *ends,
-        Column(header="COMMITTED", right=True, rank=1),
-        Column(header="VERSION", right=True, rank=2),
-        Column(header="OWNER", shorten="middle", least=20, rank=3),
+    ends: list[TableColumn[OffsetDescription]] = [
+        TableColumn("END", lambda row: row.log_end_offset, right=True),
+        TableColumn("LAG", lambda row: row.lag, right=True),
     ]
-    out.table(
-        columns,
-        [
-            [
-                row.topic_partition.topic,
-                row.topic_partition.partition,
-                row.offset,
-                *([row.log_end_offset, row.lag] if with_ends else []),
-                age(row.committed_at_ms, now_ms),
-                row.version,
-                row.owner,
-            ]
-            for row in rows
-        ],
-    )
+    columns: list[TableColumn[OffsetDescription]] = [
+        TableColumn("TOPIC", lambda row: row.topic_partition.topic, shorten="middle", least=8),
+        TableColumn("PARTITION", lambda row: row.topic_partition.partition, right=True),
+        TableColumn("OFFSET", lambda row: row.offset, right=True),
+        *(ends if any(row.log_end_offset is not None for row in rows) else []),
+        TableColumn("COMMITTED", lambda row: age(row.committed_at_ms, now_ms), right=True, rank=1),
+        TableColumn("VERSION", lambda row: row.version, right=True, rank=2),
+        TableColumn("OWNER", lambda row: row.owner, shorten="middle", least=20, rank=3),
+    ]
+    out.table(columns, rows)
+
+
+GroupChange = tuple[str, OffsetChange]
+"""A change, and the group whose offset it is."""
+
+_CHANGE_COLUMNS: list[TableColumn[GroupChange]] = [
+    TableColumn("GROUP", lambda row: row[0], shorten="middle", least=8, rank=1),
+    TableColumn("TOPIC", lambda row: row[1].topic_partition.topic, shorten="middle", least=8),
+    TableColumn("PARTITION", lambda row: row[1].topic_partition.partition, right=True),
+    TableColumn("BEFORE", lambda row: row[1].before, right=True),
+    TableColumn("AFTER", lambda row: row[1].after if row[1].after >= 0 else None, right=True),
+    TableColumn("CHANGE", lambda row: _difference(row[1]), right=True),
+]
 
 
 def plan(out: Output, plans: Sequence[OffsetPlan], *, executed: bool) -> None:
     """Offsets before and after, and how many change."""
-    columns = [
-        Column(header="GROUP", shorten="middle", least=8, rank=1),
-        Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PARTITION", right=True),
-        Column(header="BEFORE", right=True),
-        Column(header="AFTER", right=True),
-        Column(header="CHANGE", right=True),
-    ]
-    rows = [
-        [
-            one.group,
-            change.topic_partition.topic,
-            change.topic_partition.partition,
-            change.before,
-            change.after if change.after >= 0 else None,
-            _difference(change),
-        ]
-        for one in plans
-        for change in one.changes
-    ]
-    out.table(columns, rows)
+    out.table(_CHANGE_COLUMNS, [(one.group, change) for one in plans for change in one.changes])
     effective = sum(len(one.effective) for one in plans)
     same = sum(len(one.changes) for one in plans) - effective
     verb = "changed" if executed else "would change"

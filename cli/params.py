@@ -98,7 +98,7 @@ class NameAndCount(click.ParamType[tuple[str, int]]):
         return name, int(count) if colon else self._default
 
 
-class Assignment(click.ParamType[tuple[str, str]]):
+class NameValue(click.ParamType[tuple[str, str]]):
     """`KEY=VALUE`, as (key, value)."""
 
     def __init__(self, key: str = "NAME", value: str = "VALUE") -> None:
@@ -200,7 +200,7 @@ def set_option(name: str, text: str, *, aliases: Sequence[str] = ()) -> Decorato
         name,
         cls=AliasedOption,
         aliases=aliases,
-        type=Assignment("NAME", "VALUE"),
+        type=NameValue("NAME", "VALUE"),
         multiple=True,
         metavar="NAME=VALUE",
         help=f"{text}; may be repeated.",

@@ -22,9 +22,9 @@ from .schema import (
     COUNT,
     STRING,
     Document,
-    Field,
     Inline,
     Json,
+    JsonKey,
     Shape,
     given,
     list_of,
@@ -50,17 +50,17 @@ PLANNED_CHANGE = Shape(
 STORED_PLAN = Shape(
     PlanDescription,
     *("plan", "state=stored.state"),
-    Field("reason", nullable(STRING), lambda one: one.stored.reason or None),
-    *("stored.next_phase", Field("phases", COUNT, lambda one: len(one.stored.phases)), "done", "total"),
+    JsonKey("reason", nullable(STRING), lambda one: one.stored.reason or None),
+    *("stored.next_phase", JsonKey("phases", COUNT, lambda one: len(one.stored.phases)), "done", "total"),
     *("stored.throttle", "stored.by", "made_at=stored.time_ms"),
 )
 PLANNED_MOVE = Shape(Move, "topic_partition", given("to", BROKERS, "replicas"))
 UNREADABLE = Shape(
     CorruptZnodeError,
-    Field("path", STRING, attrgetter("path")),
-    Field("detail", STRING, lambda error: f"expected {error.expected}, found {error.found}"),
+    JsonKey("path", STRING, attrgetter("path")),
+    JsonKey("detail", STRING, lambda error: f"expected {error.expected}, found {error.found}"),
 )
-PHASE = Shape(Phase, "moves", "bytes", Field("partitions", COUNT, lambda phase: len(phase.changes)))
+PHASE = Shape(Phase, "moves", "bytes", JsonKey("partitions", COUNT, lambda phase: len(phase.changes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +160,8 @@ PROPOSAL = Document(
     "reassignment_proposal",
     Shape(
         Proposal,
-        Field("current", _KAFKA_FILE, lambda found: reassignment_json(found.current)),
-        Field("proposed", _KAFKA_FILE, lambda found: reassignment_json(found.proposed)),
+        JsonKey("current", _KAFKA_FILE, lambda found: reassignment_json(found.current)),
+        JsonKey("proposed", _KAFKA_FILE, lambda found: reassignment_json(found.proposed)),
         "moves",
     ),
 )
@@ -280,17 +280,10 @@ def removal(plan: Removal, *, executed: bool, undo: str | None) -> Json:
     return CANCELLATION.json(plan.as_of, made)
 
 
-def plan(
-    found: PhasedPlan,
-    files: Sequence[str],
-    stored: PlanDescription | None = None,
-    *,
-    executed: bool = False,
-    rollback_file: Path | None = None,
-) -> Json:
-    """`plan decommission`, `replace`, `set-rf` and `balance`."""
+def broker_loads(found: PhasedPlan) -> list[BrokerLoad]:
+    """What each broker carries before and after a plan."""
     before, after = found.plan.before.loads, found.plan.after.loads
-    loads = [
+    return [
         BrokerLoad(
             broker=number,
             replicas_before=before[number].replicas,
@@ -300,6 +293,17 @@ def plan(
         )
         for number in sorted(after)
     ]
+
+
+def plan(
+    found: PhasedPlan,
+    files: Sequence[str],
+    stored: PlanDescription | None = None,
+    *,
+    executed: bool = False,
+    rollback_file: Path | None = None,
+) -> Json:
+    """`plan decommission`, `replace`, `set-rf` and `balance`."""
     made = PlanDocument(
         intent=found.plan.intent,
         moves=found.plan.moves,
@@ -309,7 +313,7 @@ def plan(
         files=files,
         phases=found.phases,
         changes=found.plan.changes,
-        loads=loads,
+        loads=broker_loads(found),
         notes=found.notes,
         executed=executed,
         rollback_file=None if rollback_file is None else str(rollback_file),

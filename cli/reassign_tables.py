@@ -4,41 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+from zkgroup.admin import ReplicaChange
 from zkgroup.admin.reassign.cancellation import CancelPlan
 from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
 from zkgroup.admin.reassign.proposals import PhasedPlan
 from zkgroup.admin.reassign.stored_plans import PlanDescription
-from zkgroup.admin.reassign.submission import ReassignmentPlan
+from zkgroup.admin.reassign.submission import ReassignmentPlan, ReplicaMove
 
-from .render import Cell, Column, Output, Row, progress_line
+from .reassign_documents import BrokerLoad, broker_loads
+from .render import Cell, Output, TableColumn, progress_line
 from .units import counted, iso_time, size
 
 _PLAN_STYLES = {"running": "warn", "paused": "dim", "done": "good", "cancelled": "dim", "failed": "bad"}
 _STYLES = {"done": "good", "in_progress": "warn", "failed": "bad", "unknown": "bad"}
 
 
+def _brokers(numbers: Sequence[int] | None) -> str | None:
+    return None if numbers is None else ",".join(map(str, numbers))
+
+
+_PLACE: list[TableColumn[Any]] = [
+    TableColumn("TOPIC", lambda row: row.topic_partition.topic, shorten="middle"),
+    TableColumn("PARTITION", lambda row: row.topic_partition.partition, right=True),
+]
+_STATUS_COLUMNS: list[TableColumn[ReassignmentStatus]] = [
+    *_PLACE,
+    TableColumn("FROM", lambda row: _brokers(row.before), shorten="end", rank=1),
+    TableColumn("TO", lambda row: _brokers(row.target), shorten="end"),
+    TableColumn("STATUS", lambda row: Cell(row.status.replace("_", " "), _STYLES[row.status])),
+    TableColumn("DETAIL", lambda row: row.detail or "", shorten="end"),
+]
+_MOVE_COLUMNS: list[TableColumn[ReplicaMove]] = [
+    *_PLACE,
+    TableColumn("FROM", lambda row: _brokers(row.before), shorten="end"),
+    TableColumn("TO", lambda row: _brokers(row.after), shorten="end"),
+]
+_CANCEL_COLUMNS: list[TableColumn[ReplicaMove]] = [
+    *_PLACE,
+    TableColumn("NOW", lambda row: _brokers(row.before), shorten="end"),
+    TableColumn("BACK TO", lambda row: _brokers(row.after), shorten="end"),
+]
+_CHANGE_COLUMNS: list[TableColumn[ReplicaChange]] = [
+    *_PLACE,
+    TableColumn("FROM", lambda row: _brokers(row.before), shorten="end"),
+    TableColumn("TO", lambda row: _brokers(row.after), shorten="end"),
+    TableColumn("WHY", lambda row: row.reason, shorten="end"),
+]
+_LOAD_COLUMNS: list[TableColumn[BrokerLoad]] = [
+    TableColumn("BROKER", lambda row: row.broker, right=True),
+    TableColumn("REPLICAS", lambda row: row.replicas_before, right=True),
+    TableColumn("THEN", lambda row: row.replicas_after, right=True),
+    TableColumn("LEADERS", lambda row: row.leaders_before, right=True),
+    TableColumn("THEN", lambda row: row.leaders_after, right=True),
+]
+_PLAN_COLUMNS: list[TableColumn[PlanDescription]] = [
+    TableColumn("PLAN", lambda one: one.plan),
+    TableColumn("STATE", lambda one: Cell(one.stored.state, _PLAN_STYLES[one.stored.state])),
+    TableColumn("PHASE", lambda one: f"{one.stored.next_phase} of {len(one.stored.phases)}", right=True),
+    TableColumn("DONE", lambda one: f"{'-' if one.done is None else one.done} of {one.total}", right=True),
+    TableColumn("BY", lambda one: one.stored.by, rank=2),
+    TableColumn("MADE", lambda one: iso_time(one.stored.time_ms), rank=3),
+    TableColumn("WHY", lambda one: one.stored.reason, shorten="end", rank=1),
+]
+
+
 def moves(out: Output, rows: Sequence[ReassignmentStatus]) -> None:
     """One row a partition, and how many have come where they shall be."""
-    columns = [
-        *_place_columns(),
-        Column(header="FROM", shorten="end", rank=1),
-        Column(header="TO", shorten="end"),
-        Column(header="STATUS"),
-        Column(header="DETAIL", shorten="end"),
-    ]
-    table = [
-        [
-            row.topic_partition.topic,
-            row.topic_partition.partition,
-            None if row.before is None else _brokers(row.before),
-            _brokers(row.target),
-            Cell(row.status.replace("_", " "), _STYLES[row.status]),
-            row.detail or "",
-        ]
-        for row in rows
-    ]
-    out.table(columns, table)
+    out.table(_STATUS_COLUMNS, rows)
     done = sum(row.status == "done" for row in rows)
     out.line(f"{done} of {counted(len(rows), 'partition')} done")
 
@@ -48,11 +82,7 @@ def plan(out: Output, plan: ReassignmentPlan, *, executed: bool) -> None:
     if not plan.effective:
         out.line("every partition is there already: nothing to do")
         return
-    columns = [*_place_columns(), Column(header="FROM", shorten="end"), Column(header="TO", shorten="end")]
-    table: list[Row] = [
-        [*row.topic_partition, _brokers(row.before), _brokers(row.after)] for row in plan.effective
-    ]
-    out.table(columns, table)
+    out.table(_MOVE_COLUMNS, plan.effective)
     same = len(plan.rows) - len(plan.effective)
     throttle = f" at {size(plan.throttle)}/s a broker" if plan.throttle is not None else ""
     copies = f"{_copies(plan.moves)}{throttle}"
@@ -63,15 +93,7 @@ def plan(out: Output, plan: ReassignmentPlan, *, executed: bool) -> None:
 
 def cancelled(out: Output, plan: CancelPlan, *, executed: bool = False) -> None:
     """What is sent back."""
-    columns = [
-        *_place_columns(),
-        Column(header="NOW", shorten="end"),
-        Column(header="BACK TO", shorten="end"),
-    ]
-    table: list[Row] = [
-        [*row.topic_partition, _brokers(row.before), _brokers(row.after)] for row in plan.rows
-    ]
-    out.table(columns, table)
+    out.table(_CANCEL_COLUMNS, plan.rows)
     out.line(f"{'cancelled' if executed else 'would cancel'} {counted(len(plan.rows), 'move')}")
 
 
@@ -81,30 +103,9 @@ def phased(out: Output, found: PhasedPlan, files: Sequence[str]) -> None:
     if not plan.changes:
         out.line(f"{plan.intent}: nothing to do")
         return
-    columns = [
-        *_place_columns(),
-        Column(header="FROM", shorten="end"),
-        Column(header="TO", shorten="end"),
-        Column(header="WHY", shorten="end"),
-    ]
-    table: list[Row] = [
-        [*one.topic_partition, _brokers(one.before), _brokers(one.after), one.reason] for one in plan.changes
-    ]
-    out.table(columns, table)
+    out.table(_CHANGE_COLUMNS, plan.changes)
     out.line()
-    loads = [
-        Column(header="BROKER", right=True),
-        Column(header="REPLICAS", right=True),
-        Column(header="THEN", right=True),
-        Column(header="LEADERS", right=True),
-        Column(header="THEN", right=True),
-    ]
-    before, after = plan.before.loads, plan.after.loads
-    rows = [
-        [number, before[number].replicas, one.replicas, before[number].leaders, one.leaders]
-        for number, one in sorted(after.items())
-    ]
-    out.table(loads, rows)
+    out.table(_LOAD_COLUMNS, broker_loads(found))
     out.line()
     proven = ", the fewest" if plan.moves == plan.least_moves else ""
     data = "" if plan.bytes is None else f", {size(plan.bytes)}"
@@ -119,28 +120,7 @@ def phased(out: Output, found: PhasedPlan, files: Sequence[str]) -> None:
 
 def plans(out: Output, found: Sequence[PlanDescription]) -> None:
     """One row a plan that is kept."""
-    columns = [
-        Column(header="PLAN"),
-        Column(header="STATE"),
-        Column(header="PHASE", right=True),
-        Column(header="DONE", right=True),
-        Column(header="BY", rank=2),
-        Column(header="MADE", rank=3),
-        Column(header="WHY", shorten="end", rank=1),
-    ]
-    rows: list[Row] = [
-        [
-            one.plan,
-            Cell(one.stored.state, _PLAN_STYLES[one.stored.state]),
-            f"{one.stored.next_phase} of {len(one.stored.phases)}",
-            f"{'-' if one.done is None else one.done} of {one.total}",
-            one.stored.by,
-            iso_time(one.stored.time_ms),
-            one.stored.reason,
-        ]
-        for one in found
-    ]
-    out.table(columns, rows)
+    out.table(_PLAN_COLUMNS, found)
 
 
 def progress_text(progress: ReassignmentProgress) -> str:
@@ -163,14 +143,6 @@ def _left(left_ms: int) -> str:
     if seconds < 60:
         return f"{seconds}s"
     return f"{seconds // 60}m" if seconds < 3600 else f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
-
-
-def _place_columns() -> list[Column]:
-    return [Column(header="TOPIC", shorten="middle"), Column(header="PARTITION", right=True)]
-
-
-def _brokers(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers))
 
 
 def _copies(count: int) -> str:

@@ -13,10 +13,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Generic, Literal, TypeVar
 
 import click
 
@@ -34,7 +34,8 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
     "name": {"fg": "cyan"},
 }
 
-Document = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +74,16 @@ class Output:
         """A line of data for a person."""
         click.echo(text, err=self.stderr, color=self.color)
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    def table(self, columns: Sequence[TableColumn[R]], rows: Iterable[R]) -> None:
         for text in render(columns, rows, width=self.width, paint=self.paint):
             self.line(text)
 
-    def event(self, document: Document) -> None:
+    def event(self, document: JsonObject) -> None:
         """One object on one line, at once."""
         click.echo(json.dumps(document, ensure_ascii=False, separators=(",", ":")), color=False)
         sys.stdout.flush()
 
-    def document(self, document: Document, rows: str | None = None, columns: Sequence[str] = ()) -> bool:
+    def document(self, document: JsonObject, rows: str | None = None, columns: Sequence[str] = ()) -> bool:
         """Prints the document unless the format is `table`; says whether it did.
 
         `rows` names the list whose items are the lines of `csv` and `ndjson`; without it the document
@@ -93,7 +94,7 @@ class Output:
         if self.format == "json":
             click.echo(json.dumps(document, ensure_ascii=False, indent=self.indent), color=False)
             return True
-        items: Sequence[Document] = document[rows] if rows else [document]
+        items: Sequence[JsonObject] = document[rows] if rows else [document]
         if self.format == "ndjson":
             for item in items:
                 self.event(item)
@@ -107,7 +108,7 @@ def echo_err(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _csv(items: Sequence[Document], columns: Sequence[str]) -> str:
+def _csv(items: Sequence[JsonObject], columns: Sequence[str]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -132,19 +133,6 @@ ELLIPSIS = "…"
 Shorten = Literal["no", "middle", "end"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column: what it is called and how it gives way."""
-
-    header: str
-    right: bool = False
-    shorten: Shorten = "no"
-    least: int = 12
-    """Width below which a shortened column is not squeezed further."""
-    rank: int = 0
-    """Columns of the highest rank are left out first; rank 0 never."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Text with a style name (`good`, `bad`, `warn`, `dim`, `bold`)."""
@@ -153,7 +141,25 @@ class Cell:
     style: str | None = None
 
 
-Row = Sequence[Cell | str | int | None]
+CellValue = Cell | str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn(Generic[R]):
+    """One column: its header, the cell of each row, and how it gives way on a narrow terminal."""
+
+    header: str
+    value: Callable[[R], CellValue]
+    """The cell of a row; None where the value is unknown."""
+    _: KW_ONLY
+    right: bool = False
+    shorten: Shorten = "no"
+    least: int = 12
+    """Width below which a shortened column is not squeezed further."""
+    rank: int = 0
+    """Columns of the highest rank are left out first; rank 0 never."""
+
+
 Paint = Callable[[str, str], str]
 """Applies a style name to text; the identity where there is no colour."""
 
@@ -164,10 +170,10 @@ def plain(text: str, style: str) -> str:
 
 
 def render(
-    columns: Sequence[Column], rows: Sequence[Row], *, width: int | None = None, paint: Paint = plain
+    columns: Sequence[TableColumn[R]], rows: Iterable[R], *, width: int | None = None, paint: Paint = plain
 ) -> list[str]:
     """The table as lines without trailing blanks; a last line names the columns left out, if any."""
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[_cell(column.value(row)) for column in columns] for row in rows]
     kept, widths = _fit(columns, cells, width)
     lines = [
         _line([Cell(columns[i].header, "header") for i in kept], [columns[i] for i in kept], widths, paint),
@@ -196,7 +202,7 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(character if character.isprintable() or character in keep else "·" for character in text)
 
 
-def _cell(value: Cell | str | int | None) -> Cell:
+def _cell(value: CellValue) -> Cell:
     if value is None:
         return Cell("-", "dim")
     cell = value if isinstance(value, Cell) else Cell(str(value))
@@ -204,7 +210,7 @@ def _cell(value: Cell | str | int | None) -> Cell:
 
 
 def _fit(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int | None
+    columns: Sequence[TableColumn[Any]], rows: Sequence[Sequence[Cell]], width: int | None
 ) -> tuple[list[int], list[int]]:
     natural = [
         max([len(column.header), *(len(row[i].text) for row in rows)]) for i, column in enumerate(columns)
@@ -231,15 +237,17 @@ def _fit(
     return kept, [widths[i] for i in kept]
 
 
-def _floor(column: Column, natural: int) -> int:
+def _floor(column: TableColumn[Any], natural: int) -> int:
     return natural if column.shorten == "no" else min(natural, max(column.least, len(column.header)))
 
 
-def _least(columns: Sequence[Column], natural: Sequence[int], kept: Sequence[int]) -> int:
+def _least(columns: Sequence[TableColumn[Any]], natural: Sequence[int], kept: Sequence[int]) -> int:
     return sum(_floor(columns[i], natural[i]) for i in kept) + len(GUTTER) * (len(kept) - 1)
 
 
-def _line(cells: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int], paint: Paint) -> str:
+def _line(
+    cells: Sequence[Cell], columns: Sequence[TableColumn[Any]], widths: Sequence[int], paint: Paint
+) -> str:
     parts = []
     for position, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
         text = shorten(cell.text, width, column.shorten)

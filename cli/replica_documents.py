@@ -40,7 +40,7 @@ class TopicLogs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicReplicas:
+class TopicReplicasDocument:
     """`topic describe --replicas`."""
 
     topics: Sequence[TopicLogs]
@@ -65,7 +65,7 @@ class BrokerDocument:
 
 PARTITION_LOGS = Shape(PartitionLogs, Inline("partition", TOPIC_PARTITION), "logs")
 TOPIC_LOGS = Shape(TopicLogs, Inline("topic", TOPIC), "partitions")
-TOPIC_REPLICAS = Document("topic_replicas", Shape(TopicReplicas))
+TOPIC_REPLICAS = Document("topic_replicas", Shape(TopicReplicasDocument))
 HOSTED_LOG = Shape(HostedLog, "topic_partition", "end.log_end_offset", "end.high_watermark", "end.reason")
 BROKER_DOCUMENT = Document(
     "broker",
@@ -87,7 +87,7 @@ def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: Log
         )
         for topic in described
     ]
-    return TOPIC_REPLICAS.json(as_of, TopicReplicas(topics=topics))
+    return TOPIC_REPLICAS.json(as_of, TopicReplicasDocument(topics=topics))
 
 
 def _partition_logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> PartitionLogs:

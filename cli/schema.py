@@ -90,7 +90,7 @@ Coded = tuple[Schema, Encode]
 """What a type is in JSON Schema, and what makes its value plain."""
 
 
-class Field(NamedTuple):
+class JsonKey(NamedTuple):
     """A key of an object that is no attribute of the value, or has another type than the attribute."""
 
     key: str
@@ -117,10 +117,10 @@ class Entries(NamedTuple):
     value: str
 
 
-def given(key: str, schema: Schema, attribute: str | None = None) -> Field:
+def given(key: str, schema: Schema, attribute: str | None = None) -> JsonKey:
     """An attribute with another schema than its hint has; of the key's name unless `attribute` names it."""
     get = _getter(attribute or key)
-    return Field(key, schema, lambda value: _plain(get(value)))
+    return JsonKey(key, schema, lambda value: _plain(get(value)))
 
 
 def _plain(value: Any) -> Any:
@@ -134,7 +134,7 @@ class Shape(Generic[T]):
 
     Args:
     kind: a class with type hints: a dataclass, a NamedTuple, or one with typed properties.
-    names: the attributes that are keys, in order, `key=attribute` for one of another name, a `Field`, an
+    names: the attributes that are keys, in order, `key=attribute` for one of another name, a `JsonKey`, an
         `Inline` or `Entries`; by default every field of the dataclass or NamedTuple. `a.b` is `b` of the
         value of `a`, and None where that is None. A key that is named again replaces the first, at its place.
 
@@ -144,18 +144,18 @@ class Shape(Generic[T]):
     its own `Shape`.
     """
 
-    def __init__(self, kind: type[T], *names: str | Field | Inline | Entries) -> None:
+    def __init__(self, kind: type[T], *names: str | JsonKey | Inline | Entries) -> None:
         self._kind = kind
         self._names = names or _fields(kind)
         SHAPES.setdefault(kind, self)
 
     @cached_property
-    def members(self) -> Mapping[str, Field]:
+    def members(self) -> Mapping[str, JsonKey]:
         """Key to its schema and its plain value, in order."""
         return {field.key: field for name in self._names for field in self._fields_of(name)}
 
-    def _fields_of(self, name: str | Field | Inline | Entries) -> Iterable[Field]:
-        if isinstance(name, Field):
+    def _fields_of(self, name: str | JsonKey | Inline | Entries) -> Iterable[JsonKey]:
+        if isinstance(name, JsonKey):
             return [name]
         if isinstance(name, Inline):
             get = _getter(name.attribute)
@@ -165,11 +165,11 @@ class Shape(Generic[T]):
         hint, get = _hint(self._kind, attribute), _getter(attribute)
         if hint is TopicPartition:
             return [
-                Field(part, schema, _getter(f"{attribute}.{part}"))
+                JsonKey(part, schema, _getter(f"{attribute}.{part}"))
                 for part, schema in (("topic", STRING), ("partition", COUNT))
             ]
         derived, (schema, encode) = _member(attribute, hint) if pair is None else _entries(hint, pair)
-        return [Field(key or derived, schema, _composed(encode, get))]
+        return [JsonKey(key or derived, schema, _composed(encode, get))]
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:
@@ -337,7 +337,7 @@ _MAPS = (dict, Mapping)
 _PLACE = object_of(topic=STRING, partition=COUNT)
 
 
-class Moment(Protocol):
+class SnapshotMoment(Protocol):
     """The transaction that a snapshot is of, and its time."""
 
     @property
@@ -366,13 +366,13 @@ class Document(Generic[T]):
         moment = {} if self._as_of is None else {"as_of": self._as_of.schema}
         return object_of(schema={"const": self.name}, **moment, **self.shape.schemas)
 
-    def json(self, as_of: Moment | None, value: T) -> Json:
+    def json(self, as_of: SnapshotMoment | None, value: T) -> Json:
         """`as_of` is None where the document has no moment."""
         moment = {} if self._as_of is None else {"as_of": self._as_of.json(as_of)}
         return {"schema": self.name, **moment, **self.shape.json(value)}
 
 
-class Event(Generic[T]):
+class JsonEvent(Generic[T]):
     """An event on stdout: `event` and `time`, then the keys of a shape."""
 
     def __init__(self, name: str, shape: Shape[T], *, is_timed: bool = True) -> None:

@@ -19,7 +19,7 @@ from . import documents as base
 from . import reassign_documents as reassign
 from . import replica_documents as replicas
 from .commands.produce import PRODUCE
-from .schema import Document, Event, Schema, list_of, object_of
+from .schema import Document, JsonEvent, Schema, list_of, object_of
 
 _DOCUMENTS: tuple[Document[Any], ...] = (
     *(demo.GROUP_DEMO, demo.BROKERS_DEMO, demo.AUDIT_DEMO),
@@ -49,6 +49,6 @@ SCHEMAS: Mapping[str, Schema] = {
     ),
 }
 
-_EVENTS: tuple[Event[Any], ...] = (*member_events.EVENTS, *broker_events.EVENTS, serving.READY)
+_EVENTS: tuple[JsonEvent[Any], ...] = (*member_events.EVENTS, *broker_events.EVENTS, serving.READY)
 
 EVENTS: Mapping[str, Schema] = {one.name: one.schema for one in _EVENTS}

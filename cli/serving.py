@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
 from .render import Output
-from .schema import Event, Shape
+from .schema import JsonEvent, Shape
 from .units import iso_time
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class EventLines:
         if self._gone is not None:
             raise self._gone
 
-    def print(self, event: Event[T], value: T, message: str) -> None:
+    def print(self, event: JsonEvent[T], value: T, message: str) -> None:
         """One event: its fields, from `value`, for programs, `message` for people."""
         now = iso_time(time.time_ns() // 1_000_000)
         assert now is not None
@@ -103,7 +103,7 @@ class EventLines:
                 self._gone = error
                 self.when_gone()
 
-    def _write(self, event: Event[T], now: str, value: T, message: str) -> None:
+    def _write(self, event: JsonEvent[T], now: str, value: T, message: str) -> None:
         if not self._out.is_table:
             self._out.event(event.json(value, now))
             return
@@ -120,4 +120,4 @@ class ServersReady:
     pids: tuple[int, ...]
 
 
-READY = Event("ready", Shape(ServersReady), is_timed=False)
+READY = JsonEvent("ready", Shape(ServersReady), is_timed=False)

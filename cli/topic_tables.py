@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.admin.configs import ConfigPlan, shown
 from zkgroup.admin.topics.alteration import AlterationPlan
@@ -15,30 +15,68 @@ from zkgroup.admin.topics.listing import (
 )
 from zkgroup.model import TopicPartition
 
-from .render import Cell, Column, Output
+from .render import Cell, Output, TableColumn
 from .units import counted, iso_time
 
 if TYPE_CHECKING:
-    from zkgroup.lines.log_ends import LogEnds
+    from zkgroup.lines.log_ends import LogEnd, LogEnds
 
-END_COLUMNS = (
-    Column(header="ROLE", rank=1),
-    Column(header="LEO", right=True),
-    Column(header="HW", right=True),
-    Column(header="NOTE", shorten="end", rank=2),
-)
-"""How far a replica is."""
+
+class _ReplicaRow(NamedTuple):
+    """A replica, and how far it is."""
+
+    partition: TopicPartitionDescription
+    broker: int
+    end: LogEnd
+
+
+def _role(row: _ReplicaRow) -> Cell | str:
+    if row.broker == row.partition.leader:
+        return "leader"
+    is_in_sync = row.partition.isr is None or row.broker in row.partition.isr
+    return "in sync" if is_in_sync else Cell("out of sync", "warn")
+
+
+_TOPIC_COLUMNS: list[TableColumn[TopicSummary]] = [
+    TableColumn("TOPIC", lambda row: row.topic, shorten="middle", least=12),
+    TableColumn("PARTITIONS", lambda row: row.partitions, right=True),
+    TableColumn("REPLICAS", lambda row: row.replication_factor, right=True),
+    TableColumn("NOTE", lambda row: _note(row)),
+]
+_PARTITION_COLUMNS: list[TableColumn[TopicPartitionDescription]] = [
+    TableColumn("PARTITION", lambda row: row.partition, right=True),
+    TableColumn("LEADER", lambda row: Cell("none", "bad") if row.leader == -1 else row.leader, right=True),
+    TableColumn("REPLICAS", lambda row: _brokers(row.replicas), shorten="end"),
+    TableColumn("ISR", lambda row: _isr(row), shorten="end"),
+    TableColumn("LEADER EPOCH", lambda row: row.leader_epoch, right=True, rank=1),
+    TableColumn("CONTROLLER EPOCH", lambda row: row.controller_epoch, right=True, rank=2),
+]
+_MOVING_COLUMNS: list[TableColumn[TopicPartitionDescription]] = [
+    TableColumn("ADDING", lambda row: _brokers(row.adding)),
+    TableColumn("REMOVING", lambda row: _brokers(row.removing)),
+]
+_REPLICA_COLUMNS: list[TableColumn[_ReplicaRow]] = [
+    TableColumn("PARTITION", lambda row: row.partition.partition, right=True),
+    TableColumn("BROKER", lambda row: row.broker, right=True),
+    TableColumn("ROLE", _role, rank=1),
+    TableColumn("LEO", lambda row: row.end.log_end_offset, right=True),
+    TableColumn("HW", lambda row: row.end.high_watermark, right=True),
+    TableColumn("NOTE", lambda row: row.end.reason, shorten="end", rank=2),
+]
+_ADDED_COLUMNS: list[TableColumn[tuple[int, Sequence[int]]]] = [
+    TableColumn("PARTITION", lambda row: row[0], right=True),
+    TableColumn("REPLICAS", lambda row: _brokers(row[1]), shorten="end"),
+]
+_SETTING_COLUMNS: list[TableColumn[tuple[str, str | None, str | None]]] = [
+    TableColumn("SETTING", lambda row: row[0], shorten="middle"),
+    TableColumn("BEFORE", lambda row: row[1], shorten="end"),
+    TableColumn("AFTER", lambda row: row[2], shorten="end"),
+]
 
 
 def topics(out: Output, rows: Sequence[TopicSummary]) -> None:
     """One row a topic."""
-    columns = [
-        Column(header="TOPIC", shorten="middle", least=12),
-        Column(header="PARTITIONS", right=True),
-        Column(header="REPLICAS", right=True),
-        Column(header="NOTE"),
-    ]
-    out.table(columns, [[row.topic, row.partitions, row.replication_factor, _note(row)] for row in rows])
+    out.table(_TOPIC_COLUMNS, rows)
 
 
 def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | None = None) -> None:
@@ -54,16 +92,7 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
         if topic.unhosted:
             out.line(out.paint("unhosted: made without brokers, for sharing its partitions", "dim"))
         moving = any(row.adding or row.removing for row in topic.partitions)
-        columns = [
-            Column(header="PARTITION", right=True),
-            Column(header="LEADER", right=True),
-            Column(header="REPLICAS", shorten="end"),
-            Column(header="ISR", shorten="end"),
-            Column(header="LEADER EPOCH", right=True, rank=1),
-            Column(header="CONTROLLER EPOCH", right=True, rank=2),
-            *([Column(header="ADDING"), Column(header="REMOVING")] if moving else []),
-        ]
-        out.table(columns, [_row(row, moving) for row in topic.partitions])
+        out.table([*_PARTITION_COLUMNS, *(_MOVING_COLUMNS if moving else [])], topic.partitions)
         if ends is not None:
             out.line()
             _replicas(out, topic, ends)
@@ -77,17 +106,12 @@ def _deletion(pending: PendingDeletion) -> str:
 
 
 def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:
-    rows: list[list[Cell | str | int | None]] = []
-    for row in topic.partitions:
-        tp = TopicPartition(topic.topic, row.partition)
-        for broker in row.replicas:
-            end = ends[tp, broker]
-            synced = row.isr is None or broker in row.isr
-            role = "leader" if broker == row.leader else "in sync" if synced else Cell("out of sync", "warn")
-            rows.append([row.partition, broker, role, end.log_end_offset, end.high_watermark, end.reason])
-    out.table(
-        [Column(header="PARTITION", right=True), Column(header="BROKER", right=True), *END_COLUMNS], rows
-    )
+    rows = [
+        _ReplicaRow(row, broker, ends[TopicPartition(topic.topic, row.partition), broker])
+        for row in topic.partitions
+        for broker in row.replicas
+    ]
+    out.table(_REPLICA_COLUMNS, rows)
 
 
 def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> None:
@@ -104,34 +128,21 @@ def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> 
             out.line(f"topic {name} {verb} from {was} to {counted(then, 'partition')}")
         if plan.gets_brokers:
             out.line(f"topic {name} {'has' if executed else 'would get'} its first brokers")
-        columns = [Column(header="PARTITION", right=True), Column(header="REPLICAS", shorten="end")]
-        out.table(columns, [[number, _brokers(lists)] for number, lists in sorted(plan.added.items())])
+        out.table(_ADDED_COLUMNS, sorted(plan.added.items()))
     if plan.config and changes:
         setting_changes(out, plan.config)
 
 
 def setting_changes(out: Output, plan: ConfigPlan) -> None:
     """Settings before and after."""
-    columns = [
-        Column(header="SETTING", shorten="middle"),
-        Column(header="BEFORE", shorten="end"),
-        Column(header="AFTER", shorten="end"),
-    ]
     old, new = shown(plan.before.overrides), shown(plan.after.overrides)
-    out.table(columns, [[name, old.get(name), new.get(name)] for name, _, _ in plan.changes])
+    out.table(_SETTING_COLUMNS, [(name, old.get(name), new.get(name)) for name, _, _ in plan.changes])
 
 
-def _row(row: TopicPartitionDescription, moving: bool) -> list[Cell | str | int | None]:
-    short = row.isr is not None and len(row.isr) < len(row.replicas)
-    cells: list[Cell | str | int | None] = [
-        row.partition,
-        Cell("none", "bad") if row.leader == -1 else row.leader,
-        _brokers(row.replicas),
-        None if row.isr is None else Cell(_brokers(row.isr), "warn" if short else None),
-        row.leader_epoch,
-        row.controller_epoch,
-    ]
-    return [*cells, _brokers(row.adding), _brokers(row.removing)] if moving else cells
+def _isr(row: TopicPartitionDescription) -> Cell | None:
+    if row.isr is None:
+        return None
+    return Cell(_brokers(row.isr), "warn" if len(row.isr) < len(row.replicas) else None)
 
 
 def _brokers(numbers: Sequence[int]) -> str:

@@ -21,13 +21,13 @@ from ..app import output, shared
 from ..confirm import run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
 from ..params import confirm_options, set_option
-from ..render import Cell, Column, Output, echo_err
+from ..render import Output, TableColumn, echo_err
 from ..serving import StopSignals
 from ..units import counted, iso_time
 
 if TYPE_CHECKING:
     from zkgroup.broker.settings import BrokerSettings
-    from zkgroup.lines.log_ends import LogEnds
+    from zkgroup.lines.log_ends import LogEnd, LogEnds
 
     from ..broker_events import BrokerPrinter
 
@@ -44,6 +44,29 @@ broker = make_group(
 _NAMED = 8
 
 
+_BROKER_COLUMNS: list[TableColumn[admin.BrokerSummary]] = [
+    TableColumn("BROKER", lambda row: row.broker, right=True),
+    TableColumn("HOST", lambda row: row.host, shorten="middle"),
+    TableColumn("PORT", lambda row: row.port, right=True),
+    TableColumn("REGISTERED", lambda row: iso_time(row.registered_at_ms), rank=2),
+    TableColumn("VERSION", lambda row: row.version, right=True, rank=3),
+    TableColumn("KIND", lambda row: row.kind, rank=1),
+    TableColumn("NOTE", lambda row: _note(row)),
+]
+_LEFT_COLUMNS: list[TableColumn[admin.LeftReplicas]] = [
+    TableColumn("TOPIC", lambda row: row.topic, shorten="middle", least=12),
+    TableColumn("PARTITIONS", lambda row: ",".join(map(str, row.partitions)), shorten="end"),
+    TableColumn("NOTE", lambda row: "moved away" if row.is_there else "deleted"),
+]
+_LOG_COLUMNS: list[TableColumn[tuple[TopicPartition, LogEnd]]] = [
+    TableColumn("TOPIC", lambda row: row[0].topic, shorten="middle", least=12),
+    TableColumn("PARTITION", lambda row: row[0].partition, right=True),
+    TableColumn("LEO", lambda row: row[1].log_end_offset, right=True),
+    TableColumn("HW", lambda row: row[1].high_watermark, right=True),
+    TableColumn("NOTE", lambda row: row[1].reason, shorten="end", rank=1),
+]
+
+
 @broker.command("list")
 def list_() -> None:
     """List every registered broker.
@@ -56,16 +79,7 @@ def list_() -> None:
     with connected() as ensemble:
         as_of, rows, unreadable = admin.list_brokers(ensemble)
     if not out.document(cluster_documents.brokers(as_of, rows), "brokers", cluster_documents.BROKER.keys):
-        columns = [
-            Column(header="BROKER", right=True),
-            Column(header="HOST", shorten="middle"),
-            Column(header="PORT", right=True),
-            Column(header="REGISTERED", rank=2),
-            Column(header="VERSION", right=True, rank=3),
-            Column(header="KIND", rank=1),
-            Column(header="NOTE"),
-        ]
-        out.table(columns, [_row(row) for row in rows])
+        out.table(_BROKER_COLUMNS, rows)
         if not rows and not unreadable:
             echo_err("no broker is registered")
     if unreadable:
@@ -136,21 +150,7 @@ def forget(broker: int, execute: bool, yes: bool) -> None:
 
 
 def _show_left(out: Output, plan: ForgettingPlan) -> None:
-    columns = [
-        Column(header="TOPIC", shorten="middle", least=12),
-        Column(header="PARTITIONS", shorten="end"),
-        Column(header="NOTE"),
-    ]
-    rows: list[list[Cell | str | int | None]] = [
-        [each.topic, ",".join(map(str, each.partitions)), "moved away" if each.is_there else "deleted"]
-        for each in plan.left
-    ]
-    out.table(columns, rows)
-
-
-def _row(row: admin.BrokerSummary) -> list[Cell | str | int | None]:
-    since = iso_time(row.registered_at_ms)
-    return [row.broker, row.host, row.port, since, row.version, row.kind, _note(row)]
+    out.table(_LEFT_COLUMNS, plan.left)
 
 
 def _note(row: admin.BrokerSummary) -> str:
@@ -174,18 +174,7 @@ def _show(out: Output, one: admin.BrokerDescription, ends: LogEnds | None) -> No
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
     if ends:
         out.line()
-        columns = [
-            Column(header="TOPIC", shorten="middle", least=12),
-            Column(header="PARTITION", right=True),
-            Column(header="LEO", right=True),
-            Column(header="HW", right=True),
-            Column(header="NOTE", shorten="end", rank=1),
-        ]
-        ends_here = [(tp, ends[tp, row.broker]) for tp in one.hosted]
-        out.table(
-            columns,
-            [[tp.topic, tp.partition, e.log_end_offset, e.high_watermark, e.reason] for tp, e in ends_here],
-        )
+        out.table(_LOG_COLUMNS, [(tp, ends[tp, row.broker]) for tp in one.hosted])
 
 
 def _listed(partitions: tuple[TopicPartition, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.cluster.usage import ClusterUsage, Estimate, first_of, read_usage
+from zkgroup.admin.cluster.usage import ClusterUsage, Estimate, Usage, first_of, read_usage
 from zkgroup.errors import PartlyDoneError
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
 from zkgroup.zookeeper.settings import Address
@@ -13,7 +13,7 @@ from .. import cluster_documents
 from ..app import group as make_group
 from ..app import output, shared
 from ..context import connected, target
-from ..render import Cell, Column, Output, Row, echo_err
+from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 
 cluster = make_group(
@@ -68,26 +68,16 @@ def _show(out: Output, found: ClusterUsage) -> None:
         f"{counted(n.notifications, 'change notification')} (C), {counted(n.requests, 'request')} (A)"
     )
     out.line()
-    columns = [
-        Column(header="QUANTITY"),
-        Column(header="SEED FORMULA", right=True),
-        Column(header="FORMULA", rank=2),
-        Column(header="CORRECTED FORMULA", right=True),
-        Column(header=f"FORMULA OF {found.release or '-'}", rank=1),
-        Column(header="MEASURED", right=True),
-        Column(header="BY"),
+    columns: list[TableColumn[Usage]] = [
+        TableColumn("QUANTITY", lambda row: row.quantity.replace("_", " ")),
+        TableColumn("SEED FORMULA", lambda row: _value(row.early), right=True),
+        TableColumn("FORMULA", lambda row: _formula(row.early), rank=2),
+        TableColumn("CORRECTED FORMULA", lambda row: _value(row.corrected), right=True),
+        TableColumn(f"FORMULA OF {found.release or '-'}", lambda row: _formula(row.corrected), rank=1),
+        TableColumn("MEASURED", lambda row: row.measured, right=True),
+        TableColumn("BY", lambda row: Cell(row.measured_by, "dim") if row.measured_by else None),
     ]
-    rows: list[Row] = [
-        [
-            row.quantity.replace("_", " "),
-            *_cells(row.early),
-            *_cells(row.corrected),
-            row.measured,
-            Cell(row.measured_by, "dim") if row.measured_by else None,
-        ]
-        for row in found.rows
-    ]
-    out.table(columns, rows)
+    out.table(columns, found.rows)
     reasons: dict[str, list[str]] = {}
     for row in found.rows:
         if row.reason:
@@ -101,5 +91,9 @@ def _show(out: Output, found: ClusterUsage) -> None:
         echo_err("note: no formulas: no broker is registered that may be read, or one of 0.9 to 0.10.1")
 
 
-def _cells(estimate: Estimate | None) -> tuple[int | None, Cell | None]:
-    return (None, None) if estimate is None else (estimate.value, Cell(estimate.formula, "dim"))
+def _value(estimate: Estimate | None) -> int | None:
+    return None if estimate is None else estimate.value
+
+
+def _formula(estimate: Estimate | None) -> Cell | None:
+    return None if estimate is None else Cell(estimate.formula, "dim")

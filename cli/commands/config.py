@@ -20,7 +20,7 @@ from ..confirm import (
 )
 from ..context import connected
 from ..params import confirm_options, set_option
-from ..render import Column, echo_err
+from ..render import TableColumn, echo_err
 from ..units import is_whole
 
 
@@ -92,6 +92,12 @@ def _entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+_SETTING_COLUMNS: list[TableColumn[tuple[str, str]]] = [
+    TableColumn("SETTING", lambda row: row[0]),
+    TableColumn("VALUE", lambda row: row[1], shorten="end"),
+]
+
+
 @config.command()
 @_entity_options
 def describe(**whom: Any) -> None:
@@ -116,8 +122,7 @@ def describe(**whom: Any) -> None:
                 out.line(f"{out.paint(title, 'bold')}  nothing is set")
                 continue
             out.line(out.paint(title, "bold"))
-            columns = [Column(header="SETTING"), Column(header="VALUE", shorten="end")]
-            out.table(columns, sorted([name, value] for name, value in row.configs.items()))
+            out.table(_SETTING_COLUMNS, sorted(row.configs.items()))
         if not rows and not unreadable:
             echo_err("nothing of that kind has a configuration of its own")
     if unreadable:

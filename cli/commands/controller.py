@@ -18,7 +18,7 @@ from ..confirm import command_text, run_change
 from ..context import connected
 from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import confirm_options, wait_options, wait_s
-from ..render import Column, echo_err
+from ..render import TableColumn, echo_err
 from ..units import iso_time
 
 controller = make_group(
@@ -49,6 +49,17 @@ def describe_controller() -> None:
             out.line(f"{out.paint(f'{name:<20}', 'dim')} {'-' if value is None else value}")
 
 
+_EPOCH_COLUMNS: list[TableColumn[admin.PastController]] = [
+    TableColumn("EPOCH", lambda row: row.epoch, right=True),
+    TableColumn("BROKER", lambda row: row.record.broker, right=True),
+    TableColumn("FROM", lambda row: iso_time(row.record.from_ms)),
+    TableColumn("UNTIL", lambda row: iso_time(row.record.until_ms)),
+    TableColumn("LOAD MS", lambda row: row.record.load_ms, right=True, rank=1),
+    TableColumn("WHY", lambda row: row.record.reason, shorten="end"),
+    TableColumn("ENDED", lambda row: row.record.ended, shorten="end", rank=2),
+]
+
+
 @controller.command()
 def history() -> None:
     """Show the epochs of zkgroup controllers, the latest first.
@@ -65,28 +76,7 @@ def history() -> None:
     if not out.document(
         cluster_documents.controller_history(as_of, rows), "epochs", cluster_documents.EPOCH.keys
     ):
-        columns = [
-            Column(header="EPOCH", right=True),
-            Column(header="BROKER", right=True),
-            Column(header="FROM"),
-            Column(header="UNTIL"),
-            Column(header="LOAD MS", right=True, rank=1),
-            Column(header="WHY", shorten="end"),
-            Column(header="ENDED", shorten="end", rank=2),
-        ]
-        table = [
-            [
-                row.epoch,
-                row.record.broker,
-                iso_time(row.record.from_ms),
-                iso_time(row.record.until_ms),
-                row.record.load_ms,
-                row.record.reason,
-                row.record.ended,
-            ]
-            for row in rows
-        ]
-        out.table(columns, table)
+        out.table(_EPOCH_COLUMNS, rows)
         if not rows:
             echo_err("no zkgroup controller has been active here")
     for text in unreadable:

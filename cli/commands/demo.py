@@ -14,7 +14,7 @@ import click
 from ..app import Shared, command, shared
 from ..context import client_settings, target
 from ..exit_codes import EXIT_CHECK_FAILED
-from ..render import Cell, Column, Output, echo_err
+from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 from .audit.history import show_owners
 from .audit.inputs import hex_zxid
@@ -22,8 +22,9 @@ from .audit.inputs import hex_zxid
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from zkgroup.demo.audit import AuditDemoReport
+    from zkgroup.demo.audit import AuditDemoReport, Planted
     from zkgroup.demo.brokers.scenario import BrokersDemoReport
+    from zkgroup.demo.flight_data import AirportDelay
     from zkgroup.demo.group.scenario import GroupDemoOptions, GroupDemoReport
     from zkgroup.demo.progress import CheckResult, ProgressEvent, Screen
 
@@ -174,17 +175,30 @@ def _screen(render: Callable[[Any, int, int], RenderableType]) -> Iterator[Scree
         yield screen
 
 
+_AIRPORT_COLUMNS: list[TableColumn[AirportDelay]] = [
+    TableColumn("airport", lambda one: one.airport),
+    TableColumn("flights", lambda one: one.flights, right=True),
+    TableColumn("minutes", lambda one: f"{one.mean:.1f}", right=True),
+]
+_CHECK_COLUMNS: list[TableColumn[CheckResult]] = [
+    TableColumn("proved", lambda one: Cell("yes", "good") if one.holds else Cell("NO", "bad")),
+    TableColumn("", lambda one: one.statement),
+    TableColumn("evidence", lambda one: one.evidence, shorten="end", least=20),
+]
+_PLANTED_COLUMNS: list[TableColumn[Planted]] = [
+    TableColumn("partition", lambda one: one.partition, right=True),
+    TableColumn("owner", lambda one: one.owner),
+    TableColumn("before", lambda one: one.before, right=True),
+    TableColumn("after", lambda one: one.after, right=True),
+    TableColumn("zxid", lambda one: hex_zxid(one.zxid), right=True),
+    TableColumn("found as", lambda one: ", ".join(one.findings), shorten="end", least=20),
+]
+
+
 def print_report(out: Output, report: GroupDemoReport) -> None:
     """The result for a person."""
     out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
-    out.table(
-        [
-            Column(header="airport"),
-            Column(header="flights", right=True),
-            Column(header="minutes", right=True),
-        ],
-        [(one.airport, one.flights, f"{one.mean:.1f}") for one in report.airports],
-    )
+    out.table(_AIRPORT_COLUMNS, report.airports)
     out.line()
     check_table(out, report.checks)
     figures = report.figures
@@ -210,19 +224,12 @@ def _echo_left(report: GroupDemoReport) -> None:
 
 def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
     """A row for each; those that do not hold once more, in full."""
-    out.table(
-        [Column(header="proved"), Column(header=""), Column(header="evidence", shorten="end", least=20)],
-        [(_mark(one.holds), one.statement, one.evidence) for one in checks],
-    )
+    out.table(_CHECK_COLUMNS, checks)
     for one in checks:
         if not one.holds:
             out.line()
             out.line(out.paint(f"NOT PROVED: {one.statement}", "bad"))
             out.line(one.evidence)
-
-
-def _mark(holds: bool) -> Cell:
-    return Cell("yes", "good") if holds else Cell("NO", "bad")
 
 
 def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
@@ -260,20 +267,7 @@ NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 def print_audit_report(out: Output, report: AuditDemoReport) -> None:
     """The result for a person."""
     out.line(out.paint("Planted by a client that is no member", "bold"))
-    out.table(
-        [
-            Column(header="partition", right=True),
-            Column(header="owner"),
-            Column(header="before", right=True),
-            Column(header="after", right=True),
-            Column(header="zxid", right=True),
-            Column(header="found as", shorten="end", least=20),
-        ],
-        [
-            (one.partition, one.owner, one.before, one.after, hex_zxid(one.zxid), ", ".join(one.findings))
-            for one in report.planted
-        ],
-    )
+    out.table(_PLANTED_COLUMNS, report.planted)
     out.line()
     out.line(out.paint(f"Who owned partition {report.partition}, whose offset was set back", "bold"))
     show_owners(out, report.owners)

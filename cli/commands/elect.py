@@ -16,6 +16,7 @@ from zkgroup.admin.elections import (
     LEADS,
     LED,
     UNCLEAN,
+    Candidate,
     ElectionPlan,
     UncleanPlan,
     all_led,
@@ -29,6 +30,7 @@ from zkgroup.model import TopicPartition
 from .. import cluster_documents
 from ..app import group as make_group
 from ..app import output
+from ..cluster_documents import UncleanPartition, unclean_partitions
 from ..confirm import (
     command_text,
     run_change,
@@ -36,7 +38,7 @@ from ..confirm import (
 from ..context import connected
 from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import TopicPartitions, confirm_options, file_text, wait_options, wait_s
-from ..render import Cell, Column, Output, Row, echo_err
+from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 
 elect = make_group(
@@ -193,6 +195,15 @@ def _partitions(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]
     return [TopicPartition(name, number) for name, parts in topics for number in parts or numbers[name]]
 
 
+_PREFERRED_COLUMNS: list[TableColumn[Candidate]] = [
+    TableColumn("TOPIC", lambda row: row.topic_partition.topic, shorten="middle"),
+    TableColumn("PARTITION", lambda row: row.topic_partition.partition, right=True),
+    TableColumn("LEADER", lambda row: "none" if row.leader == NO_LEADER else row.leader, right=True),
+    TableColumn("PREFERRED", lambda row: row.preferred, right=True),
+    TableColumn("OUTCOME", lambda row: Cell(row.outcome.replace("_", " "), _STYLES.get(row.outcome, "warn"))),
+]
+
+
 def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
     rows = [row for row in plan.rows if row.outcome != "leads"]
     if not rows:
@@ -200,24 +211,7 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
             led = "every partition is led by its first replica: nothing to do"
             out.line(led if plan.rows else "nothing to elect")
         return
-    columns = [
-        Column(header="TOPIC", shorten="middle"),
-        Column(header="PARTITION", right=True),
-        Column(header="LEADER", right=True),
-        Column(header="PREFERRED", right=True),
-        Column(header="OUTCOME"),
-    ]
-    table = [
-        [
-            row.topic_partition.topic,
-            row.topic_partition.partition,
-            "none" if row.leader == NO_LEADER else row.leader,
-            row.preferred,
-            Cell(row.outcome.replace("_", " "), _STYLES.get(row.outcome, "warn")),
-        ]
-        for row in rows
-    ]
-    out.table(columns, table)
+    out.table(_PREFERRED_COLUMNS, rows)
     if not plan.wanted:
         out.line("nothing to elect")
         return
@@ -228,36 +222,36 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
 def _show_unclean(
     out: Output, plan: UncleanPlan, done: UncleanElectionDone | None, *, executed: bool
 ) -> None:
-    verdicts = {each.topic_partition: each for each in done.partitions} if done else {}
-    columns = [
-        Column(header="TOPIC", shorten="middle"),
-        Column(header="PARTITION", right=True),
-        Column(header="LEADER", right=True),
-        Column(header="IN SYNC", shorten="end"),
-        Column(header="LIVE", shorten="end"),
-        Column(header="OUTCOME"),
-        *([Column(header="LED BY", right=True), Column(header="WHY", shorten="end")] if done else []),
-    ]
-    table: list[Row] = []
-    for row in plan.rows:
-        verdict = verdicts.get(row.topic_partition)
-        word = verdict.verdict if verdict else row.outcome
-        outcome = [verdict.leader, verdict.reason] if verdict else [None, ""]
-        table.append(
-            [
-                *row.topic_partition,
-                Cell("none", "bad") if row.leader == -1 else row.leader,
-                None if row.isr is None else _listed(row.isr),
-                _listed(row.live),
-                Cell(word.replace("_", " "), _STYLES.get(word, "warn")),
-                *(outcome if done else []),
-            ]
-        )
-    out.table(columns, table)
+    rows = unclean_partitions(plan, done)
+    out.table([*_UNCLEAN_COLUMNS, *(_RESULT_COLUMNS if done else [])], rows)
     verb = "asked for" if executed else "would ask for"
     lost = f"; {counted(len(plan.losing), 'partition')} may lose records" if plan.losing else ""
     out.line(f"{verb} {counted(len(plan.wanted), 'election')}{lost}" if plan.wanted else "nothing to elect")
 
 
-def _listed(brokers: Sequence[int]) -> str:
-    return ",".join(map(str, brokers)) or "none"
+def _outcome(row: UncleanPartition) -> Cell:
+    """What the controller has reported, else what the request would lead to."""
+    word = row.result.verdict if row.result else row.candidate.outcome
+    return Cell(word.replace("_", " "), _STYLES.get(word, "warn"))
+
+
+_UNCLEAN_COLUMNS: list[TableColumn[UncleanPartition]] = [
+    TableColumn("TOPIC", lambda row: row.candidate.topic_partition.topic, shorten="middle"),
+    TableColumn("PARTITION", lambda row: row.candidate.topic_partition.partition, right=True),
+    TableColumn("LEADER", lambda row: _leader(row.candidate.leader), right=True),
+    TableColumn("IN SYNC", lambda row: _listed(row.candidate.isr), shorten="end"),
+    TableColumn("LIVE", lambda row: _listed(row.candidate.live), shorten="end"),
+    TableColumn("OUTCOME", _outcome),
+]
+_RESULT_COLUMNS: list[TableColumn[UncleanPartition]] = [
+    TableColumn("LED BY", lambda row: row.result.leader if row.result else None, right=True),
+    TableColumn("WHY", lambda row: row.result.reason if row.result else "", shorten="end"),
+]
+
+
+def _leader(leader: int | None) -> Cell | int | None:
+    return Cell("none", "bad") if leader == NO_LEADER else leader
+
+
+def _listed(brokers: Sequence[int] | None) -> str | None:
+    return None if brokers is None else ",".join(map(str, brokers)) or "none"

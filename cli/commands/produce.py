@@ -22,7 +22,7 @@ from zkgroup.errors import (
 from ..app import command, output
 from ..context import connected
 from ..params import SOME_TIME, complete_topics
-from ..render import Column, Output, echo_err
+from ..render import Output, TableColumn, echo_err
 from ..schema import Document, Shape, given, word
 
 if TYPE_CHECKING:
@@ -235,6 +235,14 @@ class PartitionSummary:
     last_offset: int | None = None
 
 
+_PARTITION_COLUMNS: list[TableColumn[PartitionSummary]] = [
+    TableColumn("PARTITION", lambda one: one.partition, right=True),
+    TableColumn("LINES", lambda one: one.lines, right=True),
+    TableColumn("FIRST", lambda one: one.first_offset, right=True),
+    TableColumn("LAST", lambda one: one.last_offset, right=True),
+]
+
+
 @dataclass
 class Summary:
     """Counts of lines."""
@@ -281,15 +289,7 @@ class Summary:
     def show(self, out: Output) -> None:
         """As text."""
         if self.partitions:
-            columns = [
-                Column(header="PARTITION", right=True),
-                Column(header="LINES", right=True),
-                Column(header="FIRST", right=True),
-                Column(header="LAST", right=True),
-            ]
-            out.table(
-                columns, [(one.partition, one.lines, one.first_offset, one.last_offset) for one in self.rows]
-            )
+            out.table(_PARTITION_COLUMNS, self.rows)
         out.line(progress_text(self))
 
     def _of(self, delivery: Delivery) -> PartitionSummary:

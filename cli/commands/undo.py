@@ -20,7 +20,7 @@ from ..app import command, output, shared
 from ..confirm import command_text, run_change
 from ..context import connected, target
 from ..params import confirm_options, force_option
-from ..render import Cell, Column, Output, echo_err
+from ..render import Cell, Output, TableColumn, echo_err
 from ..units import age, counted
 from .offsets import run_offset_changes
 
@@ -101,7 +101,7 @@ def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bo
         change, lambda stderr: stderr.line(f"would create {named}"), execute=execute, yes=yes
     ).executed
     document = documents.RESTORATION.json(
-        plan.as_of, documents.Restoration(undone=record.undo_id, executed=wanted, znodes=paths)
+        plan.as_of, documents.RestorationDocument(undone=record.undo_id, executed=wanted, znodes=paths)
     )
     if out.document(document):
         return
@@ -138,21 +138,18 @@ def _list(out: Output, *, everywhere: bool) -> None:
 
 
 def _table(out: Output, records: Sequence[UndoRecord], now_ms: int, *, with_ensemble: bool) -> None:
-    columns = [
-        Column(header="ID"),
-        Column(header="AGE", right=True),
-        *([Column(header="ENSEMBLE", shorten="middle", least=14)] if with_ensemble else []),
-        Column(header="UNDO", shorten="end", least=16),
-        Column(header="COMMAND", shorten="end", least=20),
+    ensemble: list[TableColumn[UndoRecord]] = [
+        TableColumn("ENSEMBLE", lambda one: one.zookeeper, shorten="middle", least=14)
     ]
-    rows = [
-        [
-            one.undo_id,
-            age(one.time_ms, now_ms),
-            *([one.zookeeper] if with_ensemble else []),
-            one.summary if one.way_back is None else Cell(f"no: {one.summary}", "dim"),
-            one.command,
-        ]
-        for one in records
+    columns: list[TableColumn[UndoRecord]] = [
+        TableColumn("ID", lambda one: one.undo_id),
+        TableColumn("AGE", lambda one: age(one.time_ms, now_ms), right=True),
+        *(ensemble if with_ensemble else []),
+        TableColumn("UNDO", _undo_cell, shorten="end", least=16),
+        TableColumn("COMMAND", lambda one: one.command, shorten="end", least=20),
     ]
-    out.table(columns, rows)
+    out.table(columns, records)
+
+
+def _undo_cell(record: UndoRecord) -> Cell | str:
+    return record.summary if record.way_back is None else Cell(f"no: {record.summary}", "dim")

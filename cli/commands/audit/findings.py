@@ -20,8 +20,8 @@ from zkgroup.audit.spark.session import require_spark, session
 from ... import audit_documents as documents
 from ...app import Command, output, shared
 from ...exit_codes import EXIT_CHECK_FAILED
-from ...params import Assignment, nearest
-from ...render import Cell, Column, Output, echo_err
+from ...params import NameValue, nearest
+from ...render import Cell, TableColumn, echo_err
 from ...units import counted, iso_time
 from .inputs import (
     Inputs,
@@ -44,7 +44,7 @@ _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info"
 _STYLES = {"error": "bad", "warning": "warn", "info": "dim"}
 
 
-class Names(click.ParamType[tuple[AnyRule, ...]]):
+class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
     """`NAME,...`: names of findings."""
 
     name = "name,..."
@@ -69,14 +69,17 @@ class Names(click.ParamType[tuple[AnyRule, ...]]):
 @command()
 @input_options(more=True, converted=True)
 @click.option(
-    "--only", type=Names(), metavar="NAME,...", help="Only these findings; `reference/findings` has all."
+    "--only",
+    type=FindingNames(),
+    metavar="NAME,...",
+    help="Only these findings; `reference/findings` has all.",
 )
 @click.option("--group", metavar="GROUP", help="Only what is about this group.")
 @click.option(
     "--bound",
     "bounds",
     multiple=True,
-    type=Assignment("FINDING.BOUND", "NUMBER"),
+    type=NameValue("FINDING.BOUND", "NUMBER"),
     metavar="FINDING.BOUND=N",
     help="Another bound than the usual one of a finding; may be repeated.",
 )
@@ -106,7 +109,7 @@ def findings(
         found = audit(source, only or ALL_RULES, chosen, start=start, end=end, group=group)
     fields = findings_document(found)
     if not out.document(fields, "findings", documents.FINDING.keys):
-        _show(out, found.findings)
+        out.table(_COLUMNS, found.findings)
         summary(found)
     errors = sum(one.severity == "error" for one in found.findings)
     if errors or source.damages():
@@ -124,31 +127,15 @@ def bounds_given(given: Sequence[tuple[str, str]]) -> Mapping[str, float]:
     return chosen
 
 
-def _show(out: Output, found: Sequence[Finding]) -> None:
-    columns = [
-        Column(header="FROM", rank=1),
-        Column(header="SEVERITY"),
-        Column(header="FINDING"),
-        Column(header="GROUP", shorten="middle", least=8, rank=1),
-        Column(header="PARTITION", shorten="middle", least=8, rank=1),
-        Column(header="ZXID", right=True, rank=2),
-        Column(header="DETAIL", shorten="end", least=24),
-    ]
-    out.table(
-        columns,
-        [
-            [
-                iso_time(one.from_ms),
-                Cell(one.severity, _STYLES[one.severity]),
-                one.finding,
-                one.group,
-                _place(one),
-                hex_zxid(one.from_zxid),
-                one.detail,
-            ]
-            for one in found
-        ],
-    )
+_COLUMNS: list[TableColumn[Finding]] = [
+    TableColumn("FROM", lambda one: iso_time(one.from_ms), rank=1),
+    TableColumn("SEVERITY", lambda one: Cell(one.severity, _STYLES[one.severity])),
+    TableColumn("FINDING", lambda one: one.finding),
+    TableColumn("GROUP", lambda one: one.group, shorten="middle", least=8, rank=1),
+    TableColumn("PARTITION", lambda one: _place(one), shorten="middle", least=8, rank=1),
+    TableColumn("ZXID", lambda one: hex_zxid(one.from_zxid), right=True, rank=2),
+    TableColumn("DETAIL", lambda one: one.detail, shorten="end", least=24),
+]
 
 
 def _place(one: Finding) -> str | None:
@@ -206,8 +193,8 @@ def report(
     inputs.require_outside(page)
     require_free(page, overwrite=overwrite)
     if spark:
-        asked = _Asked(inputs, start, end, group)
-        found, written, damaged = _with_spark(asked, page, master, dict(settings), overwrite=overwrite)
+        request = _ReportRequest(inputs, start, end, group)
+        found, written, damaged = _with_spark(request, page, master, dict(settings), overwrite=overwrite)
     else:
         with opened(inputs) as (source, tell):
             tell("looking for findings")
@@ -219,7 +206,7 @@ def report(
                 written = write_report(page, data, found, rows, overwrite=overwrite)
         damaged = bool(source.damages())
     severities = [one.severity for one in found.findings]
-    made = documents.WrittenReport(
+    made = documents.AuditReportDocument(
         [documents.ReportFile(path, path.stat().st_size) for path in written],
         errors=severities.count("error"),
         warnings=severities.count("warning"),
@@ -236,7 +223,7 @@ def report(
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-class _Asked(NamedTuple):
+class _ReportRequest(NamedTuple):
     """What the report is to be of."""
 
     inputs: Inputs
@@ -246,10 +233,10 @@ class _Asked(NamedTuple):
 
 
 def _with_spark(
-    asked: _Asked, page: Path, master: str | None, settings: dict[str, str], *, overwrite: bool
+    request: _ReportRequest, page: Path, master: str | None, settings: dict[str, str], *, overwrite: bool
 ) -> tuple[Found, list[Path], bool]:
     """What was found, the files, and whether anything is damaged. Notes are told as without Spark."""
-    inputs = asked.inputs
+    inputs = request.inputs
     if not inputs.texts:
         raise click.UsageError("--spark is for --input: a living ensemble has no logs to read")
     if shared().zookeeper is not None:
@@ -263,9 +250,9 @@ def _with_spark(
             inputs.texts,
             ensemble=inputs.ensemble,
             chroot=inputs.chroot,
-            start=asked.start,
-            end=asked.end,
-            group=asked.group,
+            start=request.start,
+            end=request.end,
+            group=request.group,
             rows=rows,
             progress=tell,
         )
@@ -292,12 +279,12 @@ def _with_spark(
     help="A folder of its own for Parquet and findings; what is converted there already is not read again.",
 )
 @spark_options
-@click.option("--only", type=Names(), metavar="NAME,...", help="Only these findings.")
+@click.option("--only", type=FindingNames(), metavar="NAME,...", help="Only these findings.")
 @click.option(
     "--bound",
     "bounds",
     multiple=True,
-    type=Assignment("FINDING.BOUND", "NUMBER"),
+    type=NameValue("FINDING.BOUND", "NUMBER"),
     metavar="FINDING.BOUND=N",
     help="Another bound than the usual one of a finding; may be repeated.",
 )
@@ -339,7 +326,7 @@ def run(
             spark, inputs, target, rules=only or ALL_RULES, bounds=chosen, chroot=chroot, progress=tell
         )
     if not out.document(job.document(audited), "findings", documents.ENSEMBLE_FINDING.keys):
-        out.table(_RUN_COLUMNS, [_run_row(each) for each in audited])
+        out.table(_RUN_COLUMNS, audited)
         echo_err(f"all findings: {target.rstrip('/')}/{job.FINDINGS_FILE}")
     for each in audited:
         for text in each.damages:
@@ -348,21 +335,14 @@ def run(
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-_RUN_COLUMNS = [
-    Column(header="ENSEMBLE"),
-    Column(header="ERRORS", right=True),
-    Column(header="WARNINGS", right=True),
-    Column(header="NOTES", right=True),
-    Column(header="NOT LOOKED FOR", right=True),
+_RUN_COLUMNS: list[TableColumn[Audited]] = [
+    TableColumn("ENSEMBLE", lambda one: one.ensemble),
+    TableColumn("ERRORS", lambda one: _count(one, "error"), right=True),
+    TableColumn("WARNINGS", lambda one: _count(one, "warning"), right=True),
+    TableColumn("NOTES", lambda one: _count(one, "info"), right=True),
+    TableColumn("NOT LOOKED FOR", lambda one: len(one.skipped), right=True),
 ]
 
 
-def _run_row(each: Audited) -> list[Any]:
-    counts = Counter(one.severity for one in each.findings)
-    return [
-        each.ensemble,
-        str(counts["error"]),
-        str(counts["warning"]),
-        str(counts["info"]),
-        str(len(each.skipped)),
-    ]
+def _count(audited: Audited, severity: Severity) -> int:
+    return sum(finding.severity == severity for finding in audited.findings)

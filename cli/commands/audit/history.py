@@ -9,7 +9,7 @@ import click
 from zkgroup.audit.groups import groups_of, require_group
 from zkgroup.audit.sources import Moment
 from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
-from zkgroup.audit.views.offsets import offsets_of
+from zkgroup.audit.views.offsets import OffsetRow, offsets_of
 from zkgroup.audit.views.owners import OwnerLife, owners_of
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.model import TopicPartition
@@ -17,7 +17,7 @@ from zkgroup.model import TopicPartition
 from ... import audit_documents as documents
 from ...app import output
 from ...exit_codes import EXIT_CHECK_FAILED
-from ...render import Cell, Column, Output, echo_err
+from ...render import Cell, Output, TableColumn, echo_err
 from ...units import counted, iso_time
 from .inputs import (
     MOMENT,
@@ -76,7 +76,7 @@ def owners(
         lives = owners_of(mine, facts, group, partition)
     document = documents.OWNERS.json(
         documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
-        documents.PartitionOwners(group, partition, lives),
+        documents.AuditOwnersDocument(group, partition, lives),
     )
     if not out.document(document, "intervals", documents.OWNER.keys):
         show_owners(out, lives)
@@ -86,32 +86,20 @@ def owners(
         ctx.exit(EXIT_CHECK_FAILED)
 
 
+_OWNER_COLUMNS: list[TableColumn[OwnerLife]] = [
+    TableColumn("FROM", lambda life: iso_time(life.from_ms)),
+    TableColumn("TO", lambda life: iso_time(life.to_ms)),
+    TableColumn("OWNER", lambda life: life.thread, shorten="middle", least=24),
+    TableColumn("ENDED BY", lambda life: Cell(life.ended_by, _OWNER_STYLES.get(life.ended_by))),
+    TableColumn("FROM ZXID", lambda life: hex_zxid(life.from_zxid), right=True, rank=1),
+    TableColumn("TO ZXID", lambda life: hex_zxid(life.to_zxid), right=True, rank=1),
+    TableColumn("SESSION", lambda life: documents.session_text(life.session), right=True, rank=2),
+]
+
+
 def show_owners(out: Output, lives: Sequence[OwnerLife]) -> None:
-    """A table of them."""
-    columns = [
-        Column(header="FROM"),
-        Column(header="TO"),
-        Column(header="OWNER", shorten="middle", least=24),
-        Column(header="ENDED BY"),
-        Column(header="FROM ZXID", right=True, rank=1),
-        Column(header="TO ZXID", right=True, rank=1),
-        Column(header="SESSION", right=True, rank=2),
-    ]
-    out.table(
-        columns,
-        [
-            [
-                iso_time(life.from_ms),
-                iso_time(life.to_ms),
-                life.thread,
-                Cell(life.ended_by, _OWNER_STYLES.get(life.ended_by)),
-                hex_zxid(life.from_zxid),
-                hex_zxid(life.to_zxid),
-                documents.session_text(life.session),
-            ]
-            for life in lives
-        ],
-    )
+    """One row an ownership."""
+    out.table(_OWNER_COLUMNS, lives)
 
 
 @command()
@@ -156,49 +144,36 @@ def offsets(
         (one for one in found if one.write.is_rewind or not rewinds), key=lambda one: one.write.zxid
     )
     document = documents.OFFSETS.json(
-        documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.OffsetWrites(group, found)
+        documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
+        documents.AuditOffsetsDocument(group, found),
     )
     if not out.document(document, "offsets", documents.OFFSET.keys):
-        _show_offsets(out, found)
+        out.table(_OFFSET_COLUMNS, found)
         echo_err(f"{counted(len(found), 'write')}, {sum(row.is_rewind for _, row in found)} of them rewinds")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-def _show_offsets(out: Output, found: Sequence[documents.PartitionOffset]) -> None:
-    columns = [
-        Column(header="TIME"),
-        Column(header="GROUP", shorten="middle", least=8, rank=1),
-        Column(header="PARTITION", shorten="middle", least=10),
-        Column(header="KIND"),
-        Column(header="OFFSET", right=True),
-        Column(header="BEFORE", right=True),
-        Column(header="OWNED"),
-        Column(header="ZXID", right=True, rank=1),
-        Column(header="SESSION", right=True, rank=2),
-        Column(header="MEMBER", shorten="middle", least=16, rank=3),
-        Column(header="OWNER", shorten="middle", least=16, rank=4),
-    ]
-    words = {True: "yes", False: Cell("no", "bad"), None: None}
-    out.table(
-        columns,
-        [
-            [
-                iso_time(row.time_ms),
-                where.group,
-                str(where.topic_partition),
-                row.kind,
-                Cell(str(row.offset), "bad") if row.is_rewind else documents.position(row.offset),
-                documents.position(row.previous),
-                words[row.owned],
-                hex_zxid(row.zxid),
-                documents.session_text(row.session),
-                ", ".join(row.members) or None,
-                row.owner,
-            ]
-            for where, row in found
-        ],
-    )
+_OWNED = {True: "yes", False: Cell("no", "bad"), None: None}
+_OFFSET_COLUMNS: list[TableColumn[documents.PartitionOffset]] = [
+    TableColumn("TIME", lambda row: iso_time(row.write.time_ms)),
+    TableColumn("GROUP", lambda row: row.where.group, shorten="middle", least=8, rank=1),
+    TableColumn("PARTITION", lambda row: str(row.where.topic_partition), shorten="middle", least=10),
+    TableColumn("KIND", lambda row: row.write.kind),
+    TableColumn("OFFSET", lambda row: _offset_cell(row.write), right=True),
+    TableColumn("BEFORE", lambda row: documents.position(row.write.previous), right=True),
+    TableColumn("OWNED", lambda row: _OWNED[row.write.owned]),
+    TableColumn("ZXID", lambda row: hex_zxid(row.write.zxid), right=True, rank=1),
+    TableColumn("SESSION", lambda row: documents.session_text(row.write.session), right=True, rank=2),
+    TableColumn(
+        "MEMBER", lambda row: ", ".join(row.write.members) or None, shorten="middle", least=16, rank=3
+    ),
+    TableColumn("OWNER", lambda row: row.write.owner, shorten="middle", least=16, rank=4),
+]
+
+
+def _offset_cell(write: OffsetRow) -> Cell | int | None:
+    return Cell(str(write.offset), "bad") if write.is_rewind else documents.position(write.offset)
 
 
 _SESSION_STYLES = {"expired": "bad", "open": "good"}
@@ -228,10 +203,10 @@ def sessions(
             require_group(group, groups_of(rows.events()))
         found = [row for row in sessions_of(rows.events(), facts) if group is None or _is_of(row, group)]
     document = documents.SESSIONS.json(
-        documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.Sessions(found)
+        documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.AuditSessionsDocument(found)
     )
     if not out.document(document, "sessions", documents.AUDITED_SESSION.keys):
-        _show_sessions(out, found)
+        out.table(_SESSION_COLUMNS, found)
         echo_err(f"{counted(len(found), 'session')}, {sum(row.ended == 'expired' for row in found)} expired")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
@@ -241,33 +216,16 @@ def _is_of(row: SessionRow, group: str) -> bool:
     return any(of == group for of, _ in row.members)
 
 
-def _show_sessions(out: Output, found: list[SessionRow]) -> None:
-    columns = [
-        Column(header="SESSION", right=True),
-        Column(header="FROM"),
-        Column(header="TO"),
-        Column(header="ENDED"),
-        Column(header="WRITES", right=True, rank=1),
-        Column(header="SILENT MS", right=True, rank=2),
-        Column(header="TIMEOUT MS", right=True, rank=3),
-        Column(header="WHO", shorten="middle", least=20, rank=1),
-    ]
-    out.table(
-        columns,
-        [
-            [
-                documents.session_text(row.session),
-                iso_time(row.from_ms),
-                iso_time(row.to_ms),
-                Cell(row.ended, _SESSION_STYLES.get(row.ended)),
-                row.writes,
-                row.silence_ms,
-                row.timeout_ms,
-                _who(row),
-            ]
-            for row in found
-        ],
-    )
+_SESSION_COLUMNS: list[TableColumn[SessionRow]] = [
+    TableColumn("SESSION", lambda row: documents.session_text(row.session), right=True),
+    TableColumn("FROM", lambda row: iso_time(row.from_ms)),
+    TableColumn("TO", lambda row: iso_time(row.to_ms)),
+    TableColumn("ENDED", lambda row: Cell(row.ended, _SESSION_STYLES.get(row.ended))),
+    TableColumn("WRITES", lambda row: row.writes, right=True, rank=1),
+    TableColumn("SILENT MS", lambda row: row.silence_ms, right=True, rank=2),
+    TableColumn("TIMEOUT MS", lambda row: row.timeout_ms, right=True, rank=3),
+    TableColumn("WHO", lambda row: _who(row), shorten="middle", least=20, rank=1),
+]
 
 
 def _who(row: SessionRow) -> str | None:

@@ -17,7 +17,7 @@ from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
 from ... import audit_documents as documents
 from ...app import command, output
 from ...exit_codes import EXIT_CHECK_FAILED
-from ...render import Cell, Column, Output, echo_err
+from ...render import Cell, TableColumn, echo_err
 from ...units import counted
 from .inputs import hex_zxid, progress
 
@@ -59,9 +59,11 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
             tell(f"inspecting {path.name}")
             found.append(inspected(path, kind))
     latest = max((one.last_zxid or 0 for one in found), default=0)
-    document = documents.FILES.json(documents.LastTransaction(latest, None), documents.AuditedFiles(found))
+    document = documents.FILES.json(
+        documents.LastTransaction(latest, None), documents.AuditFilesDocument(found)
+    )
     if not out.document(document, "files", documents.FILE.keys):
-        _show(out, found)
+        out.table(_COLUMNS, found)
     damaged = sum(not one.is_healthy for one in found)
     if damaged:
         echo_err(f"{counted(damaged, 'file')} of {len(found)} damaged")
@@ -112,30 +114,13 @@ def _kind(path: Path) -> str:
     return _MAGICS[magic]
 
 
-def _show(out: Output, found: list[FileHealth]) -> None:
-    columns = [
-        Column(header="FILE", shorten="middle", least=16),
-        Column(header="HEALTH"),
-        Column(header="FIRST", right=True, rank=2),
-        Column(header="LAST", right=True, rank=1),
-        Column(header="RECORDS", right=True, rank=3),
-        Column(header="GOOD UNTIL", right=True, rank=1),
-        Column(header="EXACT", rank=4),
-        Column(header="DETAIL", shorten="end", least=20, rank=5),
-    ]
-    out.table(
-        columns,
-        [
-            [
-                str(one.path),
-                Cell("good", "good") if one.is_healthy else Cell("damaged", "bad"),
-                hex_zxid(one.first_zxid),
-                hex_zxid(one.last_zxid),
-                one.records,
-                hex_zxid(one.good_until_zxid),
-                "yes" if one.is_exact else "no",
-                one.detail,
-            ]
-            for one in found
-        ],
-    )
+_COLUMNS: list[TableColumn[FileHealth]] = [
+    TableColumn("FILE", lambda one: str(one.path), shorten="middle", least=16),
+    TableColumn("HEALTH", lambda one: Cell("good", "good") if one.is_healthy else Cell("damaged", "bad")),
+    TableColumn("FIRST", lambda one: hex_zxid(one.first_zxid), right=True, rank=2),
+    TableColumn("LAST", lambda one: hex_zxid(one.last_zxid), right=True, rank=1),
+    TableColumn("RECORDS", lambda one: one.records, right=True, rank=3),
+    TableColumn("GOOD UNTIL", lambda one: hex_zxid(one.good_until_zxid), right=True, rank=1),
+    TableColumn("EXACT", lambda one: "yes" if one.is_exact else "no", rank=4),
+    TableColumn("DETAIL", lambda one: one.detail, shorten="end", least=20, rank=5),
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -22,7 +22,7 @@ from ...app import output, shared
 from ...context import connected, target
 from ...documents import ZNODE, text_of
 from ...exit_codes import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE
-from ...render import Cell, Column, Output, echo_err
+from ...render import Cell, TableColumn, echo_err
 from ...units import counted, size
 from ..znode import draw
 from .inputs import (
@@ -64,7 +64,7 @@ def tree(ctx: click.Context, inputs: Inputs, at: Moment | None, path: str) -> No
         found = _below(source, seen, below)
     document = documents.TREE.json(
         documents.LastTransaction.of(seen.zxid, seen.time_ms),
-        documents.PastTree(below, seen.is_exact, found),
+        documents.AuditTreeDocument(below, seen.is_exact, found),
     )
     if not out.document(document, "znodes", ZNODE.keys):
         draw(out, found)
@@ -143,10 +143,10 @@ def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path
     changes = [_change_inside(source.chroot, change) for change in found.changes]
     document = documents.DIFF.json(
         documents.LastTransaction.of(min(max(start, end), last), found.time_ms),
-        documents.TreeDifference(below, start, end, found.is_exact, changes),
+        documents.AuditDiffDocument(below, start, end, found.is_exact, changes),
     )
     if not out.document(document, "changes", documents.CHANGE.keys):
-        _show(out, changes)
+        out.table(_CHANGE_COLUMNS, [one for one in changes if not one.is_of_children_only])
         differ = "1 path differs" if len(changes) == 1 else f"{len(changes)} paths differ"
         echo_err(f"{differ} from {hex_zxid(start)} to {hex_zxid(end)}")
     if max(start, end) > last:
@@ -168,34 +168,24 @@ def _change_inside(chroot: str, change: ZnodeChange) -> ZnodeChange:
     )
 
 
-def _show(out: Output, changes: Sequence[ZnodeChange]) -> None:
-    columns = [
-        Column(header="PATH", shorten="middle", least=24),
-        Column(header="CHANGE"),
-        Column(header="BEFORE", shorten="end", least=12),
-        Column(header="AFTER", shorten="end", least=12),
-        Column(header="FIELDS", shorten="end", least=10, rank=1),
-    ]
-    rows = [
-        [
-            change.path,
-            Cell(change.change, _STYLES[change.change]),
-            _shown(change.before and change.before.znode),
-            _shown(change.after and change.after.znode),
-            ", ".join(documents.JSON_NAMES.get(name, name) for name in change.fields),
-        ]
-        for change in changes
-        if not change.is_of_children_only
-    ]
-    out.table(columns, rows)
+_CHANGE_COLUMNS: list[TableColumn[ZnodeChange]] = [
+    TableColumn("PATH", lambda change: change.path, shorten="middle", least=24),
+    TableColumn("CHANGE", lambda change: Cell(change.change, _STYLES[change.change])),
+    TableColumn("BEFORE", lambda change: _shown(change.before), shorten="end", least=12),
+    TableColumn("AFTER", lambda change: _shown(change.after), shorten="end", least=12),
+    TableColumn(
+        "FIELDS", lambda change: ", ".join(documents.names_of(change)), shorten="end", least=10, rank=1
+    ),
+]
 
 
-def _shown(znode: Znode | None) -> str | None:
-    if znode is None:
+def _shown(state: State | None) -> str | None:
+    if state is None:
         return None
-    if znode.data is None:
+    data = state.znode.data
+    if data is None:
         return "null"
-    return text_of(znode.data) or (f"{len(znode.data)} bytes" if znode.data else "(empty)")
+    return text_of(data) or (f"{len(data)} bytes" if data else "(empty)")
 
 
 @command()
@@ -243,7 +233,7 @@ def export(
     echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
     document = documents.EXPORT.json(
         documents.LastTransaction.of(header.zxid_before, header.time_ms),
-        documents.ExportedTree(file, written, header),
+        documents.AuditExportDocument(file, written, header),
     )
     if not out.document(document):
         out.line(f"wrote {file}: {counted(written.znodes, 'znode')}, {size(written.bytes)}")

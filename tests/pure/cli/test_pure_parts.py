@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from zkgroup_cli.member_events import EventPrinter
 from zkgroup_cli.params import parse_settings
-from zkgroup_cli.render import Cell, Column, Output, render, shorten
+from zkgroup_cli.render import Cell, Output, TableColumn, render, shorten
 from zkgroup_cli.units import age, counted, iso_time, parse_duration_ms, parse_iso_duration_ms, parse_time_ms
 
 from zkgroup.errors import ConfigError
 from zkgroup.settings import GroupSettings
 
 COLUMNS = [
-    Column(header="NAME", shorten="middle", least=8),
-    Column(header="COUNT", right=True),
-    Column(header="NOTE", shorten="end", least=6, rank=1),
+    TableColumn("NAME", itemgetter(0), shorten="middle", least=8),
+    TableColumn("COUNT", itemgetter(1), right=True),
+    TableColumn("NOTE", itemgetter(2), shorten="end", least=6, rank=1),
 ]
 
 
@@ -61,7 +62,7 @@ def test_tables_never_exceed_the_width(rows: list[tuple[str, int, str]], width: 
 
 def test_cells_cannot_steer_the_terminal() -> None:
     """A foreign znode may hold escape sequences: a table shows that something is there, no more."""
-    lines = render([Column(header="OWNER")], [["a\x1b[31mb\n"], [Cell("c\x07", "bad")]])
+    lines = render([TableColumn("OWNER", itemgetter(0))], [["a\x1b[31mb\n"], [Cell("c\x07", "bad")]])
 
     assert lines[1:] == ["a·[31mb·", "c·"]
 

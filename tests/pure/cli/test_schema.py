@@ -11,9 +11,9 @@ import pytest
 from zkgroup_cli.schema import (
     Document,
     Entries,
-    Event,
-    Field,
     Inline,
+    JsonEvent,
+    JsonKey,
     Shape,
     Signed,
     coding,
@@ -89,7 +89,7 @@ def test_keys_can_be_chosen_renamed_and_computed() -> None:
     shape = Shape(
         _Outer,
         *("number=count", given("leader", nullable({"type": "integer"}))),
-        Field("twice", {"type": "integer"}, lambda value: 2 * value.load_ms),
+        JsonKey("twice", {"type": "integer"}, lambda value: 2 * value.load_ms),
     )
 
     assert shape.json(VALUE) == {"number": 1, "leader": -1, "twice": 14}
@@ -111,7 +111,7 @@ WHOLE = Shape(
     Inline("outer", Shape(_Outer, "kind", "load_ms")),
     Entries("blocked=waiting", "topic", "partitions"),
     *("took_s", "pauses_s"),
-    Field("note", {"type": "string"}, lambda value: value.note, is_optional=True),
+    JsonKey("note", {"type": "string"}, lambda value: value.note, is_optional=True),
 )
 
 
@@ -149,7 +149,7 @@ def test_an_attribute_of_none_is_none() -> None:
 
 def test_a_key_that_is_named_again_replaces_the_first() -> None:
     """At its place: a document can take the keys of another and fill one of them differently."""
-    shape = Shape(_Outer, "kind", "count", Field("kind", {"const": "c"}, lambda _: "c"))
+    shape = Shape(_Outer, "kind", "count", JsonKey("kind", {"const": "c"}, lambda _: "c"))
 
     assert shape.json(VALUE) == {"kind": "c", "count": 1}
     assert shape.schemas["kind"] == {"const": "c"}
@@ -173,7 +173,7 @@ def test_a_document_can_have_another_moment_or_none() -> None:
 def test_an_event_has_its_name_and_its_time_first() -> None:
     """An event without a time has only its name."""
     shape = Shape(_Outer, "count")
-    timed, untimed = Event("begun", shape), Event("ready", shape, is_timed=False)
+    timed, untimed = JsonEvent("begun", shape), JsonEvent("ready", shape, is_timed=False)
 
     assert timed.json(VALUE, "now") == {"event": "begun", "time": "now", "count": 1}
     assert timed.schema["required"] == ["event", "time", "count"]
