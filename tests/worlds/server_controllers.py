@@ -121,7 +121,10 @@ class RunningCandidate(CandidateThread):
         def rests() -> bool:
             active, idle = self.machine.active, self.machine.is_idle
             return (
-                idle and active is not None and not len(active.queue) and not active.requests.queues.waiting
+                idle
+                and active is not None
+                and not len(active.ports.events)
+                and not active.ports.requests.queues.waiting
             )
 
         return self.ask(rests)
@@ -129,7 +132,7 @@ class RunningCandidate(CandidateThread):
     def waiting(self) -> dict[str, str]:
         """What waits for something, and for what; nothing while it does not rule."""
         active = self.machine.active
-        return {} if active is None else dict(active.waiting)
+        return {} if active is None else dict(active.ports.events.blocked)
 
     def perform(self, effect: ControllerEffect) -> None:
         super().perform(effect)

@@ -51,7 +51,7 @@ class CandidateNode:
     @property
     def waiting(self) -> dict[str, str]:
         """What its status says of waiting."""
-        return dict(self.active.waiting)
+        return dict(self.active.ports.events.blocked)
 
     @property
     def unreadable(self) -> set[str]:

@@ -27,11 +27,11 @@ _WARNINGS: Final = frozenset(
     {
         "broker.refused",
         "controller_epoch.unreadable",
-        "duty.failed",
-        "duty.put_off",
-        "duty.refused",
+        "handler.failed",
+        "event.backoff",
+        "event.refused",
         "odd_answer",
-        "replica.unfit",
+        "replica.offline",
         "znode.unreadable",
     }
 )

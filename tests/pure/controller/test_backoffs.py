@@ -11,15 +11,16 @@ from tests.worlds.acls import NO_CREATES, NO_DELETES, UNWRITABLE
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, is_gone
 from tests.worlds.stores import MeddledStore
+from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.event_queue import (
+    ATTEMPTS_WITHOUT_BACKOFF,
     BACKOFF_MAX_MS,
-    TRIES_AT_ONCE,
-    TURNS_MAX,
+    PASSED_OVER_MAX,
     Backoffs,
-    EventKind,
     EventQueue,
     QueuedEvent,
 )
+from zkgroup.controller.machine.handlers import EVENT_HANDLERS
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Exists, Multi, NotSent, Request
 from zkgroup.znodes.admin_requests import (
@@ -184,7 +185,7 @@ def test_a_move_goes_on_once_the_acl_lets_it(path: str) -> None:
     move_t(world)
     world.run()
     world.advance(10 * BACKOFF_MAX_MS)
-    assert refused(world) > TRIES_AT_ONCE
+    assert refused(world) > ATTEMPTS_WITHOUT_BACKOFF
 
     open_all(world)
     world.advance(BACKOFF_MAX_MS)
@@ -414,13 +415,13 @@ def test_an_event_ends_a_pause() -> None:
 
 def test_pauses_grow_and_end_with_a_change() -> None:
     """Three tries at once, then 1 s, 2 s, ... 30 s; after a change it begins anew."""
-    pauses, work, seen = Backoffs(), QueuedEvent(EventKind.REASSIGNMENT), []
+    pauses, work, seen = Backoffs(), QueuedEvent(event_kinds.REASSIGNMENT), []
     for _ in range(12):
         seen.append(pauses.before_ms(work, 0))
         pauses.begun(work, 0)
 
     assert seen == [0, 0, 0, 1_000, 2_000, 4_000, 8_000, 16_000, *[30_000] * 4]
-    assert pauses.before_ms(QueuedEvent(EventKind.DELETIONS), 0) == 0
+    assert pauses.before_ms(QueuedEvent(event_kinds.DELETIONS), 0) == 0
     pauses.changed()
     assert pauses.before_ms(work, 0) == 0
 
@@ -437,32 +438,32 @@ def test_a_new_connection_now_and_then_puts_nothing_off() -> None:
     world.run()
 
     assert isinstance(ruler, ControllerNode)
-    assert ruler.notes("duty.put_off") == []
+    assert ruler.notes("event.backoff") == []
     assert world.server.find(Topic.path("u")) is None
 
 
-def test_no_kind_of_work_starves() -> None:
-    """One that is always there gives way to each other kind after 20 turns; loading gives way never."""
-    agenda = EventQueue()
-    for look in (EventKind.STATUS, EventKind.DELETIONS):
-        agenda.add(QueuedEvent(look), 1)
+def test_no_kind_of_event_starves() -> None:
+    """A kind that always waits is passed over for each other kind after 20 events; loading never is."""
+    queue = EventQueue([row.kind for row in EVENT_HANDLERS])
+    for kind in (event_kinds.STATUS, event_kinds.DELETIONS):
+        queue.add(QueuedEvent(kind), 1)
     taken = []
-    for _ in range(TURNS_MAX + 3):
-        agenda.add(QueuedEvent(EventKind.REASSIGNMENT), 2)
-        found = agenda.take()
+    for _ in range(PASSED_OVER_MAX + 3):
+        queue.add(QueuedEvent(event_kinds.REASSIGNMENT), 2)
+        found = queue.take()
         assert found is not None
         taken.append(found[0].kind)
 
     assert taken == [
-        *[EventKind.REASSIGNMENT] * TURNS_MAX,
-        EventKind.DELETIONS,
-        EventKind.STATUS,
-        EventKind.REASSIGNMENT,
+        *[event_kinds.REASSIGNMENT] * PASSED_OVER_MAX,
+        event_kinds.DELETIONS,
+        event_kinds.STATUS,
+        event_kinds.REASSIGNMENT,
     ]
-    agenda.add(QueuedEvent(EventKind.STATUS), 3)
-    for _ in range(2 * TURNS_MAX):
-        agenda.add(QueuedEvent(EventKind.LOAD), 4)
-        assert agenda.take(EventKind.STATUS) == (QueuedEvent(EventKind.LOAD), (4, False))
+    queue.add(QueuedEvent(event_kinds.STATUS), 3)
+    for _ in range(2 * PASSED_OVER_MAX):
+        queue.add(QueuedEvent(event_kinds.LOAD), 4)
+        assert queue.take() == (QueuedEvent(event_kinds.LOAD), (4, False))
 
 
 def status(world: SteppedControllers) -> ControllerStatus:

@@ -64,10 +64,10 @@ def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
     realm.stop_broker(1)
 
     assert realm.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
-    assert "leader of t-0" in ruler.active.waiting
+    assert "leader of t-0" in ruler.active.ports.events.blocked
     realm.start_broker(1)
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert ruler.active.waiting == {}
+    assert ruler.active.ports.events.blocked == {}
     assert roles(realm, 1)["t-0"] == (1, 2, (1,))
 
 
@@ -159,12 +159,12 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     realm.run()
     active = ruler.active
     live = active.context.brokers[1]
-    batch = active.requests.batch()
+    batch = active.ports.requests.batch()
     batch.leader_and_isr([1], tp(0))
     realm.hosts[1].silent = True
-    active.requests.send(batch)
+    active.ports.requests.send(batch)
     active.flush()
-    for effect in active.core.take_effects():
+    for effect in active.ports.core.take_effects():
         ruler._perform(effect)  # type: ignore[arg-type]
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
     ruler.loop.post(BrokerAnswered(1, live.epoch, failed))
@@ -196,7 +196,7 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     realm.start_broker(1)
 
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert active.waiting == {}
+    assert active.ports.events.blocked == {}
 
 
 def cannot_serve(realm: SteppedControllers, ruler: ControllerNode, broker: int) -> None:
@@ -219,7 +219,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     realm.hosts[2].silent = True
     realm.stop_broker(1)
     cannot_serve(realm, ruler, 2)
-    assert "leader of t-0" in ruler.active.waiting
+    assert "leader of t-0" in ruler.active.ports.events.blocked
     if by_hand:
         for path in (*sorted(realm.below(Topic.path("t")), reverse=True), TopicConfig.path("t")):
             realm.delete(path)
@@ -227,7 +227,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     else:
         realm.mark("t", 1)
     assert realm.below(Topic.path("t")) == set()
-    assert "leader of t-0" not in ruler.active.waiting
+    assert "leader of t-0" not in ruler.active.ports.events.blocked
 
     realm.start_broker(1)
     realm.hosts[2].silent = True
@@ -236,7 +236,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     realm.set_state(tp(0), isr=(2,))
     cannot_serve(realm, ruler, 2)
     assert realm.state(tp(0)) == PartitionState(2, 0, (2,), 1)
-    assert "leader of t-0" in ruler.active.waiting
+    assert "leader of t-0" in ruler.active.ports.events.blocked
 
 
 @pytest.mark.parametrize("event", ["connection", "restart"])
@@ -274,7 +274,7 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
     realm.stop_broker(2)
     realm.start_broker(1)
 
-    assert not ruler.active.unconfirmed_leaders
+    assert not ruler.active.features.elections._unconfirmed
     assert realm.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
 
 
@@ -286,7 +286,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
     assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
     assert realm.state(tp(1)).leader == 2
-    assert "in epoch 99" in ruler.active.waiting["leader of t-0"]
+    assert "in epoch 99" in ruler.active.ports.events.blocked["leader of t-0"]
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
@@ -339,12 +339,12 @@ def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
     """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
     _, ruler = realm()
     active = ruler.active
-    active.requests.unsent.add(tp(0))
-    one, all_ = active.requests.batch(), active.requests.batch()
+    active.ports.requests.unsent.add(tp(0))
+    one, all_ = active.ports.requests.batch(), active.ports.requests.batch()
     one.leader_and_isr([2], tp(0))
-    active.requests.send(one)
-    assert tp(0) in active.requests.unsent
+    active.ports.requests.send(one)
+    assert tp(0) in active.ports.requests.unsent
 
     all_.leader_and_isr([1, 2], tp(0))
-    active.requests.send(all_)
-    assert tp(0) not in active.requests.unsent
+    active.ports.requests.send(all_)
+    assert tp(0) not in active.ports.requests.unsent

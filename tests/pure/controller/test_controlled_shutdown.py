@@ -154,10 +154,10 @@ def test_who_waits_when_the_rule_ends_is_answered_once() -> None:
     """Controller.md 5.9: error 11; the broker asks the next controller."""
     _, ruler = ruled(t={0: (1, 2)})
     active = ruler.active
-    active.shutdown_requested(ShutdownAsked(5, 1))
+    active.features.shutdowns.requested(ShutdownAsked(5, 1))
     for _ in range(2):
-        active.drop()
-    answers = [each for each in active.core.take_effects() if isinstance(each, ShutdownAnswered)]
+        active.stop()
+    answers = [each for each in active.ports.core.take_effects() if isinstance(each, ShutdownAnswered)]
 
     assert answers == [ShutdownAnswered(5, ErrorCode.STALE_CONTROLLER_EPOCH)]
 

@@ -4,61 +4,81 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.worlds.controller_clusters import cluster, tp
+from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_queue import EventKind, EventQueue, QueuedEvent, Waited
+from zkgroup.controller.machine.handlers import EVENT_HANDLERS
 from zkgroup.controller.machine.leadership.preferred import preferred_elections_due
 
+KINDS = [row.kind for row in EVENT_HANDLERS]
 
-def test_equal_work_that_waits_is_one() -> None:
-    """Controller item 78: however often it is announced; another topic is another work."""
-    queue = EventQueue()
+
+def test_equal_events_wait_once() -> None:
+    """Controller item 78: however often it is enqueued; an event of another topic is another event."""
+    queue = EventQueue(KINDS)
 
     added = [
-        queue.add(QueuedEvent(EventKind.BROKERS), 1),
-        queue.add(QueuedEvent(EventKind.TOPIC, "a"), 2),
-        queue.add(QueuedEvent(EventKind.BROKERS), 3),
-        queue.add(QueuedEvent(EventKind.TOPIC, "b"), 4),
-        queue.add(QueuedEvent(EventKind.TOPIC, "a"), 5),
+        queue.add(QueuedEvent(event_kinds.BROKERS), 1),
+        queue.add(QueuedEvent(event_kinds.TOPIC, "a"), 2),
+        queue.add(QueuedEvent(event_kinds.BROKERS), 3),
+        queue.add(QueuedEvent(event_kinds.TOPIC, "b"), 4),
+        queue.add(QueuedEvent(event_kinds.TOPIC, "a"), 5),
     ]
 
     assert (added, len(queue)) == ([True, True, False, True, False], 3)
 
 
-def test_what_is_being_looked_at_can_be_announced_again() -> None:
-    """Controller item 78: a change after the reading has begun is not lost."""
-    queue = EventQueue()
-    queue.add(QueuedEvent(EventKind.BROKERS), 1)
-    assert queue.take() == (QueuedEvent(EventKind.BROKERS), Waited(1, is_own=False))
+def test_an_event_that_is_being_handled_can_be_enqueued_again() -> None:
+    """Controller item 78: a change after its handler has begun to read is not lost."""
+    queue = EventQueue(KINDS)
+    queue.add(QueuedEvent(event_kinds.BROKERS), 1)
+    assert queue.take() == (QueuedEvent(event_kinds.BROKERS), Waited(1, is_own=False))
 
-    assert queue.add(QueuedEvent(EventKind.BROKERS), 2)
-    assert queue.take() == (QueuedEvent(EventKind.BROKERS), Waited(2, is_own=False))
+    assert queue.add(QueuedEvent(event_kinds.BROKERS), 2)
+    assert queue.take() == (QueuedEvent(event_kinds.BROKERS), Waited(2, is_own=False))
     assert queue.take() is None
 
 
-def test_what_ends_the_rule_comes_first() -> None:
-    """By kind, within a kind as it came; an expiry makes the rest void."""
-    queue = EventQueue()
-    for at, work in enumerate(
+def test_events_are_taken_in_the_order_of_the_table() -> None:
+    """By kind, within a kind in the order of their arrival."""
+    queue = EventQueue(KINDS)
+    for at, event in enumerate(
         [
-            QueuedEvent(EventKind.TOPIC, "b"),
-            QueuedEvent(EventKind.BROKERS),
-            QueuedEvent(EventKind.TOPIC, "a"),
-            QueuedEvent(EventKind.EXPIRED),
+            QueuedEvent(event_kinds.TOPIC, "b"),
+            QueuedEvent(event_kinds.BROKERS),
+            QueuedEvent(event_kinds.TOPIC, "a"),
+            QueuedEvent(event_kinds.LOAD),
         ]
     ):
-        queue.add(work, at)
+        queue.add(event, at)
 
+    assert queue.take(first_kind_only=True) == (QueuedEvent(event_kinds.LOAD), Waited(3, is_own=False))
+    assert queue.take(first_kind_only=True) is None
     taken = [found[0] for _ in range(3) if (found := queue.take())]
 
     assert taken == [
-        QueuedEvent(EventKind.EXPIRED),
-        QueuedEvent(EventKind.BROKERS),
-        QueuedEvent(EventKind.TOPIC, "b"),
+        QueuedEvent(event_kinds.BROKERS),
+        QueuedEvent(event_kinds.TOPIC, "b"),
+        QueuedEvent(event_kinds.TOPIC, "a"),
     ]
-    queue.clear()
-    assert queue.take() is None
+
+
+def test_a_kind_without_a_handler_is_refused() -> None:
+    """It would wait for ever."""
+    with pytest.raises(KeyError):
+        EventQueue(KINDS).add(QueuedEvent(EventKind("full disks")), 1)
+
+
+def test_every_kind_has_one_handler() -> None:
+    """The ranks are the order of the table."""
+    declared = {each for each in vars(event_kinds).values() if isinstance(each, EventKind)}
+
+    assert len(set(KINDS)) == len(KINDS)
+    assert declared <= set(KINDS)
 
 
 def balanced(preferring: int, elsewhere: int) -> ControllerContext:

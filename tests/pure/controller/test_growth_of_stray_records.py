@@ -72,7 +72,7 @@ def test_four_hundred_moves_off_a_lost_broker_leave_one_record() -> None:
     for again in range(3):
         world.crash(ruler)
         ruler, read = asked_at_take_over(world)
-        assert len(ruler.active.strays) == MOVES
+        assert len(ruler.active.features.stray_replicas._strays) == MOVES
         assert sum(path.startswith(moves) for path in read) == (0 if again else MOVES)
         assert read.count(StrayReplicas.path(1)) == 1
     assert kept(world) == left
@@ -81,7 +81,7 @@ def test_four_hundred_moves_off_a_lost_broker_leave_one_record() -> None:
     world.start_broker(1)
     world.advance(10_000)
     assert world.below(stray_replicas_path()) == {stray_replicas_path()}
-    assert ruler.active.strays == {}
+    assert ruler.active.features.stray_replicas._strays == {}
     assert not any(each.topic in topics for each in world.hosts[1].logs)
 
 
@@ -178,7 +178,7 @@ def test_what_an_operator_takes_off_is_forgotten() -> None:
     move(world, (2, 3), (2, 3))
     world.delete(StrayReplicas.path(1))
     world.run()
-    assert ruler.active.strays == {}
+    assert ruler.active.features.stray_replicas._strays == {}
     world.server.put(Reassignment.path(), Reassignment((Move(tp(1), (2, 3)),)).encode())
     world.run()
     world.set_state(tp(1), isr=(2, 3))

@@ -130,7 +130,10 @@ def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None
     cluster.run(limit_ms=5_000)
     assert stopped
     assert cluster.records == []
-    assert cluster.active.waiting["move of t-0"] == "waits for replicas to be in sync again: broker 3"
+    assert (
+        cluster.active.ports.events.blocked["move of t-0"]
+        == "waits for replicas to be in sync again: broker 3"
+    )
 
     cluster.replicas.holds_back.clear()
     finished(cluster)
@@ -183,7 +186,7 @@ def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
     finished(cluster)
     cluster.request({tp(0): (1,)})
     cluster.run(limit_ms=3_000)
-    assert cluster.active.waiting["move of t-0"] == "waits for a deletion on broker 1"
+    assert cluster.active.ports.events.blocked["move of t-0"] == "waits for a deletion on broker 1"
 
     cluster.wires.extend(cluster.kept)
     finished(cluster)

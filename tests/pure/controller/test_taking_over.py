@@ -55,11 +55,11 @@ def test_first_states_are_made_with_their_parents() -> None:
     assert realm.server.find(PartitionState.path(tp(1))) is None
     assert realm.server.find(Topic.partitions_path("t")) is not None
     active = ruler.active
-    assert active.waiting == {"leader of t-1": "no replica of 1 is live"}
+    assert active.ports.events.blocked == {"leader of t-1": "no replica of 1 is live"}
 
     realm.start_broker(1)
     assert realm.state(tp(1)) == PartitionState(1, 0, (1,), 1)
-    assert active.waiting == {}
+    assert active.ports.events.blocked == {}
 
 
 def test_the_list_of_partitions_exists_also_where_no_replica_lives() -> None:
@@ -122,12 +122,12 @@ def test_a_real_predecessor_that_may_rule_on_is_named() -> None:
     realm.write(Delete(Controller.path(), -1))
     realm.advance(4000)
     active = ruler.active
-    assert set(active.waiting) == {"broker 9"}
-    assert active.waiting["broker 9"].endswith("restart it")
+    assert set(active.ports.events.blocked) == {"broker 9"}
+    assert active.ports.events.blocked["broker 9"].endswith("restart it")
 
     realm.server.expire_session(session)
     realm.run()
-    assert active.waiting == {}
+    assert active.ports.events.blocked == {}
 
 
 def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
@@ -142,7 +142,9 @@ def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
     assert realm.state(tp(1)) == PartitionState(3, 1, (3,), 2)
     assert realm.state(tp(0)).leader == -1
     active = ruler.active
-    assert active.waiting["leader of t-0"].endswith(": zkgroup elect unclean --topic t:0 --execute")
+    assert active.ports.events.blocked["leader of t-0"].endswith(
+        ": zkgroup elect unclean --topic t:0 --execute"
+    )
 
 
 def test_states_of_our_own_controllers_are_not_rewritten() -> None:
@@ -204,10 +206,10 @@ def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
     ruler = realm.rule()
     active = ruler.active
     active.context.partition_phases.begin(tp(0), PartitionPhase.NON_EXISTENT)
-    moved = active.move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
+    moved = active.features.elections._move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
 
     assert moved == {tp(1): PartitionPhase.ONLINE}
-    (note,) = [each for each in active.core.take_effects() if isinstance(each, LogEvent)]
+    (note,) = [each for each in active.ports.core.take_effects() if isinstance(each, LogEvent)]
     assert note.kind == "transition.refused"
     assert note.fields == {"detail": "t-0 cannot become offline: it is non-existent"}
 
@@ -230,13 +232,13 @@ def test_nothing_of_a_lost_rule_survives() -> None:
     realm.bump()
     realm.run()
 
-    assert old.requests.is_stopped
+    assert old.ports.requests.is_stopped
     assert ruler.machine.active is None
     assert ruler.machine.context is None
     realm.advance(3000)
     new = ruler.active
     assert new is not old
-    assert new.epoch == 3
+    assert new.ports.identity.epoch == 3
     assert new.context is not old.context
 
 
@@ -333,7 +335,9 @@ def test_a_malformed_znode_stops_nothing_and_is_named(path: str, data: bytes) ->
     assert realm.state(tp(0)).leader == 1
     assert realm.state(tp(0, "new")).leader == 2
     realm.advance(6000)
-    assert not [each for each in ruler.effects if isinstance(each, LogEvent) and each.kind == "duty.failed"]
+    assert not [
+        each for each in ruler.effects if isinstance(each, LogEvent) and each.kind == "handler.failed"
+    ]
 
 
 def test_a_topic_that_is_mended_is_taken_up_with_its_states() -> None:
@@ -381,7 +385,7 @@ def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
     ruler = realm.rule()
 
     active = ruler.active
-    assert active.requests.omitted == {1: (tp(0),), 2: (tp(0),)}
+    assert active.ports.requests.omitted == {1: (tp(0),), 2: (tp(0),)}
     assert realm.find(path).data == b"{"
 
 

@@ -13,13 +13,11 @@ import pytest
 from tests.worlds.controller_clusters import broker, tp
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.controller_election.elector import WonElection
-from zkgroup.controller.machine.failover import loading, topics
+from zkgroup.controller.machine.failover import loading
 from zkgroup.controller.machine.failover.loading import TopicLoader
 from zkgroup.controller.machine.fenced_writes import Fence
-from zkgroup.controller.machine.handlers import new_active_controller
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
 from zkgroup.controller.machine.state_machines import Replica
-from zkgroup.controller.machine.state_writes import read_states
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Code, Outcome, Read, ReadDone, ReadMany, ReadManyDone, Request, Session
@@ -69,7 +67,7 @@ def active() -> ActiveController:
     core.connected_to(Session(1, 1, 6000))
     rule = WonElection(Fence(5, 4), 1, ControllerRecord(9, 1, "first", 0), 0, 0)
     made: Any = SimpleNamespace(rule=rule, former=None, may_send=False)
-    found = new_active_controller(core, made, ControllerSettings())
+    found = ActiveController(core, made, ControllerSettings())
     found.context.set_brokers(BROKERS)
     return found
 
@@ -85,12 +83,12 @@ def answer(tree: Tree, request: Request) -> Outcome:
 
 def carried_out(mine: ActiveController, procedure: Procedure[None], tree: Tree) -> list[list[str]]:
     """Runs it to its end. Returns the requests of each step, as the topic's name or the number of paths."""
-    runner = Runner(mine.core)
+    runner = Runner(mine.ports.core)
     flying: deque[Submit] = deque()
     asked = []
 
     def take() -> None:
-        new = [each for each in mine.core.take_effects() if isinstance(each, Submit)]
+        new = [each for each in mine.ports.core.take_effects() if isinstance(each, Submit)]
         flying.extend(new)
         asked.append([_shown(each.request) for each in new])
 
@@ -98,7 +96,7 @@ def carried_out(mine: ActiveController, procedure: Procedure[None], tree: Tree) 
     take()
     while flying:
         each = flying.popleft()
-        mine.core.answered(each.request_id, answer(tree, each.request))
+        mine.ports.core.answered(each.request_id, answer(tree, each.request))
         take()
     assert runner.is_idle
     return asked
@@ -115,24 +113,24 @@ def names(tree: Tree) -> list[str]:
 def forget_others(mine: ActiveController, tree: Tree) -> None:
     """As loading does."""
     listed = names(tree)
-    mine.only(topics_path(), listed)
-    topics.forget_topics(mine, [name for name in mine.context.topics if name not in listed])
-    mine.forget_watches()
+    mine.ports.reader.only(topics_path(), listed)
+    mine.features.topics.forget_topics([name for name in mine.context.topics if name not in listed])
+    mine.ports.reader.forget_watches()
 
 
 def one_after_another(mine: ActiveController, tree: Tree) -> Procedure[None]:
     """All topics, then all states."""
     forget_others(mine, tree)
-    yield from topics.read_topics(mine, names(tree))
+    yield from mine.features.topics.read_topics(names(tree))
     every = list(mine.context.partitions())
-    yield from read_states(mine, every)
-    topics.enter_partitions(mine, every)
+    yield from mine.ports.states.read_states(every)
+    mine.features.topics.enter_partitions(every)
 
 
 def at_once(mine: ActiveController, tree: Tree) -> Procedure[None]:
     forget_others(mine, tree)
-    yield from run_pipelined(TopicLoader(mine, names(tree)).steps())
-    topics.enter_all_partitions(mine)
+    yield from run_pipelined(TopicLoader(mine.ports, mine.features.topics, names(tree)).steps())
+    mine.features.topics.enter_all_partitions()
 
 
 def known(mine: ActiveController) -> Mapping[str, object]:
@@ -144,14 +142,14 @@ def known(mine: ActiveController) -> Mapping[str, object]:
         "first": context.first_states,
         "unreadable": context.unreadable,
         "outlived": mine.context.restarted_leaders,
-        "untold": set(mine.requests.unsent),
+        "untold": set(mine.ports.requests.unsent),
         "phases": {each: mine.context.partition_phases.phase(each) for each in context.partitions()},
         "replicas": {
             (each, id_): mine.context.replica_phases.phase(Replica(each, id_))
             for each in context.partitions()
             for id_ in context.replicas(each)
         },
-        "zxid": mine.zxid,
+        "zxid": mine.ports.reader.zxid,
     }
 
 

@@ -50,7 +50,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
     assert realm.state(tp(0)) == here
     assert realm.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
     assert realm.hosts[3].metadata == {tp(0): 2, tp(1): 1}
-    assert ruler.active.waiting == {}
+    assert ruler.active.ports.events.blocked == {}
 
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
@@ -131,7 +131,7 @@ def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
     realm.make_topic("u", {0: (2, 1)})
     realm.run()
 
-    assert ruler.notes("duty.failed") == []
+    assert ruler.notes("handler.failed") == []
     assert "different brokers from 0 on" in ruler.active.context.unreadable[path]
     assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2, 1), 1)
 
@@ -270,12 +270,12 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     realm, ruler = ruled({0: (1, 2)})
     active = ruler.active
     realm.hosts[3].silent = True
-    batch = active.requests.batch()
+    batch = active.ports.requests.batch()
     batch.stop_replica([3], tp(0), delete=True)
-    active.requests.send(batch)
+    active.ports.requests.send(batch)
     ruler.ask_shutdown(1, 99)
     realm.run()
-    assert active.pending_deletes.all_deleting() == {tp(0): {3}}
+    assert active.ports.pending_deletes.all_deleting() == {tp(0): {3}}
     realm.run()
     ruler.lose_connection(3)
     realm.run()
@@ -291,7 +291,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     assert first.until_ms is not None
     kinds = [(type(each), each.controller_epoch) for each in realm.hosts[3].requests]
     assert kinds[-2:] == [(StopReplicaRequest, 1), (UpdateMetadataRequest, 2)]
-    assert active.pending_deletes.all_deleting() == {}
+    assert active.ports.pending_deletes.all_deleting() == {}
     realm.make_topic("u", {0: (1, 2)})
     realm.run()
     assert realm.state(tp(0, "u")) == PartitionState(1, 0, (1, 2), 2)
@@ -303,16 +303,16 @@ def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     active = ruler.active
     realm.hosts[2].silent = True
     for delete in (False, True):
-        batch = active.requests.batch()
+        batch = active.ports.requests.batch()
         batch.stop_replica([2], tp(0), delete=delete)
-        active.requests.send(batch)
+        active.ports.requests.send(batch)
     ruler.ask_shutdown(1, 99)
     realm.run()
-    assert active.pending_deletes.all_deleting() == {tp(0): {2}}
-    active.pending_deletes.delete_answered(2, [tp(0)])
-    batch = active.requests.batch()
+    assert active.ports.pending_deletes.all_deleting() == {tp(0): {2}}
+    active.ports.pending_deletes.delete_answered(2, [tp(0)])
+    batch = active.ports.requests.batch()
     batch.leader_and_isr([2], tp(0))
-    active.requests.send(batch)
+    active.ports.requests.send(batch)
     realm.hosts[2].silent = False
     ruler.answer_all()
     realm.run()

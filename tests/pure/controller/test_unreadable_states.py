@@ -42,7 +42,7 @@ def changed(realm: SteppedControllers) -> None:
 
 def unnamed(ruler: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
     active = ruler.active
-    return dict(active.requests.omitted)
+    return dict(active.ports.requests.omitted)
 
 
 def roles_of(realm: SteppedControllers, broker: int) -> set[str]:

@@ -12,16 +12,14 @@ import pytest
 from zkgroup.broker.log.line_log import LeaderEpochs
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.server.control_requests import ControlRequestHandler
-from zkgroup.controller.machine import event_processor, event_queue, fenced_writes, state_writes
-from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine import event_manager, event_queue, fenced_writes, state_writes
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election import elector
 from zkgroup.controller.machine.controller_election import transactions as election_transactions
 from zkgroup.controller.machine.controller_election.elector import ControllerLease, Elector
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
-from zkgroup.controller.machine.failover import loading
-from zkgroup.controller.machine.leadership import leader_election as controller_leading
 from zkgroup.controller.machine.leadership import selectors
+from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.reassignment import steps, transactions
 from zkgroup.controller.machine.requests.batch import RequestBatch, _View
 from zkgroup.controller.machine.requests.sender import RequestSender, SendQueue
@@ -178,11 +176,10 @@ def _reads_the_epoch_after_the_grace(patch: Patch) -> None:
 def _no_recovery(patch: Patch) -> None:
     """What a foreign controller has decided stands as it is."""
 
-    def recover(active: ActiveController, batch: RequestBatch) -> Procedure[None]:
+    def recover(self: LeaderElections, batch: RequestBatch) -> Procedure[None]:
         yield from ()
 
-    patch.setattr(controller_leading, "elect_restarted", recover)
-    patch.setattr(loading, "elect_restarted", recover)
+    patch.setattr(LeaderElections, "elect_restarted", recover)
 
 
 def _recovers_after_a_real_predecessor_only(patch: Patch) -> None:
@@ -297,7 +294,7 @@ def _epoch_ends_a_line_earlier(patch: Patch) -> None:
 
 def _tries_again_without_a_pause(patch: Patch) -> None:
     """What is refused, a move or anything else."""
-    patch.setattr(event_processor, "BACKOFF_MS", 0)
+    patch.setattr(event_manager, "BACKOFF_MS", 0)
     patch.setattr(event_queue.Backoffs, "before_ms", lambda self, work, now_ms: 0)
 
 

@@ -136,7 +136,7 @@ def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
     assert world.rulers == [ruler, real] or world.rulers == [real, ruler], "the grace was long enough"
     _is_decided_by_ours(simulation, real)
     assert ruler.machine.active is not None
-    assert "restart it" in ruler.machine.active.waiting["broker 1"]
+    assert "restart it" in ruler.machine.active.ports.events.blocked["broker 1"]
     ended(simulation)
 
 

@@ -124,7 +124,7 @@ def test_changes_of_the_cluster_have_a_log_of_their_own(
         LogEvent("leader.changed", {"partition": "t-0", "leader": 2, "was": 1, "reason": "reassignment"}),
         LogEvent("election.unclean", {"partition": "t-0", "leader": 2}),
         LogEvent("election.failed", {"partitions": 1, "detail": "t-1: no replica of 3 is live"}),
-        LogEvent("duty.refused", {"work": "TOPICS"}),
+        LogEvent("event.refused", {"event": "topics"}),
         Resigned(3, "stopped"),
         ShutdownAnswered(event.request_id, 0),
     )

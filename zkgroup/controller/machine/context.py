@@ -116,6 +116,10 @@ class ControllerContext:
     """The cluster as one controller knows it. A controller that resigns drops it whole (KAFKA-5310)."""
 
     def __init__(self) -> None:
+        self.is_loaded = False
+        """Everything was read since the last connection, and no reply was missing."""
+        self.was_loaded = False
+        """Everything was read at least once: what is read now is compared with it."""
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
         """Brokers that asked for a controlled shutdown: told everything, elected for nothing."""

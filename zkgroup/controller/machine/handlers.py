@@ -1,58 +1,51 @@
-"""Which procedure looks at what: the one place where the parts of a controller meet.
-
-A part adds its module here: one line for each kind of work, one for the answers of brokers that it needs.
-"""
+"""The table of events: every kind in the order of handling, with its handler and the reason for the log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from zkgroup.controller.machine import status
-from zkgroup.controller.machine.active import ActiveController, Handler, ResponseHandler
-from zkgroup.controller.machine.controller_election import epochs
-from zkgroup.controller.machine.controller_election.elector import Elector
-from zkgroup.controller.machine.deletion import deletion, stray_replicas
+from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine.event_processor import Handler
 from zkgroup.controller.machine.event_queue import EventKind
-from zkgroup.controller.machine.failover import brokers, loading, notifications, topics
-from zkgroup.controller.machine.leadership import controlled_shutdown, leader_election, preferred, unclean
-from zkgroup.controller.machine.reassignment import plans, rounds
-from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
+from zkgroup.controller.machine.features import Features
+from zkgroup.controller.machine.leadership import preferred, unclean
 
-EVENT_HANDLERS: Final[Mapping[EventKind, Handler]] = {
-    EventKind.LOAD: loading.load,
-    EventKind.EPOCH: epochs.bump_epoch,
-    EventKind.BROKERS: brokers.on_broker_changes,
-    EventKind.TOPICS: topics.on_topic_list_change,
-    EventKind.TOPIC: topics.on_topic_change,
-    EventKind.UNREADABLE_STATES: topics.on_unreadable_states,
-    EventKind.ISR_CHANGES: notifications.on_isr_changes,
-    EventKind.CONFIG_CHANGES: notifications.on_config_changes,
-    EventKind.ELECTIONS: leader_election.elect_offline,
-    EventKind.SHUTDOWNS: controlled_shutdown.on_shutdown_requests,
-    EventKind.REASSIGNMENT: rounds.run_round,
-    EventKind.PREFERRED_ELECTION: preferred.on_preferred_election_request,
-    EventKind.UNCLEAN_ELECTION: unclean.on_unclean_election_requests,
-    EventKind.DELETIONS: deletion.on_deletions,
-    EventKind.STRAYS: stray_replicas.delete_stray_replicas,
-    EventKind.ABANDONED: stray_replicas.on_abandoned_replicas,
-    EventKind.STRAY_RECORDS: stray_replicas.on_stray_records,
-    EventKind.BALANCE: preferred.check_balance,
-    EventKind.PLANS: plans.on_plans,
-    EventKind.STATUS: status.publish,
-}
 
-RESPONSE_HANDLERS: Final[tuple[ResponseHandler, ...]] = (
-    deletion.on_stop_replica_response,
-    stray_replicas.on_abandoned_response,
-    stray_replicas.on_stray_response,
-    topics.on_response,
+class Row(NamedTuple):
+    """One kind of event."""
+
+    kind: EventKind
+    handler: Callable[[Features], Handler]
+    """Called once for each active controller, when it is elected."""
+    reason: str = ""
+    """Why the handler changes leaders and leader epochs; the kind's name where it is empty."""
+
+
+EVENT_HANDLERS: Final = (
+    Row(event_kinds.LOAD, lambda f: f.loading.load, "take-over"),
+    Row(event_kinds.EPOCH_BUMP, lambda f: f.epoch_bump.bump_epoch),
+    Row(event_kinds.BROKERS, lambda f: f.brokers.on_broker_changes, "brokers came or went"),
+    Row(event_kinds.TOPICS, lambda f: f.topics.on_topic_list_change, "new topic"),
+    Row(event_kinds.TOPIC, lambda f: f.topics.on_topic_change, "new partition"),
+    Row(event_kinds.UNREADABLE_STATES, lambda f: f.topics.on_unreadable_states, "state mended"),
+    Row(event_kinds.ISR_CHANGES, lambda f: f.notifications.on_isr_changes),
+    Row(event_kinds.CONFIG_CHANGES, lambda f: f.notifications.on_config_changes),
+    Row(event_kinds.ELECTIONS, lambda f: f.elections.elect_offline, "leader cannot serve"),
+    Row(event_kinds.SHUTDOWNS, lambda f: f.shutdowns.on_shutdown_requests, "controlled shutdown"),
+    Row(event_kinds.REASSIGNMENT, lambda f: f.reassignments.run_round, "reassignment"),
+    Row(preferred.PREFERRED_ELECTION, lambda f: f.preferred_elections.on_request, "preferred election"),
+    Row(unclean.UNCLEAN_ELECTION, lambda f: f.unclean_elections.on_requests, "unclean election asked for"),
+    Row(event_kinds.DELETIONS, lambda f: f.topic_deletions.on_deletions, "deletion"),
+    Row(event_kinds.STRAY_REPLICAS, lambda f: f.stray_replicas.delete_stray_replicas),
+    Row(
+        event_kinds.REPLICAS_OF_DELETED_TOPICS,
+        lambda f: f.stray_replicas.on_abandoned_replicas,
+        "broker let in again",
+    ),
+    Row(event_kinds.STRAY_RECORDS, lambda f: f.stray_replicas.on_stray_records),
+    Row(preferred.BALANCE, lambda f: f.preferred_elections.check_balance, "preferred election, automatic"),
+    Row(event_kinds.PLANS, lambda f: f.plans.on_plans),
+    Row(event_kinds.STATUS, lambda f: f.status.publish),
 )
-"""Told of every answer of a broker, in this order."""
-
-
-def new_active_controller(
-    core: ElectorContext, election: Elector, settings: ControllerSettings
-) -> ActiveController:
-    """The reign of an election that was just won."""
-    return ActiveController(core, election, settings, EVENT_HANDLERS, RESPONSE_HANDLERS)
+"""The first kind, loading, comes before all others; a later one is not passed over for ever."""

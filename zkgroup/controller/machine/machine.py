@@ -18,9 +18,9 @@ from zkgroup.controller.machine.controller_election.elector import (
     ControllerLease,
     Elector,
 )
-from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
 from zkgroup.controller.machine.controller_election.standby import STANDBY_TIMER, StandbyRegistration
-from zkgroup.controller.machine.event_processor import EVENT_TIMER
+from zkgroup.controller.machine.event_manager import EVENT_TIMER
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
     ChannelDown,
@@ -32,10 +32,8 @@ from zkgroup.controller.machine.events import (
     ShutdownAnswered,
     ShutdownAsked,
 )
-from zkgroup.controller.machine.handlers import new_active_controller
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
 from zkgroup.controller.machine.status import ControllerMetrics
-from zkgroup.controller.machine.status import controller_metrics as count
 from zkgroup.model.ports import Instant
 from zkgroup.runtime.events import SharedEvent
 from zkgroup.runtime.machine import ProcedureMachine, Work
@@ -86,12 +84,12 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
     def context(self) -> ControllerContext | None:
         """What it knows of the cluster; None while it does not rule or has not loaded."""
         active = self.active
-        return active.context if active is not None and active.was_loaded else None
+        return active.context if active is not None and active.context.was_loaded else None
 
     def figures(self) -> ControllerMetrics | None:
         """What it counts of the cluster now; None while it does not rule or has not loaded."""
         active = self.active
-        return count(active) if active is not None and active.is_loaded else None
+        return active.metrics() if active is not None and active.context.is_loaded else None
 
     @property
     def has_left(self) -> bool:
@@ -129,11 +127,11 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
             case _ if active is None:
                 pass
             case ShutdownAsked():
-                active.shutdown_requested(event)
+                active.features.shutdowns.requested(event)
             case ChannelUp(broker, incarnation):
-                active.requests.queues.up(broker, incarnation)
+                active.ports.requests.queues.up(broker, incarnation)
             case ChannelDown(broker, incarnation):
-                active.requests.queues.down(broker, incarnation)
+                active.ports.requests.queues.down(broker, incarnation)
             case BrokerAnswered():
                 active.responded(event)
             case _:
@@ -169,14 +167,14 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
     def _follow_the_rule(self) -> None:
         """A reign for each rule, and none without one: what a lost rule was doing is not continued."""
         election = self.election
-        if self.active is not None and not self.active.is_mine(election):
-            self.active.drop()
+        if self.active is not None and not self.active.is_current:
+            self.active.stop()
             self.active = None
             if self._is_on_duty:
                 self._runner.stop()
                 self._is_on_duty = False
         if self.active is None and election.is_ruling and self._settings is not None:
-            self.active = new_active_controller(self.core, election, self._settings)
+            self.active = ActiveController(self.core, election, self._settings)
 
     def _next_of_active(self, election: Elector) -> Work | None:
         self._follow_the_rule()
@@ -216,7 +214,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, this controller cannot go on
             detail = f"{type(error).__name__}: {error}"
-            self.core.note("duty.failed", detail=detail)
+            self.core.note("handler.failed", detail=detail)
             self.election.resign(f"failed: {detail}", stand_back=True)
         finally:
             self._is_on_duty = False

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.fenced_writes import (
     Applied,
     Conflict,
@@ -30,7 +30,11 @@ from zkgroup.controller.machine.fenced_writes import (
     set_state,
     single,
 )
+from zkgroup.controller.machine.identity import ControllerIdentity
 from zkgroup.controller.machine.leadership.selectors import overruled
+from zkgroup.controller.machine.requests.sender import RequestSender
+from zkgroup.controller.machine.settings import ElectorContext
+from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Code, Create, NotSent, Outcome, SetData, Sync
@@ -63,215 +67,339 @@ class Written(NamedTuple):
     """Why the others were not written."""
 
 
-def write_states(
-    active: ActiveController, partitions: Iterable[TopicPartition], decide: Decide
-) -> Procedure[Written]:
-    """Decides each partition on its state as the picture has it, and writes what was decided.
+class StateWriter:
+    """Reads and writes the states of partitions; the context follows each write and each read."""
 
-    The version of that state is a condition of the write, so a decision that rests on an old one is refused;
-    then all of its packet are read, decided again and sent singly, later only the conflicting ones. A state
-    of a later controller is left alone (fence F3). Tells nobody: that is the caller's, and `ActiveController`
-    does it where he forgets. Raises FencedError when deposed, NoAnswerError where what was written cannot be
-    read back now.
-    """
-    context = active.context
+    def __init__(
+        self,
+        core: ElectorContext,
+        context: ControllerContext,
+        identity: ControllerIdentity,
+        events: EventManager,
+        reader: ZnodeReader,
+        requests: RequestSender,
+    ) -> None:
+        self._core = core
+        self._context = context
+        self._identity = identity
+        self._events = events
+        self._reader = reader
+        self._requests = requests
+        self.reason = ""
+        """Why the running handler changes leaders; for the log."""
+        self.leaders_changed = 0
+        """Leaders that the running handler has changed."""
+        self.readable_again: dict[TopicPartition, None] = {}
+        """Partitions whose state was unreadable until a handler has just read it."""
 
-    def make(topic_partition: TopicPartition) -> Write | str:
-        standing = context.standing(topic_partition)
-        path = PartitionState.path(topic_partition)
-        if standing is None:
-            return context.unreadable.get(path, "it has no state")
-        if overruled(standing, active.epoch):
-            return f"a later controller has decided it, in epoch {standing.controller_epoch}"
-        decided = decide(topic_partition, standing)
-        if not isinstance(decided, PartitionState):
-            return decided
-        try:
-            return set_state(topic_partition, standing, decided)
-        except ConfigError as error:
-            active.report(path, str(error))
-            return str(error)
+    def begin(self, reason: str) -> None:
+        """A handler starts, and changes leaders for this reason."""
+        self.reason, self.leaders_changed = reason, 0
 
-    refused = yield from write_all(active, partitions, make, lambda items: read_states(active, items))
-    written = {
-        each: standing
-        for each in dict.fromkeys(partitions)
-        if each not in refused and (standing := context.standing(each)) is not None
-    }
-    return Written(written, refused)
+    def topic_forgotten(self, partitions: Iterable[TopicPartition]) -> None:
+        """The topic of these partitions is gone."""
+        for each in partitions:
+            self.readable_again.pop(each, None)
 
+    def write_states(self, partitions: Iterable[TopicPartition], decide: Decide) -> Procedure[Written]:
+        """Decides each partition on its state as the picture has it, and writes what was decided.
 
-def write_all(
-    active: ActiveController,
-    items: Iterable[ItemT],
-    make: Callable[[ItemT], Write | str],
-    read_again: Callable[[list[ItemT]], Procedure[None]],
-) -> Procedure[dict[ItemT, str]]:
-    """Writes for all items, in their order: as few packets as possible, all on the way at once.
+        The version of that state is a condition of the write, so a decision that rests on an old one is
+        refused; then all of its packet are read, decided again and sent singly, later only the conflicting
+        ones. A state of a later controller is left alone (fence F3). Tells nobody: that is the caller's, and
+        `ActiveController` does it where he forgets. Raises FencedError when deposed, NoAnswerError where what
+        was written cannot be read back now.
+        """
+        context = self._context
 
-    make: the write of an item, or why there is none; asked again after `read_again`, which reads what the
-    writes of these items rest on. Returns why, for the items without a write. Raises as `carry_out`.
-    """
-    refused: dict[ItemT, str] = {}
-    left = list(dict.fromkeys(items))
-    for attempt in range(ATTEMPTS_MAX):
-        made = _made(left, make, refused)
-        packed = pack(active.fence, made.values(), active.core.config.request_bytes_max)
-        owner = {id(write): item for item, write in made.items()}
-        refused.update((owner[id(each.write)], str(each)) for each in packed.too_big)
-        packets = packed.packets
-        if attempt:
-            packets = tuple(single(active.fence, each) for packet in packets for each in packet.writes)
-        if not packets:
-            return refused
-        conflicts = yield from _send(active, packets)
-        if not conflicts:
-            return refused
-        left = []
-        for each in conflicts:
-            mine = [owner[id(write)] for write in each.packet.writes]
-            if each.is_conflict or len(mine) > 1:
-                left += mine
-            else:
-                refused.update((item, Denied(each)) for item in mine)
-        yield from read_again(left)
-    refused.update(dict.fromkeys(left, BUSY))
-    return refused
+        def make(topic_partition: TopicPartition) -> Write | str:
+            standing = context.standing(topic_partition)
+            path = PartitionState.path(topic_partition)
+            if standing is None:
+                return context.unreadable.get(path, "it has no state")
+            if overruled(standing, self._identity.epoch):
+                return f"a later controller has decided it, in epoch {standing.controller_epoch}"
+            decided = decide(topic_partition, standing)
+            if not isinstance(decided, PartitionState):
+                return decided
+            try:
+                return set_state(topic_partition, standing, decided)
+            except ConfigError as error:
+                self._reader.report(path, str(error))
+                return str(error)
 
+        refused = yield from self.write_all(partitions, make, lambda items: self.read_states(items))
+        written = {
+            each: standing
+            for each in dict.fromkeys(partitions)
+            if each not in refused and (standing := context.standing(each)) is not None
+        }
+        return Written(written, refused)
 
-def commit(active: ActiveController, write: Write) -> Procedure[Refusal | None]:
-    """One fenced write by itself. Returns None once it is applied, else what was in the way.
+    def write_all(
+        self,
+        items: Iterable[ItemT],
+        make: Callable[[ItemT], Write | str],
+        read_again: Callable[[list[ItemT]], Procedure[None]],
+    ) -> Procedure[dict[ItemT, str]]:
+        """Writes for all items, in their order: as few packets as possible, all on the way at once.
 
-    The picture follows: states and topics that it sets, and after a conflict the states that it names as they
-    are now (of topics that have changed, `EventKind.TOPIC` is added). Raises as `carry_out`.
-    """
-    packet = single(active.fence, write)
-    refusals = yield from _send(active, (packet,))
-    if not refusals:
-        return None
-    if refusals[0].is_conflict:
-        yield from _read_named(active, packet)
-    return refusals[0]
+        make: the write of an item, or why there is none; asked again after `read_again`, which reads what the
+        writes of these items rest on. Returns why, for the items without a write. Raises as `carry_out`.
+        """
+        refused: dict[ItemT, str] = {}
+        left = list(dict.fromkeys(items))
+        for attempt in range(ATTEMPTS_MAX):
+            made = _made(left, make, refused)
+            packed = pack(self._identity.fence, made.values(), self._core.config.request_bytes_max)
+            owner = {id(write): item for item, write in made.items()}
+            refused.update((owner[id(each.write)], str(each)) for each in packed.too_big)
+            packets = packed.packets
+            if attempt:
+                packets = tuple(
+                    single(self._identity.fence, each) for packet in packets for each in packet.writes
+                )
+            if not packets:
+                return refused
+            conflicts = yield from self._send(packets)
+            if not conflicts:
+                return refused
+            left = []
+            for each in conflicts:
+                mine = [owner[id(write)] for write in each.packet.writes]
+                if each.is_conflict or len(mine) > 1:
+                    left += mine
+                else:
+                    refused.update((item, Denied(each)) for item in mine)
+            yield from read_again(left)
+        refused.update(dict.fromkeys(left, BUSY))
+        return refused
 
+    def commit(self, write: Write) -> Procedure[Refusal | None]:
+        """One fenced write by itself. Returns None once it is applied, else what was in the way.
 
-def read_states(active: ActiveController, partitions: Iterable[TopicPartition]) -> Procedure[None]:
-    """Reads these states in bulk into the picture; unreadable ones are reported."""
-    asked = list(dict.fromkeys(partitions))
-    found = yield from active.read_each(PartitionState.paths(asked))
-    alike: Alike = {}
-    for topic_partition, znode in zip(asked, found, strict=True):
-        state_read(active, topic_partition, znode, alike)
+        The picture follows: states and topics that it sets, and after a conflict the states that it names as
+        they are now (of topics that have changed, `event_kinds.TOPIC` is added). Raises as `carry_out`.
+        """
+        packet = single(self._identity.fence, write)
+        refusals = yield from self._send((packet,))
+        if not refusals:
+            return None
+        if refusals[0].is_conflict:
+            yield from self._read_named(packet)
+        return refusals[0]
 
+    def read_states(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
+        """Reads these states in bulk into the picture; unreadable ones are reported."""
+        asked = list(dict.fromkeys(partitions))
+        found = yield from self._reader.read_each(PartitionState.paths(asked))
+        alike: Alike = {}
+        for topic_partition, znode in zip(asked, found, strict=True):
+            self.state_read(topic_partition, znode, alike)
 
-def state_read(
-    active: ActiveController, topic_partition: TopicPartition, znode: Znode | None, alike: Alike | None = None
-) -> None:
-    """A state as just read, None where there is none, into the picture; an unreadable one is watched.
+    def state_read(
+        self, topic_partition: TopicPartition, znode: Znode | None, alike: Alike | None = None
+    ) -> None:
+        """A state as just read, None where there is none, into the picture; an unreadable one is watched.
 
-    `alike` are those that were decoded: many partitions have the same brokers, epochs and version.
-    """
-    context = active.context
-    was_unreadable = bool(context.unreadable) and PartitionState.path(topic_partition) in context.unreadable
-    standing = _decoded(active, znode, {} if alike is None else alike) if znode is not None else None
-    if was_unreadable and standing is not None:
-        active.readable_again[topic_partition] = None
-        active.enqueue(EventKind.UNREADABLE_STATES)
-    if znode is None or standing is None:
-        if PartitionState.path(topic_partition) in context.unreadable:
-            active.enqueue(EventKind.UNREADABLE_STATES)
-        context.state_seen(topic_partition, None)
-        return
-    stat = znode.stat
-    state_seen(active, topic_partition, standing)
-    if has_outlived := context.has_restarted_since(standing.leader, stat.mzxid):
-        active.context.restarted_leaders[topic_partition] = None
-    if not (stat.version or active.was_loaded) and (has_outlived or standing.leader not in context.brokers):
-        context.first_states[topic_partition] = stat.czxid
-
-
-def states_read(
-    active: ActiveController, topic: str, numbers: Sequence[int], znodes: Iterable[Znode | None], alike: Alike
-) -> None:
-    """The same for partitions of one topic. What is seen for the first time is taken in at once."""
-    context, seen = active.context, active.context.topic(topic)
-    brokers, started = context.brokers, context.started
-    first: dict[int, LeaderIsrAndControllerEpoch] = {}
-    for number, znode in zip(numbers, znodes, strict=True):
-        is_first = seen is not None and number in seen.topic.partitions and number not in seen.standings
-        standing = _decoded(active, znode, alike) if znode is not None and is_first else None
+        `alike` are those that were decoded: many partitions have the same brokers, epochs and version.
+        """
+        context = self._context
+        was_unreadable = (
+            bool(context.unreadable) and PartitionState.path(topic_partition) in context.unreadable
+        )
+        standing = self._decoded(znode, {} if alike is None else alike) if znode is not None else None
+        if was_unreadable and standing is not None:
+            self.readable_again[topic_partition] = None
+            self._events.enqueue(event_kinds.UNREADABLE_STATES)
         if znode is None or standing is None:
-            state_read(active, TopicPartition(topic, number), znode, alike)
-            continue
-        first[number] = standing
-        leader, stat = standing.leader, znode.stat
-        has_outlived = started.get(leader, 0) > stat.mzxid
-        if has_outlived:
-            active.context.restarted_leaders[TopicPartition(topic, number)] = None
-        elif active.context.restarted_leaders:
-            active.context.restarted_leaders.pop(TopicPartition(topic, number), None)
-        if not (stat.version or active.was_loaded) and (has_outlived or leader not in brokers):
-            context.first_states[TopicPartition(topic, number)] = stat.czxid
-    if first:
-        context.first_seen(topic, first)
-        active.requests.unsent.add_all(topic, first)
+            if PartitionState.path(topic_partition) in context.unreadable:
+                self._events.enqueue(event_kinds.UNREADABLE_STATES)
+            context.state_seen(topic_partition, None)
+            return
+        stat = znode.stat
+        self.state_seen(topic_partition, standing)
+        if has_outlived := context.has_restarted_since(standing.leader, stat.mzxid):
+            self._context.restarted_leaders[topic_partition] = None
+        if not (stat.version or self._context.was_loaded) and (
+            has_outlived or standing.leader not in context.brokers
+        ):
+            context.first_states[topic_partition] = stat.czxid
 
+    def states_read(
+        self, topic: str, numbers: Sequence[int], znodes: Iterable[Znode | None], alike: Alike
+    ) -> None:
+        """The same for partitions of one topic. What is seen for the first time is taken in at once."""
+        context, seen = self._context, self._context.topic(topic)
+        brokers, started = context.brokers, context.started
+        first: dict[int, LeaderIsrAndControllerEpoch] = {}
+        for number, znode in zip(numbers, znodes, strict=True):
+            is_first = seen is not None and number in seen.topic.partitions and number not in seen.standings
+            standing = self._decoded(znode, alike) if znode is not None and is_first else None
+            if znode is None or standing is None:
+                self.state_read(TopicPartition(topic, number), znode, alike)
+                continue
+            first[number] = standing
+            leader, stat = standing.leader, znode.stat
+            has_outlived = started.get(leader, 0) > stat.mzxid
+            if has_outlived:
+                self._context.restarted_leaders[TopicPartition(topic, number)] = None
+            elif self._context.restarted_leaders:
+                self._context.restarted_leaders.pop(TopicPartition(topic, number), None)
+            if not (stat.version or self._context.was_loaded) and (has_outlived or leader not in brokers):
+                context.first_states[TopicPartition(topic, number)] = stat.czxid
+        if first:
+            context.first_seen(topic, first)
+            self._requests.unsent.add_all(topic, first)
 
-def _decoded(active: ActiveController, znode: Znode, alike: Alike) -> LeaderIsrAndControllerEpoch | None:
-    key = znode.data, znode.stat.version
-    standing = alike.get(key)
-    if standing is not None:
-        active.context.unreadable.pop(znode.path, None)
-    elif (state := active.decoded(znode, PartitionState.decode)) is not None:
-        standing = alike[key] = active.context.shared(LeaderIsrAndControllerEpoch(state, znode.stat.version))
-    return standing
+    def _decoded(self, znode: Znode, alike: Alike) -> LeaderIsrAndControllerEpoch | None:
+        key = znode.data, znode.stat.version
+        standing = alike.get(key)
+        if standing is not None:
+            self._context.unreadable.pop(znode.path, None)
+        elif (state := self._reader.decoded(znode, PartitionState.decode)) is not None:
+            standing = alike[key] = self._context.shared(
+                LeaderIsrAndControllerEpoch(state, znode.stat.version)
+            )
+        return standing
 
+    def state_seen(self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch) -> None:
+        """A state as read or written; with a new leader epoch the brokers are to be told of it."""
+        context = self._context
+        before = context.standing(topic_partition)
+        is_known = context.state_seen(topic_partition, standing)
+        if is_known and (before is None or before.leader_epoch < standing.leader_epoch):
+            self._requests.unsent.add(topic_partition)
+            self._context.restarted_leaders.pop(topic_partition, None)
+            if before is not None or standing.controller_epoch == self._identity.epoch:
+                self._note_change(topic_partition, before, standing)
+        if before is None:
+            return
+        for broker in list(context.unfit.get(topic_partition, ())):
+            if broker in standing.isr and broker not in before.isr:
+                context.fit_again(topic_partition, broker)
 
-def state_seen(
-    active: ActiveController, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
-) -> None:
-    """A state as read or written; with a new leader epoch the brokers are to be told of it."""
-    context = active.context
-    before = context.standing(topic_partition)
-    is_known = context.state_seen(topic_partition, standing)
-    if is_known and (before is None or before.leader_epoch < standing.leader_epoch):
-        active.requests.unsent.add(topic_partition)
-        active.context.restarted_leaders.pop(topic_partition, None)
-        if before is not None or standing.controller_epoch == active.epoch:
-            _note_change(active, topic_partition, before, standing)
-    if before is None:
-        return
-    for broker in list(context.unfit.get(topic_partition, ())):
-        if broker in standing.isr and broker not in before.isr:
-            context.fit_again(topic_partition, broker)
+    def _note_change(
+        self,
+        topic_partition: TopicPartition,
+        before: LeaderIsrAndControllerEpoch | None,
+        standing: LeaderIsrAndControllerEpoch,
+    ) -> None:
+        """Another leader, or another term of the same one."""
+        self.leaders_changed += 1
+        self._core.note(
+            "leader.changed",
+            partition=str(topic_partition),
+            leader=standing.leader,
+            was=None if before is None else before.leader,
+            leader_epoch=standing.leader_epoch,
+            isr=standing.isr,
+            controller_epoch=standing.controller_epoch,
+            reason=self.reason,
+        )
 
+    def unreadable_states(self) -> dict[str, TopicPartition]:
+        """Paths of the states that could not be read when they were read last."""
+        matches = {path: _STATE.fullmatch(path) for path in self._context.unreadable}
+        return {path: TopicPartition(match[1], int(match[2])) for path, match in matches.items() if match}
 
-def _note_change(
-    active: ActiveController,
-    topic_partition: TopicPartition,
-    before: LeaderIsrAndControllerEpoch | None,
-    standing: LeaderIsrAndControllerEpoch,
-) -> None:
-    """Another leader, or another term of the same one."""
-    active.elected += 1
-    active.core.note(
-        "leader.changed",
-        partition=str(topic_partition),
-        leader=standing.leader,
-        was=None if before is None else before.leader,
-        leader_epoch=standing.leader_epoch,
-        isr=standing.isr,
-        controller_epoch=standing.controller_epoch,
-        reason=active.reason,
-    )
+    # --- sending --------------------------------------------------------------------------------------
 
+    def _send(self, packets: tuple[Packet, ...]) -> Procedure[list[Refusal]]:
+        """Sends all at once; returns those that changed nothing, with what was in the way."""
+        outcomes = yield tuple(Query(packet.request) for packet in packets)
+        conflicts: list[Refusal] = []
+        unknown: list[Packet] = []
+        deposed = missing = None
+        for packet, outcome in zip(packets, outcomes, strict=True):
+            match classify(packet, outcome):
+                case Applied(_, zxid):
+                    self._reader.saw(zxid)
+                    self._follow(packet, outcome)
+                case Deposed(reason):
+                    deposed = reason
+                case Conflict(_, operation, code):
+                    conflicts.append(Refusal(packet, code, operation.path))
+                case Unknown():
+                    unknown.append(packet)
+                case Unsent():
+                    assert isinstance(outcome, NotSent)
+                    missing = outcome
+        if deposed is not None:
+            raise GuardRefusedError(deposed)
+        if missing is not None:
+            raise ConnectionLossError(missing)
+        if unknown:
+            conflicts += yield from self._read_back(unknown)
+        return conflicts
 
-def unreadable_states(active: ActiveController) -> dict[str, TopicPartition]:
-    """Paths of the states that could not be read when they were read last."""
-    matches = {path: _STATE.fullmatch(path) for path in active.context.unreadable}
-    return {path: TopicPartition(match[1], int(match[2])) for path, match in matches.items() if match}
+    def _read_back(self, unknown: list[Packet]) -> Procedure[list[Refusal]]:
+        """Packets without an answer: what is found decides. Raises NoAnswerError where nothing can be
+        found."""
+        yield from ask(Query(Sync(Controller.path())))
+        paths = [path for packet in unknown for path in _paths(packet)]
+        found = yield from self._reader.read_many(paths)
+        conflicts = []
+        for packet in unknown:
+            is_applied = (
+                read_back(packet, {path: found.get(path) for path in _paths(packet)}) is ReadBack.APPLIED
+            )
+            if not is_applied:
+                conflicts.append(Refusal(packet, Code.BAD_VERSION, None))
+            self._lists_applied(packet, found, certainly=is_applied)
+            for path in _paths(packet):
+                self._take_in(path, found.get(path))
+        return conflicts
 
+    def _lists_applied(self, packet: Packet, found: Mapping[str, Znode], *, certainly: bool) -> None:
+        """Replica lists that were written after all are known ones, whatever has become of them since; else
+        older ones would be written back. `event_kinds.TOPIC` compares them with what is there.
 
-# --- sending --------------------------------------------------------------------------------------
+        Where somebody has changed the topic since, what is found tells: lists as they were to be, perhaps
+        grown.
+        """
+        for operation in packet.request.operations:
+            if not isinstance(operation, SetData) or (topic := _TOPIC.fullmatch(operation.path)) is None:
+                continue
+            if operation.path in found:
+                lists = Topic.decode(operation.path, operation.data)
+                now = None if certainly else self._reader.decoded(found[operation.path], Topic.decode)
+                if certainly or (now is not None and holds_lists(now, lists)):
+                    self._context.topic_seen(topic[1], lists, operation.version + 1)
+
+    def _follow(self, packet: Packet, outcome: Outcome) -> None:
+        """What an applied packet has set, into the picture."""
+        stats = getattr(outcome, "stats", ())
+        for operation, stat in zip(packet.request.operations, stats, strict=True):
+            if isinstance(operation, Create) and (match := _STATE.fullmatch(operation.path)):
+                version = 0
+            elif isinstance(operation, SetData) and stat is not None:
+                version = stat.version
+                match = _STATE.fullmatch(operation.path)
+                if match is None and (topic := _TOPIC.fullmatch(operation.path)):
+                    self._context.topic_seen(topic[1], Topic.decode(operation.path, operation.data), version)
+            else:
+                continue
+            if match is not None:
+                state = PartitionState.decode(operation.path, operation.data)
+                self.state_seen(
+                    TopicPartition(match[1], int(match[2])),
+                    LeaderIsrAndControllerEpoch(state, version),
+                )
+
+    def _read_named(self, packet: Packet) -> Procedure[None]:
+        """The states that a refused packet names, as they are now."""
+        paths = [path for each in packet.request.operations if _is_taken_in(path := each.path)]
+        found = yield from self._reader.read_many(paths)
+        for path in paths:
+            self._take_in(path, found.get(path))
+
+    def _take_in(self, path: str, znode: Znode | None) -> None:
+        """A state goes into the picture; a topic is compared with it, which is work of its own."""
+        if match := _STATE.fullmatch(path):
+            self.state_read(TopicPartition(match[1], int(match[2])), znode)
+        elif match := _TOPIC.fullmatch(path):
+            self._events.enqueue(event_kinds.TOPIC, match[1])
 
 
 def _made(
@@ -287,69 +415,6 @@ def _made(
     return made
 
 
-def _send(active: ActiveController, packets: tuple[Packet, ...]) -> Procedure[list[Refusal]]:
-    """Sends all at once; returns those that changed nothing, with what was in the way."""
-    outcomes = yield tuple(Query(packet.request) for packet in packets)
-    conflicts: list[Refusal] = []
-    unknown: list[Packet] = []
-    deposed = missing = None
-    for packet, outcome in zip(packets, outcomes, strict=True):
-        match classify(packet, outcome):
-            case Applied(_, zxid):
-                active.saw(zxid)
-                _follow(active, packet, outcome)
-            case Deposed(reason):
-                deposed = reason
-            case Conflict(_, operation, code):
-                conflicts.append(Refusal(packet, code, operation.path))
-            case Unknown():
-                unknown.append(packet)
-            case Unsent():
-                assert isinstance(outcome, NotSent)
-                missing = outcome
-    if deposed is not None:
-        raise GuardRefusedError(deposed)
-    if missing is not None:
-        raise ConnectionLossError(missing)
-    if unknown:
-        conflicts += yield from _read_back(active, unknown)
-    return conflicts
-
-
-def _read_back(active: ActiveController, unknown: list[Packet]) -> Procedure[list[Refusal]]:
-    """Packets without an answer: what is found decides. Raises NoAnswerError where nothing can be found."""
-    yield from ask(Query(Sync(Controller.path())))
-    paths = [path for packet in unknown for path in _paths(packet)]
-    found = yield from active.read_many(paths)
-    conflicts = []
-    for packet in unknown:
-        is_applied = read_back(packet, {path: found.get(path) for path in _paths(packet)}) is ReadBack.APPLIED
-        if not is_applied:
-            conflicts.append(Refusal(packet, Code.BAD_VERSION, None))
-        _lists_applied(active, packet, found, certainly=is_applied)
-        for path in _paths(packet):
-            _take_in(active, path, found.get(path))
-    return conflicts
-
-
-def _lists_applied(
-    active: ActiveController, packet: Packet, found: Mapping[str, Znode], *, certainly: bool
-) -> None:
-    """Replica lists that were written after all are known ones, whatever has become of them since; else older
-    ones would be written back. `EventKind.TOPIC` compares them with what is there.
-
-    Where somebody has changed the topic since, what is found tells: lists as they were to be, perhaps grown.
-    """
-    for operation in packet.request.operations:
-        if not isinstance(operation, SetData) or (topic := _TOPIC.fullmatch(operation.path)) is None:
-            continue
-        if operation.path in found:
-            lists = Topic.decode(operation.path, operation.data)
-            now = None if certainly else active.decoded(found[operation.path], Topic.decode)
-            if certainly or (now is not None and holds_lists(now, lists)):
-                active.context.topic_seen(topic[1], lists, operation.version + 1)
-
-
 def holds_lists(found: Topic, mine: Topic) -> bool:
     """Whether a topic has these lists, beside others."""
     return all(
@@ -358,44 +423,6 @@ def holds_lists(found: Topic, mine: Topic) -> bool:
         and found.removing.get(number) == mine.removing.get(number)
         for number, replicas in mine.partitions.items()
     )
-
-
-def _follow(active: ActiveController, packet: Packet, outcome: Outcome) -> None:
-    """What an applied packet has set, into the picture."""
-    stats = getattr(outcome, "stats", ())
-    for operation, stat in zip(packet.request.operations, stats, strict=True):
-        if isinstance(operation, Create) and (match := _STATE.fullmatch(operation.path)):
-            version = 0
-        elif isinstance(operation, SetData) and stat is not None:
-            version = stat.version
-            match = _STATE.fullmatch(operation.path)
-            if match is None and (topic := _TOPIC.fullmatch(operation.path)):
-                active.context.topic_seen(topic[1], Topic.decode(operation.path, operation.data), version)
-        else:
-            continue
-        if match is not None:
-            state = PartitionState.decode(operation.path, operation.data)
-            state_seen(
-                active,
-                TopicPartition(match[1], int(match[2])),
-                LeaderIsrAndControllerEpoch(state, version),
-            )
-
-
-def _read_named(active: ActiveController, packet: Packet) -> Procedure[None]:
-    """The states that a refused packet names, as they are now."""
-    paths = [path for each in packet.request.operations if _is_taken_in(path := each.path)]
-    found = yield from active.read_many(paths)
-    for path in paths:
-        _take_in(active, path, found.get(path))
-
-
-def _take_in(active: ActiveController, path: str, znode: Znode | None) -> None:
-    """A state goes into the picture; a topic is compared with it, which is work of its own."""
-    if match := _STATE.fullmatch(path):
-        state_read(active, TopicPartition(match[1], int(match[2])), znode)
-    elif match := _TOPIC.fullmatch(path):
-        active.enqueue(EventKind.TOPIC, match[1])
 
 
 def _is_taken_in(path: str) -> bool:

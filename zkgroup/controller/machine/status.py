@@ -4,69 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine.context import ControllerContext
+from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
-from zkgroup.controller.machine.state_writes import commit
+from zkgroup.controller.machine.ports import Feature, Ports
+from zkgroup.controller.machine.settings import Shown
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.runtime.procedures import Procedure
 from zkgroup.znodes.controller import ControllerStatus
-
-
-def publish(active: ActiveController, subject: str = "") -> Procedure[None]:
-    """Writes the status where it has changed, at most every `status_interval_ms`."""
-    shown = active.published
-    now = _status(active)
-    if shown.status is not None and _same(now, shown.status):
-        return
-    due_ms = shown.not_before_ms - active.core.now.ms
-    if due_ms > 0:
-        active.enqueue_later(EventKind.STATUS, due_ms)
-        return
-    shown.not_before_ms = active.core.now.ms + active.settings.status_interval_ms
-    path, data = ControllerStatus.path(), now.encode()
-    operations: list[Operation]
-    if shown.version is None:
-        # One that stands there is of a former rule, or of this one and its answer was lost.
-        found = yield from active.read_many([path])
-        operations = [Delete(path, found[path].stat.version)] if path in found else []
-        operations.append(Create(path, data, ephemeral=True))
-        version = 0
-    else:
-        operations = [SetData(path, data, shown.version)]
-        version = shown.version + 1
-    shown.version = None
-    refused = yield from commit(active, Write("status", tuple(operations)))
-    if refused is None:
-        shown.status, shown.version = now, version
-    else:
-        active.enqueue_later(EventKind.STATUS, active.settings.status_interval_ms)
-
-
-def _status(active: ActiveController) -> ControllerStatus:
-    return ControllerStatus(
-        broker=active.broker,
-        epoch=active.epoch,
-        zxid=active.zxid,
-        time_ms=active.core.now.wall_ms,
-        unreadable=dict(sorted(active.context.unreadable.items())),
-        unnamed={
-            broker: tuple(map(str, partitions))
-            for broker, partitions in sorted(active.requests.omitted.items())
-        },
-        waiting=dict(sorted(active.waiting.items())),
-    )
-
-
-def _same(one: ControllerStatus, other: ControllerStatus) -> bool:
-    return (one.epoch, one.zxid, one.unreadable, one.unnamed, one.waiting) == (
-        other.epoch,
-        other.zxid,
-        other.unreadable,
-        other.unnamed,
-        other.waiting,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +32,75 @@ class ControllerMetrics:
     """How long the oldest of them has waited; 0 where none does."""
 
 
-def controller_metrics(active: ActiveController) -> ControllerMetrics:
+class StatusPublisher(Feature):
+    """Publishes the status of the controller."""
+
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports)
+        self._published = Shown()
+
+    def loaded(self) -> None:
+        self._events.enqueue(event_kinds.STATUS)
+
+    def publish(self, subject: str = "") -> Procedure[None]:
+        """Writes the status where it has changed, at most every `status_interval_ms`."""
+        shown = self._published
+        now = self._status()
+        if shown.status is not None and _same(now, shown.status):
+            return
+        due_ms = shown.not_before_ms - self._core.now.ms
+        if due_ms > 0:
+            self._events.enqueue_later(event_kinds.STATUS, due_ms)
+            return
+        shown.not_before_ms = self._core.now.ms + self._settings.status_interval_ms
+        path, data = ControllerStatus.path(), now.encode()
+        operations: list[Operation]
+        if shown.version is None:
+            # One that stands there is of a former rule, or of this one and its answer was lost.
+            found = yield from self._reader.read_many([path])
+            operations = [Delete(path, found[path].stat.version)] if path in found else []
+            operations.append(Create(path, data, ephemeral=True))
+            version = 0
+        else:
+            operations = [SetData(path, data, shown.version)]
+            version = shown.version + 1
+        shown.version = None
+        refused = yield from self._states.commit(Write("status", tuple(operations)))
+        if refused is None:
+            shown.status, shown.version = now, version
+        else:
+            self._events.enqueue_later(event_kinds.STATUS, self._settings.status_interval_ms)
+
+    def _status(self) -> ControllerStatus:
+        return ControllerStatus(
+            broker=self._identity.broker,
+            epoch=self._identity.epoch,
+            zxid=self._reader.zxid,
+            time_ms=self._core.now.wall_ms,
+            unreadable=dict(sorted(self._context.unreadable.items())),
+            unnamed={
+                broker: tuple(map(str, partitions))
+                for broker, partitions in sorted(self._requests.omitted.items())
+            },
+            waiting=dict(sorted(self._events.blocked.items())),
+        )
+
+
+def _same(one: ControllerStatus, other: ControllerStatus) -> bool:
+    return (one.epoch, one.zxid, one.unreadable, one.unnamed, one.waiting) == (
+        other.epoch,
+        other.zxid,
+        other.unreadable,
+        other.unnamed,
+        other.waiting,
+    )
+
+
+def controller_metrics(context: ControllerContext, events: EventManager, now_ms: int) -> ControllerMetrics:
     """Counts; goes through all partitions."""
-    context = active.context
     offline = [
         each
-        for each in active.context.partition_phases.unusual(LEADERLESS)
+        for each in context.partition_phases.unusual(LEADERLESS)
         if not context.is_going(each) and not context.is_unhosted(each)
     ]
     elsewhere = 0
@@ -98,12 +108,12 @@ def controller_metrics(active: ActiveController) -> ControllerMetrics:
         standing, replicas = context.standing(each), context.replicas(each)
         if standing and replicas and standing.leader != replicas[0] and not context.is_going(each):
             elsewhere += 1
-    oldest_ms = active.queue.oldest_ms
+    oldest_ms = events.oldest_ms
     return ControllerMetrics(
         topics=len(context.topics),
         partitions=context.size,
         offline_partitions=len(offline),
         preferred_imbalance=elsewhere,
-        queue_size=len(active.queue),
-        queue_oldest_ms=0 if oldest_ms is None else active.core.now.ms - oldest_ms,
+        queue_size=len(events),
+        queue_oldest_ms=0 if oldest_ms is None else now_ms - oldest_ms,
     )

@@ -29,13 +29,11 @@ from tests.programs.model.controller.reassign_surroundings import (
 from tests.programs.model.controller.tree import DATA, OWNER, VER
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch, LiveBroker
-from zkgroup.controller.machine.controller_election import epochs
 from zkgroup.controller.machine.controller_election.elector import ControllerLease, Elector
 from zkgroup.controller.machine.controller_election.transactions import WonElection
 from zkgroup.controller.machine.events import SendToBroker
 from zkgroup.controller.machine.fenced_writes import Fence
-from zkgroup.controller.machine.leadership import leader_election
-from zkgroup.controller.machine.reassignment import open_reassignments, rounds
+from zkgroup.controller.machine.reassignment import open_reassignments
 from zkgroup.controller.machine.reassignment.open_reassignments import Request
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.controller.machine.requests.sender import UnresolvedDeletes
@@ -130,39 +128,39 @@ class Following(reassign.Model):
         assert machine.written == deed.operations, where
         told = sorted(each for each in deed.messages if s[2][each[0] - 1][UP])
         assert machine.told == told, where
-        move = machine.active.reassignments.get(T0)
+        move = machine.active.open_reassignments.get(T0)
         if any(kind == "delete" for kind, *_ in deed.operations):
             assert move is None, where
         elif s[0][ADMIN]:
             assert move is not None
             assert move.stage is STAGES[deed.after], (*where, move.stage)
-        known = machine.active.reassignments._left_out.get(T0)
+        known = machine.active.open_reassignments._left_out.get(T0)
         assert (known and (tuple(sorted(known.replicas)), known.leader_epoch)) == deed.heard, (*where, known)
         self.met[" ".join(deed.what.split(":")[0].split()[1:3])] += 1
 
     def _moved(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
-        machine.drive(rounds.run_round(machine.active))
+        machine.drive(machine.active.features.reassignments.run_round())
         machine.flush()
         return machine
 
     def _elected(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
         active = machine.active
-        active.move_partitions([T0], PartitionPhase.OFFLINE)
-        batch = active.requests.batch()
-        machine.drive(leader_election.elect_leaderless(active, batch))
-        active.requests.send(batch)
+        active.features.elections._move_partitions([T0], PartitionPhase.OFFLINE)
+        batch = active.ports.requests.batch()
+        machine.drive(active.features.elections.elect_leaderless(batch))
+        active.ports.requests.send(batch)
         machine.flush()
         return machine
 
     def _raised(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
         active = machine.active
-        active.requests.unresolved[next(b for e, b in s[4] if e == p[4])] = UnresolvedDeletes()
-        machine.drive(epochs.bump_epoch(active))
+        active.ports.requests.unresolved[next(b for e, b in s[4] if e == p[4])] = UnresolvedDeletes()
+        machine.drive(active.features.epoch_bump.bump_epoch())
         machine.flush(p[4] + 1)
-        assert active.fence == (p[4] + 1, p[3] + 1)
+        assert active.ports.identity.fence == (p[4] + 1, p[3] + 1)
         return machine
 
     def _machine(self, s: State, p: Process) -> Machine:
@@ -170,7 +168,7 @@ class Following(reassign.Model):
         tree, (pc, _, _, version, epoch, drop, aver, heard) = s[0], p
         machine = Machine(tree, Fence(epoch, version))
         active = machine.active
-        context, moves = active.context, active.reassignments
+        context, moves = active.context, active.open_reassignments
         live = {b: _broker(b) for b, x in enumerate(s[2], 1) if x[UP]}
         context.set_brokers(live)
         context.first_request_sent.update({b: 1 for b in live if not s[2][b - 1][FRESH]})
@@ -179,12 +177,12 @@ class Following(reassign.Model):
         state = PartitionState(leader, leader_epoch, isr, by)
         context.state_seen(T0, LeaderIsrAndControllerEpoch(state, tree[STATE][VER]))
         for b, each in live.items():
-            active.requests.queues.open(b, each, active.epoch)
-            active.requests.queues.up(b, each.epoch)
+            active.ports.requests.queues.open(b, each, active.ports.identity.epoch)
+            active.ports.requests.queues.up(b, each.epoch)
             if s[2][b - 1][CE] >= epoch:
-                active.pending_deletes.answered(b, each.epoch)
+                active.ports.pending_deletes.answered(b, each.epoch)
         unanswered = [b for (e, b), q in s[3] if e == epoch and ("S",) in q]
-        active.pending_deletes.delete_asked(T0, unanswered + [b for e, b in s[4] if e == epoch])
+        active.ports.pending_deletes.delete_asked(T0, unanswered + [b for e, b in s[4] if e == epoch])
         moves.follow(context)  # it was there when the request came
         if heard is not None:
             moves._left_out[T0] = open_reassignments._Heard(frozenset(heard[0]), heard[1])
@@ -201,7 +199,7 @@ class Following(reassign.Model):
         move.before = move.origin = source
         move.former = asked if cancelled and not is_changed else None
         moves.reached(T0, STAGES[pc], drop if pc == "9" else ())
-        assert active.pending_deletes.of(context, T0) == set(self.held(s, epoch)), s
+        assert active.ports.pending_deletes.of(context, T0) == set(self.held(s, epoch)), s
         return machine
 
 
@@ -234,7 +232,7 @@ class Machine:
         election = Elector(core, ControllerLease(core))
         core.on_write_acknowledged(core.now.ms)
         election.rule = WonElection(fence, 1, ControllerRecord(RULER, 0, "model", 0), 0, 0)
-        self.active = ActiveController(core, election, ControllerSettings(), {})
+        self.active = ActiveController(core, election, ControllerSettings())
 
     def czxid(self, path: str) -> int:
         """Of a znode that is there."""
@@ -307,7 +305,7 @@ class Machine:
 
     def flush(self, epoch: int | None = None) -> None:
         """All that is queued for brokers, one after the other. `epoch`: of the requests, if it was raised."""
-        core, channels = self.active.core, self.active.requests.queues
+        core, channels = self.active.ports.core, self.active.ports.requests.queues
         while True:
             core.take_effects()
             channels.flush()

@@ -24,15 +24,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.deletion import decision, stray_replicas
+from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.deletion.decision import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
-from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.fenced_writes import Write
-from zkgroup.controller.machine.leadership.leader_election import remove_from_isr
+from zkgroup.controller.machine.leadership.leader_election import LeaderElections
+from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
-from zkgroup.controller.machine.state_writes import BUSY, commit, write_all
+from zkgroup.controller.machine.state_writes import BUSY
+from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import ListChildren, ListMany, ListManyDone
 from zkgroup.runtime.procedures import Procedure, Query, ask, list_done
@@ -51,303 +53,6 @@ _Phase = ReplicaPhase
 _BEGUN: Final = frozenset({_Phase.DELETION_STARTED, _Phase.DELETION_SUCCESSFUL})
 
 
-def on_deletions(active: ActiveController, subject: str = "") -> Procedure[None]:
-    """Brings every queued topic as far as it goes now."""
-    markers = yield from _read_requests(active)
-    for what in [each for each in active.waiting if each.startswith(_name(""))]:
-        if what.removeprefix(_name("")) not in markers:
-            active.wait(what, None)
-    yield from _queue(active, markers)
-    _give_up(active, markers)
-    if active.context.deletions:
-        yield from stray_replicas.recall(active)
-    yield from _advance(active)
-
-
-def has_begun(active: ActiveController, topic: str) -> bool:
-    """Whether a replica of the topic is deleted, or was asked to be, by this controller."""
-    return not _BEGUN.isdisjoint(_phases(active, topic).values())
-
-
-def on_stop_replica_response(active: ActiveController, answer: BrokerResponse) -> None:
-    """Takes the answer to a StopReplica with deletion; of queued topics alone, moves have their own."""
-    request, response = answer.request.request, answer.response
-    if not (isinstance(request, StopReplicaRequest) and request.delete):
-        return
-    assert isinstance(response, StopReplicaResponse)
-    context = active.context
-    asked = [
-        each
-        for each in request.partitions
-        if context.is_going(each) and answer.broker in context.replicas(each)
-    ]
-    if not asked:
-        return
-    deleted, failed, reason = decision.stop_replica_results(answer.broker, asked, response)
-    _move(active, _started(active, deleted), _Phase.DELETION_SUCCESSFUL)
-    _move(active, _started(active, failed), _Phase.DELETION_INELIGIBLE)
-    if reason is not None:
-        for topic in {replica.topic_partition.topic for replica in failed}:
-            context.ineligible[topic] = reason
-        active.core.note("deletion.refused", broker=answer.broker, detail=reason)
-    active.enqueue(EventKind.DELETIONS)
-
-
-# --- what is asked for ----------------------------------------------------------------------------
-
-
-def _read_requests(active: ActiveController) -> Procedure[Mapping[str, Znode]]:
-    """Topic to the request to delete it."""
-    query = active.watched(ListChildren(delete_topics_path()), EventKind.DELETIONS)
-    (outcome,) = yield from ask(query)
-    names = list_done(outcome).children
-    active.only(delete_topics_path(), names)
-    found = yield from active.read_many(TopicDeletion.path(name) for name in names)
-    return {name: znode for name in sorted(names) if (znode := found.get(TopicDeletion.path(name)))}
-
-
-def _queue(active: ActiveController, markers: Mapping[str, Znode]) -> Procedure[None]:
-    """What is asked for now and was not, and what was and is no more."""
-    context, enabled = active.context, active.settings.delete_topics
-    unknown = {topic: Topic.path(topic) for topic in markers if topic not in context.topics}
-    there = yield from active.read_many(unknown.values())
-    yield from _pass_over_younger(active, markers)
-    for topic, marker in markers.items():
-        if enabled and topic in unknown and unknown[topic] in there:
-            # It was made a moment ago, or its znode cannot be read: what it has is not known.
-            active.wait(_name(topic), "waits for its znode to be readable")
-            active.enqueue(EventKind.TOPICS)
-            active.enqueue_later(EventKind.DELETIONS, AGAIN_MS)
-        elif not enabled or topic in unknown:
-            yield from _remove_marker(active, topic, marker)
-    batch = active.requests.batch()
-    mine = [
-        each for each in markers if enabled and each in context.topics and each in active.deletion_requests
-    ]
-    fresh = [each for each in mine if each not in context.deletions]
-    for topic in fresh:
-        context.deletions.add(topic)
-        active.core.note("deletion.queued", topic=topic)
-        batch.update_metadata()
-    if any(each.topic in fresh for each in context.moves):  # one that nobody can lead is not waited for
-        active.enqueue(EventKind.REASSIGNMENT)
-    for topic in sorted(context.deletions - markers.keys()):
-        if topic not in context.topics:
-            _forget(active, topic)
-        elif not has_begun(active, topic):
-            _forget(active, topic)
-            active.core.note("deletion.withdrawn", topic=topic)
-            batch.update_metadata(context.partitions(topic))
-            active.enqueue(EventKind.ELECTIONS)
-    active.requests.send(batch)
-
-
-def _give_up(active: ActiveController, markers: Mapping[str, Znode]) -> None:
-    """Whom the markers name as lost; a move to one of them will have no end."""
-    read = {topic: active.decoded(marker, TopicDeletion.decode) for topic, marker in markers.items()}
-    named = {topic: asked.without_brokers for topic, asked in read.items() if asked and asked.without_brokers}
-    if named != active.context.given_up:
-        active.context.given_up = named
-        active.enqueue(EventKind.REASSIGNMENT)
-
-
-def _pass_over_younger(active: ActiveController, markers: Mapping[str, Znode]) -> Procedure[None]:
-    """Markers seen for the first time; one that is older than its topic was meant for an earlier one (K21).
-
-    Tools mark topics that there are, so somebody has deleted that one and left the marker.
-    """
-    context = active.context
-    new = [each for each in markers if active.deletion_requests.get(each) != markers[each].stat.czxid]
-    topics = yield from active.read_many(Topic.path(each) for each in new)
-    batch = active.requests.batch()
-    for topic in new:
-        found, marker = topics.get(Topic.path(topic)), markers[topic]
-        if found is None or found.stat.czxid <= marker.stat.czxid:
-            active.deletion_requests[topic] = marker.stat.czxid
-            continue
-        active.core.note("deletion.dropped", topic=topic, detail="the topic was made after it")
-        _forget(active, topic)
-        batch.update_metadata(context.partitions(topic))
-        active.enqueue(EventKind.ELECTIONS)
-        yield from _give_up_request(active, topic, marker)
-    active.requests.send(batch)
-
-
-def _give_up_request(active: ActiveController, topic: str, marker: Znode) -> Procedure[None]:
-    refusal = yield from commit(active, decision.remove_marker(topic, marker.stat.version))
-    if refusal is None:
-        active.wait(_name(topic), None)
-    elif refusal.is_conflict:
-        active.enqueue_later(EventKind.DELETIONS, AGAIN_MS)
-    else:
-        active.back_off(str(refusal), [_name(topic)])
-
-
-def _remove_marker(active: ActiveController, topic: str, marker: Znode) -> Procedure[None]:
-    """The request comes to nothing: deletion is disabled (K19), or there is no such topic."""
-    now = Situation(topic, topic in active.context.topics, active.settings.delete_topics, {}, ())
-    step = decision.decide(now)
-    assert isinstance(step, RemoveMarker), step
-    active.core.note("deletion.dropped", topic=topic, detail=step.reason)
-    _forget(active, topic)
-    yield from _give_up_request(active, topic, marker)
-
-
-# --- one topic ------------------------------------------------------------------------------------
-
-
-def _advance(active: ActiveController) -> Procedure[None]:
-    """All topics together: one batch to the brokers, one bulk read, few writes, however many they are."""
-    left = sorted(active.context.deletions)
-    for _ in range(ROUNDS_MAX):
-        starts: dict[str, Start] = {}
-        ends: dict[str, tuple[Replica, ...]] = {}
-        given_up = []
-        for topic in [each for each in left if each in active.context.topics]:
-            without = active.context.given_up.get(topic, ())
-            step = decision.decide(_situation(active, topic)._replace(without=without))
-            match step:
-                case Start():
-                    starts[topic] = step
-                case GiveUp(replicas):
-                    _move(active, replicas, _Phase.DELETION_INELIGIBLE)
-                    given_up.append(topic)
-                case Finish(lost):
-                    ends[topic] = (*lost, *stray_replicas.of_topic(active, topic))
-                case Wait(reason):
-                    active.wait(_name(topic), reason)
-                case RemoveMarker():
-                    raise AssertionError(f"{topic} is queued although {step.reason}")
-        if starts:
-            yield from _start(active, starts)
-        done = (yield from _finish(active, ends)) if ends else ends.keys()
-        left = [*given_up, *starts, *(topic for topic in ends if topic not in done)]
-        if not left:
-            return
-    for topic in left:
-        active.wait(_name(topic), "its znodes keep changing")
-    active.enqueue_later(EventKind.DELETIONS, AGAIN_MS)
-
-
-def _situation(active: ActiveController, topic: str) -> Situation:
-    context = active.context
-    phases = _phases(active, topic)
-    asked = active.pending_deletes.all_deleting()
-    lost = [
-        replica
-        for replica, phase in phases.items()
-        if phase is _Phase.DELETION_STARTED and replica.broker not in asked.get(replica.topic_partition, ())
-    ]
-    if lost:
-        # The broker has bounced, or the request was never sent: nobody will answer (5.6).
-        _move(active, lost, _Phase.DELETION_INELIGIBLE)
-        _move(active, [each for each in lost if each.broker in context.reachable], _Phase.OFFLINE)
-        phases = _phases(active, topic)
-    moving = [each for each in context.partitions(topic) if each in context.moves]
-    if moving:
-        # What was refused is asked again once the reassignment is over; the start of a broker does the same.
-        context.ineligible.pop(topic, None)
-    refused = context.ineligible.get(topic)
-    left = [
-        replica
-        for each in context.partitions(topic)
-        for broker in asked.get(each, ())
-        if (replica := Replica(each, broker)) not in phases
-    ]
-    return Situation(topic, True, True, phases, context.reachable, moving, refused, strays=left)
-
-
-def _start(active: ActiveController, steps: Mapping[str, Start]) -> Procedure[None]:
-    """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
-    replicas = [each for step in steps.values() for each in step.replicas]
-    blocked = [each for step in steps.values() for each in step.blocked]
-    fresh = [each for each in (*replicas, *blocked) if _phase(active, each) is _Phase.NON_EXISTENT]
-    _move(active, fresh, _Phase.NEW)
-    _move(active, (*blocked, *replicas), _Phase.OFFLINE)
-    _move(active, blocked, _Phase.DELETION_INELIGIBLE)
-    batch = active.requests.batch()
-    batch.update_metadata()
-    # A partition that never got a state has nobody in its ISR (K24).
-    in_isr = [each for each in replicas if active.context.standing(each.topic_partition) is not None]
-    yield from remove_from_isr(active, in_isr, batch)
-    for topic_partition, broker in replicas:
-        batch.stop_replica([broker], topic_partition, delete=False)
-        batch.stop_replica([broker], topic_partition, delete=True)
-    _move(active, replicas, _Phase.DELETION_STARTED)
-    for topic, step in steps.items():
-        counts = {"replicas": len(step.replicas), "waits": len(step.blocked)}
-        active.core.note("deletion.started", topic=topic, **counts)
-    active.requests.send(batch)
-
-
-def _finish(active: ActiveController, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
-    """The znodes of these topics go; of the replicas that stay a record is made.
-
-    Returns of which no more is to be done now: they are gone, or wait for what refuses it.
-    """
-    gone, refused = yield from remove(active, ends)
-    for topic, why in refused.items():
-        active.back_off(why, [_name(topic)])
-    active.forget_topics(gone)
-    for topic in gone:
-        _gone(active, topic, ends[topic])
-    if any(ends[topic] for topic in gone):
-        active.enqueue(EventKind.ABANDONED)
-    return {*gone, *refused}
-
-
-def _gone(active: ActiveController, topic: str, left: Collection[Replica]) -> None:
-    """The topic is forgotten, but for the replicas of which a record was made."""
-    _forget(active, topic)
-    stray_replicas.topic_gone(active, topic)
-    active.forget(topic)
-    brokers = tuple(sorted({each.broker for each in left}))
-    active.core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
-
-
-# --- the books ------------------------------------------------------------------------------------
-
-
-def _phases(active: ActiveController, topic: str) -> dict[Replica, ReplicaPhase]:
-    """Of its replicas; a topic that nobody hosts has none."""
-    context = active.context
-    if topic in context.unhosted:
-        return {}
-    return {
-        replica: _phase(active, replica)
-        for each in context.partitions(topic)
-        for replica in (Replica(each, broker) for broker in context.replicas(each))
-    }
-
-
-def _phase(active: ActiveController, replica: Replica) -> ReplicaPhase:
-    return active.context.replica_phases.phase(replica)
-
-
-def _started(active: ActiveController, replicas: Iterable[Replica]) -> list[Replica]:
-    """Those that are being deleted: an answer can come when its replica was given up."""
-    return [each for each in replicas if _phase(active, each) is _Phase.DELETION_STARTED]
-
-
-def _move(active: ActiveController, replicas: Iterable[Replica], after: ReplicaPhase) -> None:
-    for illegal in active.context.replica_phases.move(replicas, after).illegal:
-        active.core.note("transition.illegal", detail=str(illegal))
-
-
-def _forget(active: ActiveController, topic: str) -> None:
-    """The topic is queued no more."""
-    active.context.deletions.discard(topic)
-    if active.pending_deletes.book.has_topic(topic):
-        active.enqueue(EventKind.STRAY_RECORDS)
-    active.deletion_requests.pop(topic, None)
-    active.context.ineligible.pop(topic, None)
-    active.wait(_name(topic), None)
-
-
-def _name(topic: str) -> str:
-    return f"deletion of {topic}"
-
-
 CHANGED_MEANWHILE = "its znodes have changed"
 
 
@@ -359,31 +64,335 @@ class Removed(NamedTuple):
     """Why topics cannot be deleted now, whoever writes them."""
 
 
-def remove(active: ActiveController, ends: Mapping[str, Collection[Replica]]) -> Procedure[Removed]:
-    """Deletes these topics with their configurations, markers and marks.
+class TopicDeletions(Feature):
+    """Deletes the topics that are queued for deletion."""
 
-    `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises as
-    `states.carry_out`.
-    """
-    removal = _Removal(active, ends)
-    yield from removal.read(ends)
-    for topic in ends:
-        yield from removal.all_but_last(topic)
-    whys = yield from write_all(active, ends, removal.last, removal.read)
-    gone = [topic for topic in ends if topic not in whys or topic in removal.made_again]
-    refused = {
-        topic: why
-        for topic, why in whys.items()
-        if topic not in gone and why not in (CHANGED_MEANWHILE, BUSY)
-    }
-    return Removed(gone, refused)
+    def __init__(self, ports: Ports, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
+        super().__init__(ports)
+        self._elections = elections
+        self._strays = strays
+        self._requested: dict[str, int] = {}
+        """Topic to the czxid of the request to delete it: a younger topic of that name is not meant."""
+
+    def loaded(self) -> None:
+        self._events.enqueue(event_kinds.DELETIONS)
+
+    def topic_forgotten(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
+        self._events.set_blocked(_name(topic), None)
+
+    def on_deletions(self, subject: str = "") -> Procedure[None]:
+        """Brings every queued topic as far as it goes now."""
+        markers = yield from self._read_requests()
+        for what in [each for each in self._events.blocked if each.startswith(_name(""))]:
+            if what.removeprefix(_name("")) not in markers:
+                self._events.set_blocked(what, None)
+        yield from self._queue(markers)
+        self._give_up(markers)
+        if self._context.deletions:
+            yield from self._strays.recall()
+        yield from self._advance()
+
+    def has_begun(self, topic: str) -> bool:
+        """Whether a replica of the topic is deleted, or was asked to be, by this controller."""
+        return not _BEGUN.isdisjoint(self._phases(topic).values())
+
+    def on_response(self, answer: BrokerResponse) -> None:
+        """Takes the answer to a StopReplica with deletion; of queued topics alone, moves have their own."""
+        request, response = answer.request.request, answer.response
+        if not (isinstance(request, StopReplicaRequest) and request.delete):
+            return
+        assert isinstance(response, StopReplicaResponse)
+        context = self._context
+        asked = [
+            each
+            for each in request.partitions
+            if context.is_going(each) and answer.broker in context.replicas(each)
+        ]
+        if not asked:
+            return
+        deleted, failed, reason = decision.stop_replica_results(answer.broker, asked, response)
+        self._move(self._started(deleted), _Phase.DELETION_SUCCESSFUL)
+        self._move(self._started(failed), _Phase.DELETION_INELIGIBLE)
+        if reason is not None:
+            for topic in {replica.topic_partition.topic for replica in failed}:
+                context.ineligible[topic] = reason
+            self._core.note("deletion.refused", broker=answer.broker, detail=reason)
+        self._events.enqueue(event_kinds.DELETIONS)
+
+    # --- what is asked for ----------------------------------------------------------------------------
+
+    def _read_requests(self) -> Procedure[Mapping[str, Znode]]:
+        """Topic to the request to delete it."""
+        query = self._reader.watched(ListChildren(delete_topics_path()), event_kinds.DELETIONS)
+        (outcome,) = yield from ask(query)
+        names = list_done(outcome).children
+        self._reader.only(delete_topics_path(), names)
+        found = yield from self._reader.read_many(TopicDeletion.path(name) for name in names)
+        return {name: znode for name in sorted(names) if (znode := found.get(TopicDeletion.path(name)))}
+
+    def _queue(self, markers: Mapping[str, Znode]) -> Procedure[None]:
+        """What is asked for now and was not, and what was and is no more."""
+        context, enabled = self._context, self._settings.delete_topics
+        unknown = {topic: Topic.path(topic) for topic in markers if topic not in context.topics}
+        there = yield from self._reader.read_many(unknown.values())
+        yield from self._pass_over_younger(markers)
+        for topic, marker in markers.items():
+            if enabled and topic in unknown and unknown[topic] in there:
+                # It was made a moment ago, or its znode cannot be read: what it has is not known.
+                self._events.set_blocked(_name(topic), "waits for its znode to be readable")
+                self._events.enqueue(event_kinds.TOPICS)
+                self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
+            elif not enabled or topic in unknown:
+                yield from self._remove_marker(topic, marker)
+        batch = self._requests.batch()
+        mine = [each for each in markers if enabled and each in context.topics and each in self._requested]
+        fresh = [each for each in mine if each not in context.deletions]
+        for topic in fresh:
+            context.deletions.add(topic)
+            self._core.note("deletion.queued", topic=topic)
+            batch.update_metadata()
+        if any(each.topic in fresh for each in context.moves):  # one that nobody can lead is not waited for
+            self._events.enqueue(event_kinds.REASSIGNMENT)
+        for topic in sorted(context.deletions - markers.keys()):
+            if topic not in context.topics:
+                self._forget(topic)
+            elif not self.has_begun(topic):
+                self._forget(topic)
+                self._core.note("deletion.withdrawn", topic=topic)
+                batch.update_metadata(context.partitions(topic))
+                self._events.enqueue(event_kinds.ELECTIONS)
+        self._requests.send(batch)
+
+    def _give_up(self, markers: Mapping[str, Znode]) -> None:
+        """Whom the markers name as lost; a move to one of them will have no end."""
+        read = {
+            topic: self._reader.decoded(marker, TopicDeletion.decode) for topic, marker in markers.items()
+        }
+        named = {
+            topic: asked.without_brokers for topic, asked in read.items() if asked and asked.without_brokers
+        }
+        if named != self._context.given_up:
+            self._context.given_up = named
+            self._events.enqueue(event_kinds.REASSIGNMENT)
+
+    def _pass_over_younger(self, markers: Mapping[str, Znode]) -> Procedure[None]:
+        """Markers seen for the first time; one that is older than its topic was meant for an earlier one
+        (K21).
+
+        Tools mark topics that there are, so somebody has deleted that one and left the marker.
+        """
+        context = self._context
+        new = [each for each in markers if self._requested.get(each) != markers[each].stat.czxid]
+        topics = yield from self._reader.read_many(Topic.path(each) for each in new)
+        batch = self._requests.batch()
+        for topic in new:
+            found, marker = topics.get(Topic.path(topic)), markers[topic]
+            if found is None or found.stat.czxid <= marker.stat.czxid:
+                self._requested[topic] = marker.stat.czxid
+                continue
+            self._core.note("deletion.dropped", topic=topic, detail="the topic was made after it")
+            self._forget(topic)
+            batch.update_metadata(context.partitions(topic))
+            self._events.enqueue(event_kinds.ELECTIONS)
+            yield from self._give_up_request(topic, marker)
+        self._requests.send(batch)
+
+    def _give_up_request(self, topic: str, marker: Znode) -> Procedure[None]:
+        refusal = yield from self._states.commit(decision.remove_marker(topic, marker.stat.version))
+        if refusal is None:
+            self._events.set_blocked(_name(topic), None)
+        elif refusal.is_conflict:
+            self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
+        else:
+            self._events.back_off(str(refusal), [_name(topic)])
+
+    def _remove_marker(self, topic: str, marker: Znode) -> Procedure[None]:
+        """The request comes to nothing: deletion is disabled (K19), or there is no such topic."""
+        now = Situation(topic, topic in self._context.topics, self._settings.delete_topics, {}, ())
+        step = decision.decide(now)
+        assert isinstance(step, RemoveMarker), step
+        self._core.note("deletion.dropped", topic=topic, detail=step.reason)
+        self._forget(topic)
+        yield from self._give_up_request(topic, marker)
+
+    # --- one topic ------------------------------------------------------------------------------------
+
+    def _advance(self) -> Procedure[None]:
+        """All topics together: one batch to the brokers, one bulk read, few writes, however many they are."""
+        left = sorted(self._context.deletions)
+        for _ in range(ROUNDS_MAX):
+            starts: dict[str, Start] = {}
+            ends: dict[str, tuple[Replica, ...]] = {}
+            given_up = []
+            for topic in [each for each in left if each in self._context.topics]:
+                without = self._context.given_up.get(topic, ())
+                step = decision.decide(self._situation(topic)._replace(without=without))
+                match step:
+                    case Start():
+                        starts[topic] = step
+                    case GiveUp(replicas):
+                        self._move(replicas, _Phase.DELETION_INELIGIBLE)
+                        given_up.append(topic)
+                    case Finish(lost):
+                        ends[topic] = (*lost, *self._strays.of_topic(topic))
+                    case Wait(reason):
+                        self._events.set_blocked(_name(topic), reason)
+                    case RemoveMarker():
+                        raise AssertionError(f"{topic} is queued although {step.reason}")
+            if starts:
+                yield from self._start(starts)
+            done = (yield from self._finish(ends)) if ends else ends.keys()
+            left = [*given_up, *starts, *(topic for topic in ends if topic not in done)]
+            if not left:
+                return
+        for topic in left:
+            self._events.set_blocked(_name(topic), "its znodes keep changing")
+        self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
+
+    def _situation(self, topic: str) -> Situation:
+        context = self._context
+        phases = self._phases(topic)
+        asked = self._pending_deletes.all_deleting()
+        lost = [
+            replica
+            for replica, phase in phases.items()
+            if phase is _Phase.DELETION_STARTED
+            and replica.broker not in asked.get(replica.topic_partition, ())
+        ]
+        if lost:
+            # The broker has bounced, or the request was never sent: nobody will answer (5.6).
+            self._move(lost, _Phase.DELETION_INELIGIBLE)
+            self._move([each for each in lost if each.broker in context.reachable], _Phase.OFFLINE)
+            phases = self._phases(topic)
+        moving = [each for each in context.partitions(topic) if each in context.moves]
+        if moving:
+            # What was refused is asked again once the reassignment is over; the start of a broker does the
+            # same.
+            context.ineligible.pop(topic, None)
+        refused = context.ineligible.get(topic)
+        left = [
+            replica
+            for each in context.partitions(topic)
+            for broker in asked.get(each, ())
+            if (replica := Replica(each, broker)) not in phases
+        ]
+        return Situation(topic, True, True, phases, context.reachable, moving, refused, strays=left)
+
+    def _start(self, steps: Mapping[str, Start]) -> Procedure[None]:
+        """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
+        replicas = [each for step in steps.values() for each in step.replicas]
+        blocked = [each for step in steps.values() for each in step.blocked]
+        fresh = [each for each in (*replicas, *blocked) if self._phase(each) is _Phase.NON_EXISTENT]
+        self._move(fresh, _Phase.NEW)
+        self._move((*blocked, *replicas), _Phase.OFFLINE)
+        self._move(blocked, _Phase.DELETION_INELIGIBLE)
+        batch = self._requests.batch()
+        batch.update_metadata()
+        # A partition that never got a state has nobody in its ISR (K24).
+        in_isr = [each for each in replicas if self._context.standing(each.topic_partition) is not None]
+        yield from self._elections.remove_from_isr(in_isr, batch)
+        for topic_partition, broker in replicas:
+            batch.stop_replica([broker], topic_partition, delete=False)
+            batch.stop_replica([broker], topic_partition, delete=True)
+        self._move(replicas, _Phase.DELETION_STARTED)
+        for topic, step in steps.items():
+            counts = {"replicas": len(step.replicas), "waits": len(step.blocked)}
+            self._core.note("deletion.started", topic=topic, **counts)
+        self._requests.send(batch)
+
+    def _finish(self, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
+        """The znodes of these topics go; of the replicas that stay a record is made.
+
+        Returns of which no more is to be done now: they are gone, or wait for what refuses it.
+        """
+        gone, refused = yield from self.remove(ends)
+        for topic, why in refused.items():
+            self._events.back_off(why, [_name(topic)])
+        self._reader.forget_topics(gone)
+        for topic in gone:
+            self._gone(topic, ends[topic])
+        if any(ends[topic] for topic in gone):
+            self._events.enqueue(event_kinds.REPLICAS_OF_DELETED_TOPICS)
+        return {*gone, *refused}
+
+    def _gone(self, topic: str, left: Collection[Replica]) -> None:
+        """The topic is forgotten, but for the replicas of which a record was made."""
+        self._forget(topic)
+        self._strays.topic_gone(topic)
+        self._features.forget_topic(topic)
+        brokers = tuple(sorted({each.broker for each in left}))
+        self._core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
+
+    # --- the books ------------------------------------------------------------------------------------
+
+    def _phases(self, topic: str) -> dict[Replica, ReplicaPhase]:
+        """Of its replicas; a topic that nobody hosts has none."""
+        context = self._context
+        if topic in context.unhosted:
+            return {}
+        return {
+            replica: self._phase(replica)
+            for each in context.partitions(topic)
+            for replica in (Replica(each, broker) for broker in context.replicas(each))
+        }
+
+    def _phase(self, replica: Replica) -> ReplicaPhase:
+        return self._context.replica_phases.phase(replica)
+
+    def _started(self, replicas: Iterable[Replica]) -> list[Replica]:
+        """Those that are being deleted: an answer can come when its replica was given up."""
+        return [each for each in replicas if self._phase(each) is _Phase.DELETION_STARTED]
+
+    def _move(self, replicas: Iterable[Replica], after: ReplicaPhase) -> None:
+        for illegal in self._context.replica_phases.move(replicas, after).illegal:
+            self._core.note("transition.illegal", detail=str(illegal))
+
+    def _forget(self, topic: str) -> None:
+        """The topic is queued no more."""
+        self._context.deletions.discard(topic)
+        if self._pending_deletes.book.has_topic(topic):
+            self._events.enqueue(event_kinds.STRAY_RECORDS)
+        self._requested.pop(topic, None)
+        self._context.ineligible.pop(topic, None)
+        self._events.set_blocked(_name(topic), None)
+
+    def remove(self, ends: Mapping[str, Collection[Replica]]) -> Procedure[Removed]:
+        """Deletes these topics with their configurations, markers and marks.
+
+        `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises
+        as `states.carry_out`.
+        """
+        removal = _Removal(self._ports, self._strays, self._requested, ends)
+        yield from removal.read(ends)
+        for topic in ends:
+            yield from removal.all_but_last(topic)
+        whys = yield from self._states.write_all(ends, removal.last, removal.read)
+        gone = [topic for topic in ends if topic not in whys or topic in removal.made_again]
+        refused = {
+            topic: why
+            for topic, why in whys.items()
+            if topic not in gone and why not in (CHANGED_MEANWHILE, BUSY)
+        }
+        return Removed(gone, refused)
+
+
+def _name(topic: str) -> str:
+    return f"deletion of {topic}"
 
 
 class _Removal:
     """What is left of each topic, as it was read last."""
 
-    def __init__(self, active: ActiveController, ends: Mapping[str, Collection[Replica]]) -> None:
-        self._reign = active
+    def __init__(
+        self,
+        ports: Ports,
+        strays: StrayReplicaDeletion,
+        requested: Mapping[str, int],
+        ends: Mapping[str, Collection[Replica]],
+    ) -> None:
+        self._ports = ports
+        self._strays = strays
+        self._requested = requested
         self._ends = ends
         self._znodes: dict[str, dict[str, Znode]] = {}
         self._refused: dict[str, str] = {}
@@ -397,19 +406,19 @@ class _Removal:
         """All that there is of these topics, whoever has made it; they may have grown, too."""
         is_again = not self._znodes.keys().isdisjoint(topics)
         if is_again:
-            yield from stray_replicas.read_records(self._reign)
+            yield from self._strays.read_records()
         ends = {topic: self._ends[topic] for topic in topics}
-        self._unrecorded = yield from stray_replicas.record_deletion(self._reign, ends)
-        self._znodes.update((yield from _znodes(self._reign, topics)))
+        self._unrecorded = yield from self._strays.record_deletion(ends)
+        self._znodes.update((yield from _read_znodes(self._ports.reader, topics)))
         for topic in topics if is_again else ():
-            self._reign.enqueue(EventKind.TOPIC, topic)
+            self._ports.events.enqueue(event_kinds.TOPIC, topic)
 
     def all_but_last(self, topic: str) -> Procedure[None]:
         """Of a topic that is too big for one transaction."""
         if self._unrecorded is not None:
             return
         for write in self._writes(topic)[:-1]:
-            if (refusal := (yield from commit(self._reign, write))) is not None:
+            if (refusal := (yield from self._ports.states.commit(write))) is not None:
                 if not refusal.is_conflict:
                     self._refused[topic] = str(refusal)
                 return
@@ -424,19 +433,18 @@ class _Removal:
         return writes[0] if len(writes) == 1 else self._refused.get(topic, CHANGED_MEANWHILE)
 
     def _writes(self, topic: str) -> Sequence[Write]:
-        active = self._reign
         there = self._znodes[topic].get(Topic.path(topic))
-        if there is not None and there.stat.czxid > active.deletion_requests.get(topic, there.stat.czxid):
+        if there is not None and there.stat.czxid > self._requested.get(topic, there.stat.czxid):
             self.made_again.add(topic)
-            active.enqueue(EventKind.TOPICS)
+            self._ports.events.enqueue(event_kinds.TOPICS)
             return ()
-        numbers = [each.partition for each in active.context.partitions(topic)]
+        numbers = [each.partition for each in self._ports.context.partitions(topic)]
         found = {path: znode.stat.version for path, znode in self._znodes[topic].items()}
-        bytes_max = active.core.config.request_bytes_max // 2
+        bytes_max = self._ports.core.config.request_bytes_max // 2
         return decision.remove_topic(topic, numbers, found, bytes_max)
 
 
-def _znodes(active: ActiveController, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:
+def _read_znodes(reader: ZnodeReader, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:
     """All that there is of these topics, by path, whoever has made it."""
     paths = {
         topic: [
@@ -460,7 +468,7 @@ def _znodes(active: ActiveController, topics: Iterable[str]) -> Procedure[Mappin
             paths[topic].append(path)
         leaves = _leaves(path for _, path in level)
         level = [(topic, path) for topic, path in level if path not in leaves]
-    found = yield from active.read_many(path for mine in paths.values() for path in mine)
+    found = yield from reader.read_many(path for mine in paths.values() for path in mine)
     return {topic: {path: found[path] for path in mine if path in found} for topic, mine in paths.items()}
 
 

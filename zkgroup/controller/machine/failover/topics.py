@@ -15,15 +15,13 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import Brokers, TopicContext
-from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.fenced_writes import Write
-from zkgroup.controller.machine.leadership.leader_election import (
-    elect_leaderless,
-    elect_restarted,
-    start_new_leader_epochs,
-)
+from zkgroup.controller.machine.leadership.leader_election import LeaderElections
+from zkgroup.controller.machine.ports import Feature, Ports
+from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import (
     PartitionPhase,
@@ -33,10 +31,7 @@ from zkgroup.controller.machine.state_machines import (
 )
 from zkgroup.controller.machine.state_writes import (
     ATTEMPTS_MAX,
-    commit,
     holds_lists,
-    read_states,
-    unreadable_states,
 )
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
@@ -54,83 +49,354 @@ from zkgroup.znodes.stray_replicas import (
     unhosted_topics_path,
 )
 
-
-def on_topic_list_change(active: ActiveController, subject: str = "") -> Procedure[None]:
-    """The list of topics: new ones get their states, those that are gone are forgotten."""
-    (outcome,) = yield from ask(active.watched(ListChildren(topics_path()), EventKind.TOPICS))
-    listed = set(list_done(outcome).children)
-    active.only(topics_path(), listed)
-    forget_missing(active, listed)
-    new = sorted(name for name in listed if name not in active.context.topics)
-    unreadable = [name for name in new if Topic.path(name) in active.context.unreadable]
-    fresh = yield from read_topics(active, new)
-    if any(name in active.context.topics for name in unreadable):
-        active.enqueue(EventKind.REASSIGNMENT)  # its moves have waited for it
-    yield from on_new_partitions(active, fresh)
+AGAIN_MS: Final = 1_000
+"""Pause before a topic that somebody has written meanwhile gets its brokers."""
 
 
-def on_topic_change(active: ActiveController, subject: str) -> Procedure[None]:
-    """The replica lists of one topic: growth, and lists that others have overwritten."""
-    if subject not in active.context.topics:
-        active.enqueue(EventKind.TOPICS)
-        return
-    fresh: list[TopicPartition] = []
-    was_unreadable = Topic.path(subject) in active.context.unreadable
-    for _ in range(ATTEMPTS_MAX):
-        (outcome,) = yield from ask(active.watched(Read(Topic.path(subject)), EventKind.TOPIC, subject))
-        znode = read_done(outcome)
-        found = active.decoded(znode, lists_of)
-        if znode is None or found is None:
-            if znode is None:
-                active.enqueue(EventKind.TOPICS)
+HIDDEN_MS: Final = 5_000
+"""Pause before a state that an ACL hides is read again: no watch tells of another ACL."""
+
+
+class TopicChanges(Feature):
+    """Follows the topics: new ones, grown ones, those that are gone."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        elections: LeaderElections,
+        strays: StrayReplicaDeletion,
+        reassignments: OpenReassignments,
+    ) -> None:
+        super().__init__(ports)
+        self._elections = elections
+        self._strays = strays
+        self._reassignments = reassignments
+
+    def on_topic_list_change(self, subject: str = "") -> Procedure[None]:
+        """The list of topics: new ones get their states, those that are gone are forgotten."""
+        (outcome,) = yield from ask(self._reader.watched(ListChildren(topics_path()), event_kinds.TOPICS))
+        listed = set(list_done(outcome).children)
+        self._reader.only(topics_path(), listed)
+        self.forget_missing(listed)
+        new = sorted(name for name in listed if name not in self._context.topics)
+        unreadable = [name for name in new if Topic.path(name) in self._context.unreadable]
+        fresh = yield from self.read_topics(new)
+        if any(name in self._context.topics for name in unreadable):
+            self._events.enqueue(event_kinds.REASSIGNMENT)  # its moves have waited for it
+        yield from self.on_new_partitions(fresh)
+
+    def on_topic_change(self, subject: str) -> Procedure[None]:
+        """The replica lists of one topic: growth, and lists that others have overwritten."""
+        if subject not in self._context.topics:
+            self._events.enqueue(event_kinds.TOPICS)
             return
-        _identify(active, subject, znode)
-        fresh += _named(subject, take_in(active, subject, found, znode.stat.version))
-        back = _write_back(active, subject, found, znode)
-        if back is None or (refusal := (yield from commit(active, back))) is None:
-            break
-        if not refusal.is_conflict:
-            active.back_off(str(refusal))
-            break
-    else:
-        active.enqueue_later(EventKind.TOPIC, 1000, subject)
-    if was_unreadable:
-        active.enqueue(EventKind.REASSIGNMENT)  # its moves have waited for it
-    unborn = [
-        each
-        for each in active.context.partitions(subject)
-        if active.context.partition_phases.phase(each) is PartitionPhase.NEW and each not in fresh
-    ]
-    yield from on_new_partitions(active, [*fresh, *unborn])
+        fresh: list[TopicPartition] = []
+        was_unreadable = Topic.path(subject) in self._context.unreadable
+        for _ in range(ATTEMPTS_MAX):
+            (outcome,) = yield from ask(
+                self._reader.watched(Read(Topic.path(subject)), event_kinds.TOPIC, subject)
+            )
+            znode = read_done(outcome)
+            found = self._reader.decoded(znode, lists_of)
+            if znode is None or found is None:
+                if znode is None:
+                    self._events.enqueue(event_kinds.TOPICS)
+                return
+            self._identify(subject, znode)
+            fresh += _named(subject, self.take_in(subject, found, znode.stat.version))
+            back = self._write_back(subject, found, znode)
+            if back is None or (refusal := (yield from self._states.commit(back))) is None:
+                break
+            if not refusal.is_conflict:
+                self._events.back_off(str(refusal))
+                break
+        else:
+            self._events.enqueue_later(event_kinds.TOPIC, 1000, subject)
+        if was_unreadable:
+            self._events.enqueue(event_kinds.REASSIGNMENT)  # its moves have waited for it
+        unborn = [
+            each
+            for each in self._context.partitions(subject)
+            if self._context.partition_phases.phase(each) is PartitionPhase.NEW and each not in fresh
+        ]
+        yield from self.on_new_partitions([*fresh, *unborn])
 
+    def read_topics(self, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
+        """Reads these topics, each with a watch, into the picture. Returns the partitions that are new to
+        it."""
+        asked = list(names)
+        queries: list[Query] = [
+            self._reader.watched(Read(Topic.path(name)), event_kinds.TOPIC, name) for name in asked
+        ]
+        if not queries:
+            return []
+        outcomes = yield from ask(*queries)
+        fresh: list[TopicPartition] = []
+        for name, outcome in zip(asked, outcomes, strict=True):
+            fresh += _named(name, self.topic_read(name, read_done(outcome)))
+        return fresh
 
-def read_topics(active: ActiveController, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
-    """Reads these topics, each with a watch, into the picture. Returns the partitions that are new to it."""
-    asked = list(names)
-    queries: list[Query] = [active.watched(Read(Topic.path(name)), EventKind.TOPIC, name) for name in asked]
-    if not queries:
-        return []
-    outcomes = yield from ask(*queries)
-    fresh: list[TopicPartition] = []
-    for name, outcome in zip(asked, outcomes, strict=True):
-        fresh += _named(name, topic_read(active, name, read_done(outcome)))
-    return fresh
+    def topic_read(self, name: str, znode: Znode | None) -> tuple[int, ...]:
+        """A topic as just read, None where there is none, into the picture. Returns what is new, by
+        number."""
+        found = self._reader.decoded(znode, lists_of)
+        if znode is None:
+            return ()
+        if found is None:
+            # Seen again when somebody mends it: the watch is armed on a topic that is not known.
+            self._core.note("topic.passed_over", topic=name)
+            return ()
+        self._identify(name, znode)
+        fresh = self.take_in(name, found, znode.stat.version)
+        if self._write_back(name, found, znode) is not None:
+            self._events.enqueue(event_kinds.TOPIC, name)
+        return fresh
 
+    def take_in(self, name: str, found: Topic, version: int) -> tuple[int, ...]:
+        """A topic as read, into the picture: what is known of it stays, what is new is added and returned.
 
-def topic_read(active: ActiveController, name: str, znode: Znode | None) -> tuple[int, ...]:
-    """A topic as just read, None where there is none, into the picture. Returns what is new, by number."""
-    found = active.decoded(znode, lists_of)
-    if znode is None:
-        return ()
-    if found is None:
-        # Seen again when somebody mends it: the watch is armed on a topic that is not known.
-        active.core.note("topic.passed_over", topic=name)
-        return ()
-    _identify(active, name, znode)
-    fresh = take_in(active, name, found, znode.stat.version)
-    if _write_back(active, name, found, znode) is not None:
-        active.enqueue(EventKind.TOPIC, name)
-    return fresh
+        Lists that this controller wrote without an answer are known ones once they are found.
+        """
+        for mine in self._reassignments.unconfirmed_lists.get(name, ()):
+            if holds_lists(found, mine):
+                self._context.topic_seen(name, mine, version)
+                del self._reassignments.unconfirmed_lists[name]
+                break
+        return self._context.topic_seen(name, self._merged(name, found), version)
+
+    def forget_missing(self, listed: Collection[str]) -> None:
+        """Topics that are known and not among those listed just now."""
+        gone = [name for name in self._context.topics if name not in listed]
+        self._reader.forget_topics(gone)
+        self.forget_topics(gone)
+
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """Topics that are gone without having been deleted by this controller."""
+        for name in list(names):
+            self._features.forget_topic(name)
+            self._core.note("topic.gone", topic=name)
+            self._events.enqueue(event_kinds.DELETIONS)
+
+    def _identify(self, name: str, znode: Znode) -> None:
+        """Another topic of the same name has not grown: what was known of the former one is forgotten
+        (K21)."""
+        if self._context.topic_czxids.get(name) == znode.stat.czxid:
+            return
+        if name in self._context.topic_czxids:
+            self.forget_topics([name])
+        self._context.topic_czxids[name] = znode.stat.czxid
+        self._strays.sort_records(name)
+
+    def enter_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Gives these partitions and their replicas the phases that follow from what was read of them."""
+        context, mine = self._context, list(partitions)
+        live, reachable = context.live, context.reachable
+        self._context.partition_phases.forget(mine)
+        for each in mine:
+            standing = context.standing(each)
+            leader = None if standing is None else standing.leader
+            phase = partition_at_start(leader, context.candidates(each, live) if context.unfit else live)
+            if standing is None and self._is_unreadable(each):
+                phase = PartitionPhase.OFFLINE
+            if phase is not PartitionPhase.ONLINE:
+                self._context.partition_phases.begin(each, phase)
+        if gone := context.hosts({each.topic for each in mine}) - reachable:
+            for each in mine:
+                for broker in context.replicas(each):
+                    if broker in gone:
+                        self._context.replica_phases.begin(
+                            Replica(each, broker), replica_at_start(broker, reachable)
+                        )
+
+    def enter_all_partitions(self) -> None:
+        """The same for every partition, once all is read. Topics in which nothing is unusual cost a
+        glance."""
+        context = self._context
+        live, reachable = context.live, context.reachable
+        self._context.partition_phases.forget(context.partitions())
+        unusual = [
+            name
+            for name in sorted(context.topics)
+            if context.unfit or not context.is_in_order(name, live, reachable)
+        ]
+        self.enter_partitions([each for name in unusual for each in context.partitions(name)])
+
+    def on_new_partitions(self, fresh: Iterable[TopicPartition]) -> Procedure[None]:
+        """New partitions: their states are read or made, and their replicas told."""
+        mine = [each for each in dict.fromkeys(fresh) if not self._context.is_going(each)]
+        if not mine:
+            return
+        yield from self._states.read_states(mine)
+        yield from self.find_unhosted(dict.fromkeys(each.topic for each in mine))
+        self.enter_partitions(mine)
+        batch = self._requests.batch()
+        self._requests.to_replicas(batch, [each for each in mine if self._context.standing(each) is not None])
+        yield from self._elections.elect_leaderless(batch)
+        yield from self._elections.elect_restarted(batch)
+        yield from self._elections.start_new_leader_epochs(batch)
+        self._requests.send(batch)
+
+    def _is_unreadable(self, topic_partition: TopicPartition) -> bool:
+        return f"{Topic.partition_path(topic_partition)}/state" in self._context.unreadable
+
+    def _merged(self, name: str, found: Topic) -> Topic:
+        """For partitions that are known, the lists and moves that are known; a topic being deleted grows not.
+
+        Of a topic that nobody hosts there is nothing to be kept.
+        """
+        seen = self._context.topic(name)
+        if seen is None or name in self._context.unhosted:
+            return found
+        known = seen.topic
+        if name in self._context.deletions:
+            grown: dict[int, Brokers] = {}
+        else:
+            grown = {
+                number: told for number, told in found.partitions.items() if number not in known.partitions
+            }
+        return dataclasses.replace(
+            found,
+            partitions={**known.partitions, **grown},
+            version=max(found.version, known.version),
+            adding=_moves(known.adding, found.adding, grown),
+            removing=_moves(known.removing, found.removing, grown),
+            topic_id=found.topic_id or known.topic_id,
+            extensions={**known.extensions, **found.extensions},
+        )
+
+    def _write_back(self, name: str, found: Topic, znode: Znode) -> Write | None:
+        """The write that makes the znode what the picture has, where they differ."""
+        seen = self._context.topic(name)
+        assert seen is not None
+        if _same(seen.topic, found):
+            return None
+        path = Topic.path(name)
+        try:
+            write = Write(name, (SetData(path, seen.topic.encode(), znode.stat.version),))
+        except ConfigError as error:
+            self._reader.report(path, str(error))
+            return None
+        self._core.note("topic.written_back", topic=name)
+        return write
+
+    def find_unhosted(self, names: Iterable[str]) -> Procedure[None]:
+        """Notes in the picture which of these topics nobody hosts. Their states have just been read.
+
+        Nothing is asked where no topic looks so. A mark that an ACL hides counts: what it may say is kept to.
+        """
+        context = self._context
+        asked = list(names)
+        bare = {name: seen for name in asked if (seen := self._unhosted_topic(name)) is not None}
+        if not bare:
+            context.unhosted.difference_update(asked)
+            return
+        parent = unhosted_topics_path()
+        paths = [path for name in bare for path in (Topic.path(name), UnhostedTopic.path(name))]
+        found = yield from self._reader.read_many([parent, *paths])
+        broker = context.brokers.get(PLACEHOLDER[0])
+        context.unhosted.difference_update(asked)
+        for name, seen in bare.items():
+            topic, mark = found.get(Topic.path(name)), found.get(UnhostedTopic.path(name))
+            if topic is None:
+                continue
+            signs = Signs(
+                made=topic.stat.czxid,
+                written=topic.stat.mzxid,
+                mark=mark.stat.czxid if mark else None,
+                marks=found[parent].stat.czxid if parent in found else None,
+                broker=broker.epoch if broker else None,
+            )
+            is_changed = topic.stat.version != seen.version
+            if is_changed:  # by somebody who has named brokers, perhaps: his lists are to be read first
+                self._events.enqueue(event_kinds.TOPIC, name)
+            if is_changed or is_unhosted(signs) or UnhostedTopic.path(name) in context.unreadable:
+                context.unhosted.add(name)
+
+    def host_topics(self) -> Procedure[None]:
+        """Gives the topics that nobody hosts the brokers that moves of their partitions name.
+
+        The others of their partitions are broker 0's from then on, as their lists say. Nothing is copied:
+        their first states are made as those of new topics are (`event_kinds.TOPIC`), and then the moves are
+        looked at again.
+        """
+        context, wanted = self._context, dict[str, dict[int, Brokers]]()
+        for each, move in self._reassignments.items():
+            if context.is_unhosted(each):
+                wanted.setdefault(each.topic, {})[each.partition] = move.target
+        if not wanted or self._reassignments.request is None:
+            return
+        marks = yield from self._reader.read_many(map(UnhostedTopic.path, wanted))
+        for name, targets in wanted.items():
+            seen, mark = context.topic(name), marks.get(UnhostedTopic.path(name))
+            assert seen is not None
+            operations: list[Operation] = [Check(Reassignment.path(), self._reassignments.request.version)]
+            if mark is not None:
+                operations.append(Delete(mark.path, mark.stat.version))
+            topic = seen.topic.with_all_replicas({number: (told, (), ()) for number, told in targets.items()})
+            try:
+                operations.append(SetData(Topic.path(name), topic.encode(), seen.version))
+            except ConfigError as error:
+                self._reader.report(Topic.path(name), str(error))
+                continue
+            refusal = yield from self._states.commit(Write(name, tuple(operations)))
+            if refusal is None:
+                context.unhosted.discard(name)
+                self._events.enqueue(event_kinds.TOPIC, name)
+                self._events.enqueue(event_kinds.REASSIGNMENT)
+                self._core.note("topic.hosted", topic=name, partitions=len(targets))
+            elif refusal.is_conflict:
+                self._events.enqueue_later(event_kinds.REASSIGNMENT, AGAIN_MS)
+            else:
+                self._events.back_off(str(refusal), [f"move of {name}-{number}" for number in targets])
+
+    def _unhosted_topic(self, name: str) -> TopicContext | None:
+        """The topic, if its lists are those of one without brokers, and there is no state, nor one
+        unreadable."""
+        seen, unreadable = self._context.topic(name), self._context.unreadable
+        if seen is None or seen.standings or seen.hosts.keys() != set(PLACEHOLDER):
+            return None
+        paths = PartitionState.paths_of(name, seen.topic.numbers)
+        return seen if may_be_unhosted(seen.topic) and unreadable.keys().isdisjoint(paths) else None
+
+    def on_unreadable_states(self, subject: str = "") -> Procedure[None]:
+        """Handles `event_kinds.UNREADABLE_STATES`. Another handler may have read a mended state before."""
+        if paths := self._states.unreadable_states():
+            yield from self._read_again(paths)
+        mended = [each for each in self._states.readable_again if each in self._context]
+        yield from self.on_new_partitions(mended)
+        for each in mended:
+            self._states.readable_again.pop(each, None)
+        if any(each in self._reassignments for each in mended):
+            self._events.enqueue(event_kinds.REASSIGNMENT)
+
+    def _read_again(self, paths: Mapping[str, TopicPartition]) -> Procedure[None]:
+        """Watches these states, and reads them; those that can be read now are in
+        `ActiveController.readable_again`.
+        """
+        seen = yield from ask_allowed(
+            *(self._reader.watched(Exists(path), event_kinds.UNREADABLE_STATES) for path in paths)
+        )
+        for path, outcome in zip(paths, seen, strict=True):
+            if isinstance(outcome, Refused):  # from 3.8.4 on a server lets nobody watch what an ACL hides
+                self._reader.forget_watch(path)
+        found = yield from self._reader.read_many(list(paths))
+        if len(found) < len(paths):
+            self._events.enqueue_later(event_kinds.UNREADABLE_STATES, HIDDEN_MS)
+        for path, each in paths.items():
+            if self._reader.decoded(found.get(path), PartitionState.decode) is not None:
+                self._states.readable_again[each] = None
+
+    def on_response(self, answer: BrokerResponse) -> None:
+        """What a broker was told of after all is no more named as what its first LeaderAndIsr has lacked."""
+        if (
+            not isinstance(answer.response, LeaderAndIsrResponse)
+            or answer.broker not in self._requests.omitted
+        ):
+            return
+        told = {each.topic_partition for each in answer.response.partitions}
+        left = tuple(each for each in self._requests.omitted.pop(answer.broker) if each not in told)
+        if left:
+            self._requests.omitted[answer.broker] = left
 
 
 def lists_of(path: str, data: bytes | None) -> Topic:
@@ -153,147 +419,14 @@ def lists_of(path: str, data: bytes | None) -> Topic:
     return topic
 
 
-def take_in(active: ActiveController, name: str, found: Topic, version: int) -> tuple[int, ...]:
-    """A topic as read, into the picture: what is known of it stays, what is new is added and returned.
-
-    Lists that this controller wrote without an answer are known ones once they are found.
-    """
-    for mine in active.reassignments.unconfirmed_lists.get(name, ()):
-        if holds_lists(found, mine):
-            active.context.topic_seen(name, mine, version)
-            del active.reassignments.unconfirmed_lists[name]
-            break
-    return active.context.topic_seen(name, _merged(active, name, found), version)
-
-
-def forget_missing(active: ActiveController, listed: Collection[str]) -> None:
-    """Topics that are known and not among those listed just now."""
-    gone = [name for name in active.context.topics if name not in listed]
-    active.forget_topics(gone)
-    forget_topics(active, gone)
-
-
-def forget_topics(active: ActiveController, names: Iterable[str]) -> None:
-    """Topics that are gone without having been deleted by this controller."""
-    for name in list(names):
-        active.forget(name)
-        active.core.note("topic.gone", topic=name)
-        active.enqueue(EventKind.DELETIONS)
-
-
-def _identify(active: ActiveController, name: str, znode: Znode) -> None:
-    """Another topic of the same name has not grown: what was known of the former one is forgotten (K21)."""
-    if active.context.topic_czxids.get(name) == znode.stat.czxid:
-        return
-    if name in active.context.topic_czxids:
-        forget_topics(active, [name])
-    active.context.topic_czxids[name] = znode.stat.czxid
-    active.sort_strays(name)
-
-
-def enter_partitions(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
-    """Gives these partitions and their replicas the phases that follow from what was read of them."""
-    context, mine = active.context, list(partitions)
-    live, reachable = context.live, context.reachable
-    active.context.partition_phases.forget(mine)
-    for each in mine:
-        standing = context.standing(each)
-        leader = None if standing is None else standing.leader
-        phase = partition_at_start(leader, context.candidates(each, live) if context.unfit else live)
-        if standing is None and _is_unreadable(active, each):
-            phase = PartitionPhase.OFFLINE
-        if phase is not PartitionPhase.ONLINE:
-            active.context.partition_phases.begin(each, phase)
-    if gone := context.hosts({each.topic for each in mine}) - reachable:
-        for each in mine:
-            for broker in context.replicas(each):
-                if broker in gone:
-                    active.context.replica_phases.begin(
-                        Replica(each, broker), replica_at_start(broker, reachable)
-                    )
-
-
-def enter_all_partitions(active: ActiveController) -> None:
-    """The same for every partition, once all is read. Topics in which nothing is unusual cost a glance."""
-    context = active.context
-    live, reachable = context.live, context.reachable
-    active.context.partition_phases.forget(context.partitions())
-    unusual = [
-        name
-        for name in sorted(context.topics)
-        if context.unfit or not context.is_in_order(name, live, reachable)
-    ]
-    enter_partitions(active, [each for name in unusual for each in context.partitions(name)])
-
-
-def on_new_partitions(active: ActiveController, fresh: Iterable[TopicPartition]) -> Procedure[None]:
-    """New partitions: their states are read or made, and their replicas told."""
-    mine = [each for each in dict.fromkeys(fresh) if not active.context.is_going(each)]
-    if not mine:
-        return
-    yield from read_states(active, mine)
-    yield from find_unhosted(active, dict.fromkeys(each.topic for each in mine))
-    enter_partitions(active, mine)
-    batch = active.requests.batch()
-    active.requests.to_replicas(batch, [each for each in mine if active.context.standing(each) is not None])
-    yield from elect_leaderless(active, batch)
-    yield from elect_restarted(active, batch)
-    yield from start_new_leader_epochs(active, batch)
-    active.requests.send(batch)
-
-
 def _named(topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in numbers]
-
-
-def _is_unreadable(active: ActiveController, topic_partition: TopicPartition) -> bool:
-    return f"{Topic.partition_path(topic_partition)}/state" in active.context.unreadable
-
-
-def _merged(active: ActiveController, name: str, found: Topic) -> Topic:
-    """For partitions that are known, the lists and moves that are known; a topic being deleted grows not.
-
-    Of a topic that nobody hosts there is nothing to be kept.
-    """
-    seen = active.context.topic(name)
-    if seen is None or name in active.context.unhosted:
-        return found
-    known = seen.topic
-    if name in active.context.deletions:
-        grown: dict[int, Brokers] = {}
-    else:
-        grown = {number: told for number, told in found.partitions.items() if number not in known.partitions}
-    return dataclasses.replace(
-        found,
-        partitions={**known.partitions, **grown},
-        version=max(found.version, known.version),
-        adding=_moves(known.adding, found.adding, grown),
-        removing=_moves(known.removing, found.removing, grown),
-        topic_id=found.topic_id or known.topic_id,
-        extensions={**known.extensions, **found.extensions},
-    )
 
 
 def _moves(
     known: Mapping[int, Brokers], found: Mapping[int, Brokers], grown: Mapping[int, Brokers]
 ) -> dict[int, Brokers]:
     return {**known, **{number: found[number] for number in grown if number in found}}
-
-
-def _write_back(active: ActiveController, name: str, found: Topic, znode: Znode) -> Write | None:
-    """The write that makes the znode what the picture has, where they differ."""
-    seen = active.context.topic(name)
-    assert seen is not None
-    if _same(seen.topic, found):
-        return None
-    path = Topic.path(name)
-    try:
-        write = Write(name, (SetData(path, seen.topic.encode(), znode.stat.version),))
-    except ConfigError as error:
-        active.report(path, str(error))
-        return None
-    active.core.note("topic.written_back", topic=name)
-    return write
 
 
 def _same(mine: Topic, found: Topic) -> bool:
@@ -304,132 +437,3 @@ def _same(mine: Topic, found: Topic) -> bool:
         found.topic_id,
         found.extensions,
     )
-
-
-AGAIN_MS: Final = 1_000
-"""Pause before a topic that somebody has written meanwhile gets its brokers."""
-
-
-def find_unhosted(active: ActiveController, names: Iterable[str]) -> Procedure[None]:
-    """Notes in the picture which of these topics nobody hosts. Their states have just been read.
-
-    Nothing is asked where no topic looks so. A mark that an ACL hides counts: what it may say is kept to.
-    """
-    context = active.context
-    asked = list(names)
-    bare = {name: seen for name in asked if (seen := _unhosted_topic(active, name)) is not None}
-    if not bare:
-        context.unhosted.difference_update(asked)
-        return
-    parent = unhosted_topics_path()
-    paths = [path for name in bare for path in (Topic.path(name), UnhostedTopic.path(name))]
-    found = yield from active.read_many([parent, *paths])
-    broker = context.brokers.get(PLACEHOLDER[0])
-    context.unhosted.difference_update(asked)
-    for name, seen in bare.items():
-        topic, mark = found.get(Topic.path(name)), found.get(UnhostedTopic.path(name))
-        if topic is None:
-            continue
-        signs = Signs(
-            made=topic.stat.czxid,
-            written=topic.stat.mzxid,
-            mark=mark.stat.czxid if mark else None,
-            marks=found[parent].stat.czxid if parent in found else None,
-            broker=broker.epoch if broker else None,
-        )
-        is_changed = topic.stat.version != seen.version
-        if is_changed:  # by somebody who has named brokers, perhaps: his lists are to be read first
-            active.enqueue(EventKind.TOPIC, name)
-        if is_changed or is_unhosted(signs) or UnhostedTopic.path(name) in context.unreadable:
-            context.unhosted.add(name)
-
-
-def host_topics(active: ActiveController) -> Procedure[None]:
-    """Gives the topics that nobody hosts the brokers that moves of their partitions name.
-
-    The others of their partitions are broker 0's from then on, as their lists say. Nothing is copied: their
-    first states are made as those of new topics are (`EventKind.TOPIC`), and then the moves are looked at
-    again.
-    """
-    context, wanted = active.context, dict[str, dict[int, Brokers]]()
-    for each, move in active.reassignments.items():
-        if context.is_unhosted(each):
-            wanted.setdefault(each.topic, {})[each.partition] = move.target
-    if not wanted or active.reassignments.request is None:
-        return
-    marks = yield from active.read_many(map(UnhostedTopic.path, wanted))
-    for name, targets in wanted.items():
-        seen, mark = context.topic(name), marks.get(UnhostedTopic.path(name))
-        assert seen is not None
-        operations: list[Operation] = [Check(Reassignment.path(), active.reassignments.request.version)]
-        if mark is not None:
-            operations.append(Delete(mark.path, mark.stat.version))
-        topic = seen.topic.with_all_replicas({number: (told, (), ()) for number, told in targets.items()})
-        try:
-            operations.append(SetData(Topic.path(name), topic.encode(), seen.version))
-        except ConfigError as error:
-            active.report(Topic.path(name), str(error))
-            continue
-        refusal = yield from commit(active, Write(name, tuple(operations)))
-        if refusal is None:
-            context.unhosted.discard(name)
-            active.enqueue(EventKind.TOPIC, name)
-            active.enqueue(EventKind.REASSIGNMENT)
-            active.core.note("topic.hosted", topic=name, partitions=len(targets))
-        elif refusal.is_conflict:
-            active.enqueue_later(EventKind.REASSIGNMENT, AGAIN_MS)
-        else:
-            active.back_off(str(refusal), [f"move of {name}-{number}" for number in targets])
-
-
-def _unhosted_topic(active: ActiveController, name: str) -> TopicContext | None:
-    """The topic, if its lists are those of one without brokers, and there is no state, nor one unreadable."""
-    seen, unreadable = active.context.topic(name), active.context.unreadable
-    if seen is None or seen.standings or seen.hosts.keys() != set(PLACEHOLDER):
-        return None
-    paths = PartitionState.paths_of(name, seen.topic.numbers)
-    return seen if may_be_unhosted(seen.topic) and unreadable.keys().isdisjoint(paths) else None
-
-
-HIDDEN_MS: Final = 5_000
-"""Pause before a state that an ACL hides is read again: no watch tells of another ACL."""
-
-
-def on_unreadable_states(active: ActiveController, subject: str = "") -> Procedure[None]:
-    """Handles `EventKind.UNREADABLE_STATES`. Another handler may have read a mended state before."""
-    if paths := unreadable_states(active):
-        yield from _read_again(active, paths)
-    mended = [each for each in active.readable_again if each in active.context]
-    yield from on_new_partitions(active, mended)
-    for each in mended:
-        active.readable_again.pop(each, None)
-    if any(each in active.reassignments for each in mended):
-        active.enqueue(EventKind.REASSIGNMENT)
-
-
-def _read_again(active: ActiveController, paths: Mapping[str, TopicPartition]) -> Procedure[None]:
-    """Watches these states, and reads them; those that can be read now are in
-    `ActiveController.readable_again`.
-    """
-    seen = yield from ask_allowed(
-        *(active.watched(Exists(path), EventKind.UNREADABLE_STATES) for path in paths)
-    )
-    for path, outcome in zip(paths, seen, strict=True):
-        if isinstance(outcome, Refused):  # from 3.8.4 on a server lets nobody watch what an ACL hides
-            active.forget_watch(path)
-    found = yield from active.read_many(list(paths))
-    if len(found) < len(paths):
-        active.enqueue_later(EventKind.UNREADABLE_STATES, HIDDEN_MS)
-    for path, each in paths.items():
-        if active.decoded(found.get(path), PartitionState.decode) is not None:
-            active.readable_again[each] = None
-
-
-def on_response(active: ActiveController, answer: BrokerResponse) -> None:
-    """What a broker was told of after all is no more named as what its first LeaderAndIsr has lacked."""
-    if not isinstance(answer.response, LeaderAndIsrResponse) or answer.broker not in active.requests.omitted:
-        return
-    told = {each.topic_partition for each in answer.response.partitions}
-    left = tuple(each for each in active.requests.omitted.pop(answer.broker) if each not in told)
-    if left:
-        active.requests.omitted[answer.broker] = left

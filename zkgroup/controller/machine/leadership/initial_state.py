@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import Brokers, ControllerContext
-from zkgroup.controller.machine.event_queue import EventKind
 from zkgroup.controller.machine.fenced_writes import Denied, Write, create_state, state_parents
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.selectors import NoChoice
+from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.controller.machine.state_machines import PartitionPhase, partition_at_start
-from zkgroup.controller.machine.state_writes import Written, state_read, write_all
+from zkgroup.controller.machine.state_writes import Written
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Operation, SetData
@@ -20,53 +20,54 @@ from zkgroup.runtime.procedures import Procedure
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
-def initialise(
-    active: ActiveController, partitions: Iterable[TopicPartition], batch: RequestBatch
-) -> Procedure[Written]:
-    """Makes the first state of each: the first live replica leads, all live ones are in sync, epoch 0.
+class InitialStates(Feature):
+    """Creates the first states of partitions."""
 
-    The parents are made with it; `partitions` also where no replica lives, since tools list its children. A
-    controller that hosts nothing gives way in the replica lists of these partitions (recipes 14). A state
-    that is there already is left as it is and goes into the picture: that partition has failed here, and is
-    looked at again (`EventKind.ELECTIONS`), which makes a foreign one ours. LeaderAndIsr to the live replicas
-    goes into the batch; the caller tells it. Raises as `states.carry_out`.
-    """
-    initial = _InitialStates(active, tuple(dict.fromkeys(partitions)))
-    if not initial.partitions:
-        return Written({}, {})
-    yield from initial.read(initial.items)
-    refused = yield from write_all(active, initial.items, initial.write, initial.read)
-    active.again(EventKind.ELECTIONS, refused.values())
-    failed = {
-        each: refused.get(each.topic, why) if isinstance(why, Denied) else why
-        for each, why in refused.items()
-        if isinstance(each, TopicPartition)
-    }
-    context = active.context
-    written = {
-        each: standing
-        for each in initial.partitions
-        if each not in failed and (standing := context.standing(each)) is not None
-    }
-    for each, standing in written.items():
-        batch.leader_and_isr(standing.isr, each)
-    active.move_partitions(written, PartitionPhase.ONLINE)
-    for each in failed:
-        if (found := context.standing(each)) is not None:
-            active.context.partition_phases.begin(each, partition_at_start(found.leader, context.live))
-            active.core.note("state.exists", partition=str(each), controller_epoch=found.controller_epoch)
-            active.enqueue(EventKind.ELECTIONS)
-    return Written(written, failed)
+    def initialise(self, partitions: Iterable[TopicPartition], batch: RequestBatch) -> Procedure[Written]:
+        """Makes the first state of each: the first live replica leads, all live ones are in sync, epoch 0.
 
+        The parents are made with it; `partitions` also where no replica lives, since tools list its children.
+        A controller that hosts nothing gives way in the replica lists of these partitions (recipes 14). A
+        state that is there already is left as it is and goes into the picture: that partition has failed
+        here, and is looked at again (`event_kinds.ELECTIONS`), which makes a foreign one ours. LeaderAndIsr
+        to the live replicas goes into the batch; the caller tells it. Raises as `states.carry_out`.
+        """
+        initial = _InitialStates(self._ports, self._hostless(), tuple(dict.fromkeys(partitions)))
+        if not initial.partitions:
+            return Written({}, {})
+        yield from initial.read(initial.items)
+        refused = yield from self._states.write_all(initial.items, initial.write, initial.read)
+        self._events.retry_denied(event_kinds.ELECTIONS, refused.values())
+        failed = {
+            each: refused.get(each.topic, why) if isinstance(why, Denied) else why
+            for each, why in refused.items()
+            if isinstance(each, TopicPartition)
+        }
+        context = self._context
+        written = {
+            each: standing
+            for each in initial.partitions
+            if each not in failed and (standing := context.standing(each)) is not None
+        }
+        for each, standing in written.items():
+            batch.leader_and_isr(standing.isr, each)
+        self._move_partitions(written, PartitionPhase.ONLINE)
+        for each in failed:
+            if (found := context.standing(each)) is not None:
+                self._context.partition_phases.begin(each, partition_at_start(found.leader, context.live))
+                self._core.note("state.exists", partition=str(each), controller_epoch=found.controller_epoch)
+                self._events.enqueue(event_kinds.ELECTIONS)
+        return Written(written, failed)
 
-def hostless(active: ActiveController) -> frozenset[int]:
-    """Ids that stand for controllers without partitions: the registered ones, and this one if it is such."""
-    found = {
-        id_ for id_, broker in active.context.brokers.items() if broker.registration.role == "controller"
-    }
-    if active.core.config.controller_only is not None:
-        found.add(active.broker)
-    return frozenset(found)
+    def _hostless(self) -> frozenset[int]:
+        """Ids that stand for controllers without partitions: the registered ones, and this one if it is
+        such."""
+        found = {
+            id_ for id_, broker in self._context.brokers.items() if broker.registration.role == "controller"
+        }
+        if self._core.config.controller_only is not None:
+            found.add(self._identity.broker)
+        return frozenset(found)
 
 
 def without_stray_replicas(
@@ -92,8 +93,11 @@ def without_stray_replicas(
 class _InitialStates:
     """The writes of one batch: a topic's own before those of its partitions."""
 
-    def __init__(self, active: ActiveController, partitions: tuple[TopicPartition, ...]) -> None:
-        self._reign = active
+    def __init__(
+        self, ports: Ports, hostless: frozenset[int], partitions: tuple[TopicPartition, ...]
+    ) -> None:
+        self._ports = ports
+        self._hostless = hostless
         self.partitions = partitions
         topics = dict.fromkeys(each.topic for each in partitions)
         self.items: list[str | TopicPartition] = [*topics, *partitions]
@@ -108,29 +112,29 @@ class _InitialStates:
 
     def read(self, items: list[str | TopicPartition]) -> Procedure[None]:
         """Which parents exist, and which states; states go into the picture."""
-        active, context = self._reign, self._reign.context
+        context = self._ports.context
         partitions = [each for each in items if isinstance(each, TopicPartition)]
         topics = [each for each in items if isinstance(each, str)]
         self._to_write.intersection_update(topics)
         paths = [path for each in partitions for path in state_parents(each)]
         states = {PartitionState.path(each): each for each in partitions}
         paths += [path for each in topics for path in (Topic.partitions_path(each), Topic.path(each))]
-        found = yield from active.read_many([*paths, *states])
+        found = yield from self._ports.reader.read_many([*paths, *states])
         self._found.difference_update(paths)
         self._found.update(found)
         for path, topic_partition in states.items():
-            state_read(active, topic_partition, found.get(path))
+            self._ports.states.state_read(topic_partition, found.get(path))
         for topic in topics:
             seen, znode = context.topic(topic), found.get(Topic.path(topic))
             if seen is None or znode is None or znode.stat.version != seen.version:
                 self._blocked.add(topic)
-                active.enqueue(EventKind.TOPIC, topic)
+                self._ports.events.enqueue(event_kinds.TOPIC, topic)
 
     def write(self, item: str | TopicPartition) -> Write | str:
         """The write of a topic, or of the state of a partition."""
         if isinstance(item, str):
             return self._of_topic(item)
-        active, context = self._reign, self._reign.context
+        context = self._ports.context
         path = PartitionState.path(item)
         if path in context.unreadable:
             return context.unreadable[path]
@@ -141,14 +145,14 @@ class _InitialStates:
         above = Topic.partitions_path(item.topic)
         if above not in self._found and item.topic not in self._to_write:
             return Denied(f"{above}: could not be made")
-        held = active.pending_deletes.of(context, item)
+        held = self._ports.pending_deletes.of(context, item)
         changed = self._changed.get(item.topic)
         replicas = changed.partitions[item.partition] if changed else context.replicas(item)
         choice = selectors.initialise(replicas, context.candidates(item, context.live), held)
         if isinstance(choice, NoChoice):
             return choice.reason
         _, parent = state_parents(item)
-        state = PartitionState(choice.leader, 0, choice.isr, active.epoch)
+        state = PartitionState(choice.leader, 0, choice.isr, self._ports.identity.epoch)
         return create_state(item, state, [] if parent in self._found else [parent])
 
     def _of_topic(self, name: str) -> Write | str:
@@ -161,23 +165,22 @@ class _InitialStates:
 
     def _change(self, name: str) -> SetData | None:
         """The replica lists in which this controller, or another that hosts nothing, gives way."""
-        context = self._reign.context
+        context = self._ports.context
         seen = context.topic(name)
-        empty = hostless(self._reign)
         mine = [each for each in self.partitions if each.topic == name]
-        meant = [each for each in mine if empty.intersection(context.replicas(each))]
+        meant = [each for each in mine if self._hostless.intersection(context.replicas(each))]
         if seen is None or not meant:
             return None
         load = {id_: sum(1 for _ in context.on_broker(id_)) for id_ in context.live}
         topic = seen.topic
         for each in meant:
-            told = without_stray_replicas(context, context.replicas(each), empty, load)
+            told = without_stray_replicas(context, context.replicas(each), self._hostless, load)
             topic = topic.with_replicas(each.partition, told)
-        self._reign.core.note("replicas.gave_way", topic=name, partitions=len(meant))
+        self._ports.core.note("replicas.gave_way", topic=name, partitions=len(meant))
         try:
             data = topic.encode()
             self._changed[name] = topic
             return SetData(Topic.path(name), data, seen.version)
         except ConfigError as error:
-            self._reign.report(Topic.path(name), str(error))
+            self._ports.reader.report(Topic.path(name), str(error))
             return None

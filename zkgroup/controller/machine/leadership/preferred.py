@@ -8,99 +8,114 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_queue import EventKind
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership import selectors
-from zkgroup.controller.machine.leadership.leader_election import Led, elect
+from zkgroup.controller.machine.leadership.leader_election import LeaderElections, Led
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
-from zkgroup.controller.machine.state_writes import commit, read_states
+from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, Read
 from zkgroup.runtime.procedures import Procedure, ask, read_done
 from zkgroup.znodes.admin_requests import PreferredElection
 
+PREFERRED_ELECTION: Final = EventKind("preferred election")
+"""`/admin/preferred_replica_election`."""
+BALANCE: Final = EventKind("balance")
+"""The periodic check for partitions that are not led by their preferred replica."""
 AGAIN_MS: Final = 1000
 """Pause before a request is looked at again that somebody has written meanwhile."""
 
 
-def on_preferred_election_request(active: ActiveController, subject: str = "") -> Procedure[None]:
-    """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it (K18)."""
-    path = PreferredElection.path()
-    (outcome,) = yield from ask(active.watched(Read(path), EventKind.PREFERRED_ELECTION))
-    znode = read_done(outcome)
-    if znode is None:
-        active.context.unreadable.pop(path, None)
-        return
-    request = active.decoded(znode, PreferredElection.decode)
-    wanted = dict.fromkeys(request.partitions if request else ())
-    known = [each for each in wanted if each in active.context and not active.context.is_going(each)]
-    led = yield from elect_preferred(active, known)
-    active.core.note(
-        "election.preferred",
-        elected=len(led.chosen),
-        unneeded=len(led.unneeded),
-        failed={str(each): why for each, why in led.failed.items()},
-        unknown=tuple(str(each) for each in wanted if each not in known),
-    )
-    refusal = yield from commit(active, Write(path, (Delete(path, znode.stat.version),)))
-    if refusal is None:
-        active.context.unreadable.pop(path, None)
-    elif refusal.is_conflict:
-        active.enqueue_later(EventKind.PREFERRED_ELECTION, AGAIN_MS)
-    else:
-        active.back_off(str(refusal))
-
-
-def check_balance(active: ActiveController, subject: str = "") -> Procedure[None]:
-    """One round of the automatic rebalance; loading has put off the first one, each puts off the next."""
-    settings = active.settings
-    if not settings.auto_rebalance:
-        return
-    yield from read_states(active, _led_elsewhere(active))
-    due = preferred_elections_due(active.context, active.pending_deletes, settings.rebalance_percentage)
-    if due:
-        led = yield from elect_preferred(active, due)
-        active.core.note("rebalance", elected=len(led.chosen), failed=len(led.failed))
-    active.enqueue_later(EventKind.BALANCE, settings.rebalance_interval_ms)
-
-
-def _led_elsewhere(active: ActiveController) -> list[TopicPartition]:
-    """Partitions with another leader than the preferred one: leaders of 0.8.2.2 tell nobody of an ISR."""
-    context = active.context
-    return [
-        each
-        for each in context.partitions()
-        if (standing := context.standing(each)) is not None
-        and standing.leader not in context.replicas(each)[:1]
-        and not context.is_going(each)
-    ]
-
-
-def elect_preferred(active: ActiveController, partitions: Iterable[TopicPartition]) -> Procedure[Led]:
-    """Elects the first replica of each where it is live and in sync, and tells the brokers."""
-    context = active.context
-
-    def select(
-        topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
-    ) -> Choice | NoChoice | NotNeeded:
-        return selectors.preferred(
-            context.replicas(topic_partition),
-            standing,
-            context.candidates(topic_partition, context.live),
-            active.pending_deletes.of(context, topic_partition),
-        )
-
-    batch = active.requests.batch()
-    led = yield from elect(active, partitions, select, batch)
-    active.requests.send(batch)
-    return led
-
-
 PERCENTAGE: Final = 10
 """Kafka's `leader.imbalance.per.broker.percentage`."""
+
+
+class PreferredElections(Feature):
+    """Elects preferred leaders, on request and periodically."""
+
+    def __init__(self, ports: Ports, elections: LeaderElections) -> None:
+        super().__init__(ports)
+        self._elections = elections
+        self._is_balancing = False
+        """The first check was enqueued; each enqueues the next one."""
+
+    def loaded(self) -> None:
+        self._events.enqueue(PREFERRED_ELECTION)
+        if not self._is_balancing and self._settings.auto_rebalance:
+            self._is_balancing = True
+            self._events.enqueue_later(BALANCE, self._settings.rebalance_first_ms)
+
+    def on_request(self, subject: str = "") -> Procedure[None]:
+        """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it (K18)."""
+        path = PreferredElection.path()
+        (outcome,) = yield from ask(self._reader.watched(Read(path), PREFERRED_ELECTION))
+        znode = read_done(outcome)
+        if znode is None:
+            self._context.unreadable.pop(path, None)
+            return
+        request = self._reader.decoded(znode, PreferredElection.decode)
+        wanted = dict.fromkeys(request.partitions if request else ())
+        known = [each for each in wanted if each in self._context and not self._context.is_going(each)]
+        led = yield from self.elect_preferred(known)
+        self._core.note(
+            "election.preferred",
+            elected=len(led.chosen),
+            unneeded=len(led.unneeded),
+            failed={str(each): why for each, why in led.failed.items()},
+            unknown=tuple(str(each) for each in wanted if each not in known),
+        )
+        refusal = yield from self._states.commit(Write(path, (Delete(path, znode.stat.version),)))
+        if refusal is None:
+            self._context.unreadable.pop(path, None)
+        elif refusal.is_conflict:
+            self._events.enqueue_later(PREFERRED_ELECTION, AGAIN_MS)
+        else:
+            self._events.back_off(str(refusal))
+
+    def check_balance(self, subject: str = "") -> Procedure[None]:
+        """One round of the automatic rebalance; loading has put off the first one, each puts off the next."""
+        settings = self._settings
+        if not settings.auto_rebalance:
+            return
+        yield from self._states.read_states(self._led_elsewhere())
+        due = preferred_elections_due(self._context, self._pending_deletes, settings.rebalance_percentage)
+        if due:
+            led = yield from self.elect_preferred(due)
+            self._core.note("rebalance", elected=len(led.chosen), failed=len(led.failed))
+        self._events.enqueue_later(BALANCE, settings.rebalance_interval_ms)
+
+    def _led_elsewhere(self) -> list[TopicPartition]:
+        """Partitions with another leader than the preferred one: leaders of 0.8.2.2 tell nobody of an ISR."""
+        context = self._context
+        return [
+            each
+            for each in context.partitions()
+            if (standing := context.standing(each)) is not None
+            and standing.leader not in context.replicas(each)[:1]
+            and not context.is_going(each)
+        ]
+
+    def elect_preferred(self, partitions: Iterable[TopicPartition]) -> Procedure[Led]:
+        """Elects the first replica of each where it is live and in sync, and tells the brokers."""
+        context = self._context
+
+        def select(
+            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+        ) -> Choice | NoChoice | NotNeeded:
+            return selectors.preferred(
+                context.replicas(topic_partition),
+                standing,
+                context.candidates(topic_partition, context.live),
+                self._pending_deletes.of(context, topic_partition),
+            )
+
+        batch = self._requests.batch()
+        led = yield from self._elections.elect(partitions, select, batch)
+        self._requests.send(batch)
+        return led
 
 
 def preferred_elections_due(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.event_queue import EventKind
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership import selectors
-from zkgroup.controller.machine.leadership.leader_election import elect
+from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
-from zkgroup.controller.machine.state_writes import commit
+from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, CreateMissing, Delete, ListChildren, Read
 from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, read_done
@@ -28,99 +27,105 @@ from zkgroup.znodes.admin_requests import (
 )
 from zkgroup.znodes.brokers import PartitionState
 
+UNCLEAN_ELECTION: Final = EventKind("unclean election")
+"""`/zkgroup/controller/elect`."""
 AGAIN_MS: Final = 1000
 """Pause before a request is looked at again that somebody has written meanwhile."""
 
 
-def on_unclean_election_requests(active: ActiveController, subject: str = "") -> Procedure[None]:
-    """Carries out `/zkgroup/controller/elect`, and removes it with a record of what became of it."""
-    path = UncleanElection.path()
-    (outcome,) = yield from ask(active.watched(Read(path), EventKind.UNCLEAN_ELECTION))
-    znode = read_done(outcome)
-    if znode is None:
-        active.context.unreadable.pop(path, None)
-        return
-    request = active.decoded(znode, UncleanElection.decode)
-    verdicts: tuple[PartitionVerdict, ...] = ()
-    if request is not None:
-        verdicts = yield from _elect(active, request)
-    reason = "" if request else "the request cannot be read"
-    done = UncleanElectionDone(verdicts, active.epoch, active.core.now.wall_ms, reason)
-    yield from ask(Query(CreateMissing((unclean_elections_path(),))))
-    record = Create(UncleanElectionDone.path(znode.stat.czxid), done.encode())
-    refusal = yield from commit(active, Write(path, (Delete(path, znode.stat.version), record)))
-    if refusal is None:
-        active.context.unreadable.pop(path, None)
-        yield from _prune(active)
-    elif refusal.is_conflict:
-        active.enqueue_later(EventKind.UNCLEAN_ELECTION, AGAIN_MS)
-    else:
-        active.back_off(str(refusal))
+class UncleanElections(Feature):
+    """Carries out the requests for unclean elections."""
 
+    def __init__(self, ports: Ports, elections: LeaderElections) -> None:
+        super().__init__(ports)
+        self._elections = elections
 
-def _elect(active: ActiveController, request: UncleanElection) -> Procedure[tuple[PartitionVerdict, ...]]:
-    """What became of each partition, in the order of the request."""
-    context = active.context
-    batch = active.requests.batch()
-    wanted = [each for each in dict.fromkeys(request.partitions) if _obstacle(active, each) is None]
+    def loaded(self) -> None:
+        self._events.enqueue(UNCLEAN_ELECTION)
 
-    def select(
-        topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
-    ) -> Choice | NoChoice | NotNeeded:
-        if _has_leader(active, topic_partition, standing):
-            return NotNeeded(standing.leader)
-        return selectors.offline(
-            context.replicas(topic_partition),
-            standing.isr,
-            context.candidates(topic_partition, context.live),
-            unclean=True,
-            held=active.pending_deletes.of(context, topic_partition),
-        )
-
-    led = yield from elect(active, wanted, select, batch)
-    active.requests.send(batch)
-    verdicts = []
-    for each in dict.fromkeys(request.partitions):
-        choice, standing = led.chosen.get(each), context.standing(each)
-        if choice is not None:
-            verdict = PartitionVerdict(each, "unclean" if choice.unclean else "elected", choice.leader)
-        elif each in led.unneeded and standing is not None:
-            verdict = PartitionVerdict(each, "not_needed", standing.leader, "it has a live leader")
+    def on_requests(self, subject: str = "") -> Procedure[None]:
+        """Carries out `/zkgroup/controller/elect`, and removes it with a record of what became of it."""
+        path = UncleanElection.path()
+        (outcome,) = yield from ask(self._reader.watched(Read(path), UNCLEAN_ELECTION))
+        znode = read_done(outcome)
+        if znode is None:
+            self._context.unreadable.pop(path, None)
+            return
+        request = self._reader.decoded(znode, UncleanElection.decode)
+        verdicts: tuple[PartitionVerdict, ...] = ()
+        if request is not None:
+            verdicts = yield from self._elect(request)
+        reason = "" if request else "the request cannot be read"
+        done = UncleanElectionDone(verdicts, self._identity.epoch, self._core.now.wall_ms, reason)
+        yield from ask(Query(CreateMissing((unclean_elections_path(),))))
+        record = Create(UncleanElectionDone.path(znode.stat.czxid), done.encode())
+        refusal = yield from self._states.commit(Write(path, (Delete(path, znode.stat.version), record)))
+        if refusal is None:
+            self._context.unreadable.pop(path, None)
+            yield from self._prune()
+        elif refusal.is_conflict:
+            self._events.enqueue_later(UNCLEAN_ELECTION, AGAIN_MS)
         else:
-            why = led.failed.get(each) or _obstacle(active, each) or "it changed meanwhile"
-            verdict = PartitionVerdict(each, "refused", None, why)
-        verdicts.append(verdict)
-    told = {str(verdict.topic_partition): verdict.verdict for verdict in verdicts}
-    active.core.note("election.asked", by=request.by, verdicts=told)
-    return tuple(verdicts)
+            self._events.back_off(str(refusal))
 
+    def _elect(self, request: UncleanElection) -> Procedure[tuple[PartitionVerdict, ...]]:
+        """What became of each partition, in the order of the request."""
+        context = self._context
+        batch = self._requests.batch()
+        wanted = [each for each in dict.fromkeys(request.partitions) if self._obstacle(each) is None]
 
-def _obstacle(active: ActiveController, topic_partition: TopicPartition) -> str | None:
-    """Why nobody can be elected for it at all."""
-    if topic_partition not in active.context:
-        return "there is no such partition"
-    if active.context.is_going(topic_partition):
-        return "its topic is being deleted"
-    if active.context.standing(topic_partition) is None:
-        if active.context.is_unhosted(topic_partition):
-            return "no broker hosts its topic"
-        path = PartitionState.path(topic_partition)
-        return active.context.unreadable.get(path, "it has no state yet: it begins when a replica lives")
-    return None
+        def select(
+            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+        ) -> Choice | NoChoice | NotNeeded:
+            if self._has_leader(topic_partition, standing):
+                return NotNeeded(standing.leader)
+            return selectors.offline(
+                context.replicas(topic_partition),
+                standing.isr,
+                context.candidates(topic_partition, context.live),
+                unclean=True,
+                held=self._pending_deletes.of(context, topic_partition),
+            )
 
+        led = yield from self._elections.elect(wanted, select, batch)
+        self._requests.send(batch)
+        verdicts = []
+        for each in dict.fromkeys(request.partitions):
+            choice, standing = led.chosen.get(each), context.standing(each)
+            if choice is not None:
+                verdict = PartitionVerdict(each, "unclean" if choice.unclean else "elected", choice.leader)
+            elif each in led.unneeded and standing is not None:
+                verdict = PartitionVerdict(each, "not_needed", standing.leader, "it has a live leader")
+            else:
+                why = led.failed.get(each) or self._obstacle(each) or "it changed meanwhile"
+                verdict = PartitionVerdict(each, "refused", None, why)
+            verdicts.append(verdict)
+        told = {str(verdict.topic_partition): verdict.verdict for verdict in verdicts}
+        self._core.note("election.asked", by=request.by, verdicts=told)
+        return tuple(verdicts)
 
-def _has_leader(
-    active: ActiveController, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
-) -> bool:
-    return standing.leader in active.context.candidates(topic_partition, active.context.reachable)
+    def _obstacle(self, topic_partition: TopicPartition) -> str | None:
+        """Why nobody can be elected for it at all."""
+        if topic_partition not in self._context:
+            return "there is no such partition"
+        if self._context.is_going(topic_partition):
+            return "its topic is being deleted"
+        if self._context.standing(topic_partition) is None:
+            if self._context.is_unhosted(topic_partition):
+                return "no broker hosts its topic"
+            path = PartitionState.path(topic_partition)
+            return self._context.unreadable.get(path, "it has no state yet: it begins when a replica lives")
+        return None
 
+    def _has_leader(self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch) -> bool:
+        return standing.leader in self._context.candidates(topic_partition, self._context.reachable)
 
-def _prune(active: ActiveController) -> Procedure[None]:
-    """The oldest records go; the names are in the order of the requests."""
-    (outcome,) = yield from ask(Query(ListChildren(unclean_elections_path())))
-    names = list_done(outcome).children
-    kept = sorted(czxid for name in names if (czxid := UncleanElectionDone.czxid_of(name)) is not None)
-    doomed = kept[:-ELECTIONS_KEPT]
-    found = yield from active.read_many(map(UncleanElectionDone.path, doomed))
-    for path, znode in found.items():
-        yield from commit(active, Write(path, (Delete(path, znode.stat.version),)))
+    def _prune(self) -> Procedure[None]:
+        """The oldest records go; the names are in the order of the requests."""
+        (outcome,) = yield from ask(Query(ListChildren(unclean_elections_path())))
+        names = list_done(outcome).children
+        kept = sorted(czxid for name in names if (czxid := UncleanElectionDone.czxid_of(name)) is not None)
+        doomed = kept[:-ELECTIONS_KEPT]
+        found = yield from self._reader.read_many(map(UncleanElectionDone.path, doomed))
+        for path, znode in found.items():
+            yield from self._states.commit(Write(path, (Delete(path, znode.stat.version),)))

@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.context import Brokers
+from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
-from zkgroup.controller.machine.event_queue import EventKind
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
-from zkgroup.controller.machine.state_writes import commit, write_all
+from zkgroup.controller.machine.ports import Feature, Ports
+from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
+from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.requests import Create, CreateMissing, Delete, ListChildren, Operation, Read, SetData
@@ -60,45 +61,195 @@ class _Plan(NamedTuple):
         return frozenset(move.topic_partition for phase in self.stored.phases for move in phase)
 
 
-def on_plans(active: ActiveController, _: str = "") -> Procedure[None]:
-    """The duty of `EventKind.PLANS`: submits the next phase, or ends what has no more."""
-    plans = yield from _read(active)
-    for plan in plans:
-        active.wait(f"plan {plan.id}", _submittable(plan.stored))
-    if active.reassignments.request is not None or active.reassignments:
-        return
-    for plan in plans:
-        if plan.stored.state in ENDED:
-            yield from _end(active, plan, plan.stored.state, plan.stored.reason)
-    if not (running := [each for each in plans if each.stored.state == "running"]):
-        return
-    plan = running[0]
-    if missed := _missed(active, plan.stored):
-        has_ended = yield from _end(active, plan, "failed", missed)
-    elif plan.stored.next_phase == len(plan.stored.phases):
-        has_ended = yield from _end(active, plan, "done", "")
-    else:
-        has_ended = False
-        yield from _submit(active, plan)
-    if has_ended:  # the next one may begin
-        active.enqueue(EventKind.PLANS)
+_AS_IT_IS: Final = "it is so already"
 
 
-def _missed(active: ActiveController, stored: StoredPlan) -> str | None:
-    """What of the phase before is elsewhere, as after a cancellation: the next one may rest on it."""
-    before = stored.phases[stored.next_phase - 1] if stored.next_phase else ()
-    missed = [
-        str(move.topic_partition)
-        for move in before
-        if move.topic_partition in active.context
-        and not active.context.is_going(move.topic_partition)
-        and active.context.replicas(move.topic_partition) != move.replicas
-    ]
-    if not missed:
-        return None
-    named = ", ".join(missed[:NAMED])
-    more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
-    return f"phase {stored.next_phase}: {named}{more} is not where it shall be"
+class EntityConfigWrite(NamedTuple):
+    """What is to become of one configuration; settings that are not named stay."""
+
+    set_to: Mapping[str, str]
+    removed: Collection[str] = ()
+
+
+class ReassignmentPlans(Feature):
+    """Submits the phases of stored plans, and ends the plans."""
+
+    def __init__(self, ports: Ports, reassignments: OpenReassignments) -> None:
+        super().__init__(ports)
+        self._reassignments = reassignments
+
+    def loaded(self) -> None:
+        self._events.enqueue(event_kinds.PLANS)
+
+    def on_plans(self, _: str = "") -> Procedure[None]:
+        """The duty of `event_kinds.PLANS`: submits the next phase, or ends what has no more."""
+        plans = yield from self._read()
+        for plan in plans:
+            self._events.set_blocked(f"plan {plan.id}", _submittable(plan.stored))
+        if self._reassignments.request is not None or self._reassignments:
+            return
+        for plan in plans:
+            if plan.stored.state in ENDED:
+                yield from self._end(plan, plan.stored.state, plan.stored.reason)
+        if not (running := [each for each in plans if each.stored.state == "running"]):
+            return
+        plan = running[0]
+        if missed := self._missed(plan.stored):
+            has_ended = yield from self._end(plan, "failed", missed)
+        elif plan.stored.next_phase == len(plan.stored.phases):
+            has_ended = yield from self._end(plan, "done", "")
+        else:
+            has_ended = False
+            yield from self._submit(plan)
+        if has_ended:  # the next one may begin
+            self._events.enqueue(event_kinds.PLANS)
+
+    def _missed(self, stored: StoredPlan) -> str | None:
+        """What of the phase before is elsewhere, as after a cancellation: the next one may rest on it."""
+        before = stored.phases[stored.next_phase - 1] if stored.next_phase else ()
+        missed = [
+            str(move.topic_partition)
+            for move in before
+            if move.topic_partition in self._context
+            and not self._context.is_going(move.topic_partition)
+            and self._context.replicas(move.topic_partition) != move.replicas
+        ]
+        if not missed:
+            return None
+        named = ", ".join(missed[:NAMED])
+        more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
+        return f"phase {stored.next_phase}: {named}{more} is not where it shall be"
+
+    def _read(self) -> Procedure[list[_Plan]]:
+        """Plans that run or rest, or have throttles to be taken off: oldest first, each with a watch."""
+        (outcome,) = yield from ask(self._reader.watched(ListChildren(plans_path()), event_kinds.PLANS))
+        names = sorted(list_done(outcome).children)
+        for what in [each for each in self._events.blocked if each.startswith("plan ")]:
+            self._events.set_blocked(what, None)
+        found = yield from self._reader.read_many(StoredPlan.path(name) for name in names)
+        there = {name: znode for name in names if (znode := found.get(StoredPlan.path(name))) is not None}
+        running = [name for name, znode in there.items() if self._is_active(znode)]
+        yield from self._prune({name: znode.stat for name, znode in there.items() if name not in running})
+        if not running:
+            return []
+        outcomes = yield from ask(
+            *(self._reader.watched(Read(StoredPlan.path(name)), event_kinds.PLANS) for name in running)
+        )
+        plans = []
+        for name, read in zip(running, outcomes, strict=True):
+            znode = read_done(read)
+            stored = self._reader.decoded(znode, StoredPlan.decode)
+            if znode is not None and stored is not None and self._can_be_kept(znode.path, stored):
+                plans.append(_Plan(name, stored, znode.stat.version))
+        return sorted(plans, key=lambda plan: (plan.stored.time_ms, plan.id))
+
+    def _can_be_kept(self, path: str, stored: StoredPlan) -> bool:
+        """Whether it can be written again, further on; what can be read need not be a plan that can be
+        done."""
+        try:
+            stored.encode()
+        except ConfigError as error:
+            self._reader.report(path, str(error))
+            return False
+        return True
+
+    def _is_active(self, znode: Znode) -> bool:
+        """Also one that cannot be read, until it can."""
+        stored = self._reader.decoded(znode, StoredPlan.decode)
+        return stored is None or not stored.is_over
+
+    def _prune(self, over: Mapping[str, ZnodeStat]) -> Procedure[None]:
+        """Of plans that are over the last ones stay; one that somebody lets run again meanwhile stays too."""
+        if doomed := surplus_plans(over)[:PRUNED_MAX]:
+            deletions = [Delete(StoredPlan.path(name), over[name].version) for name in doomed]
+            yield from write([*self._identity.fence.checks(), *deletions], FENCE_PATHS)
+
+    def _submit(self, plan: _Plan) -> Procedure[None]:
+        """Throttles first, then the request (controller.md 4.6)."""
+        stored = plan.stored
+        phase = stored.phases[stored.next_phase]
+        if not phase:
+            yield from self._store(plan, stored.at(stored.next_phase + 1, "running"))
+            self._events.enqueue(event_kinds.PLANS)
+            return
+        try:
+            write = submit_write(plan.id, stored, plan.version)
+        except ConfigError as error:
+            yield from self._end(plan, "failed", str(error))
+            return
+        yield from ask(Query(CreateMissing((admin_path(),))))
+        if (rate := stored.throttle) is not None:
+            replicas = {each.topic_partition: self._context.replicas(each.topic_partition) for each in phase}
+            brokers = {id_ for move in phase for id_ in (*move.replicas, *replicas[move.topic_partition])}
+            entities = [
+                *map(ConfigEntity.broker, sorted(brokers)),
+                *self._topics(move.topic_partition for move in phase),
+            ]
+            why = yield from self._configure(
+                entities, lambda now: throttle_changes(phase, replicas, now, rate)
+            )
+            if why is not None:
+                self._put_off(plan, why)
+                return
+        refusal = yield from self._written(plan, write)
+        if refusal is None:
+            self._core.note("plan.submitted", plan=plan.id, phase=stored.next_phase, moves=len(phase))
+        if refusal is None or refusal.is_conflict:
+            self._events.enqueue(event_kinds.REASSIGNMENT)
+
+    def _end(self, plan: _Plan, state: PlanState, reason: str) -> Procedure[bool]:
+        """Throttles off, then the state that says so; whether it is written."""
+        if _is_throttled(plan.stored):
+            (outcome,) = yield from ask(Query(ListChildren(entities_path("brokers"))))
+            numbers = {
+                number for name in list_done(outcome).children if (number := number_of(name)) is not None
+            }
+            entities = [*map(ConfigEntity.broker, sorted(numbers)), *self._topics(plan.partitions)]
+            why = yield from self._configure(entities, lambda now: without_throttles(plan.partitions, now))
+            if why is not None:
+                self._put_off(plan, why)
+                return False
+        off = plan.stored.throttle is not None
+        ended = dataclasses.replace(plan.stored.at(plan.stored.next_phase, state, reason), throttles_off=off)
+        is_written = yield from self._store(plan, ended)
+        if is_written:
+            self._events.set_blocked(f"plan {plan.id}", None)
+            self._core.note("plan.ended", plan=plan.id, state=state, reason=reason)
+        return is_written
+
+    def _store(self, plan: _Plan, stored: StoredPlan) -> Procedure[bool]:
+        """The plan further on; not where somebody has changed it, which its watch tells."""
+        path = StoredPlan.path(plan.id)
+        write = Write(plan.id, (SetData(path, stored.encode(), plan.version),))
+        return (yield from self._written(plan, write)) is None
+
+    def _written(self, plan: _Plan, write: Write) -> Procedure[Refusal | None]:
+        refusal = yield from self._states.commit(write)
+        if refusal is not None and not refusal.is_conflict:
+            self._events.back_off(str(refusal), [f"plan {plan.id}"])
+        return refusal
+
+    def _put_off(self, plan: _Plan, why: str) -> None:
+        self._events.set_blocked(f"plan {plan.id}", f"its throttles: {why}")
+        self._events.enqueue_later(event_kinds.PLANS, AGAIN_MS)
+
+    # --- configurations -------------------------------------------------------------------------------
+
+    def _topics(self, partitions: Iterable[TopicPartition]) -> list[ConfigEntity]:
+        """Configurations of the topics that there are; a plan may name others, which have none."""
+        names = sorted({each.topic for each in partitions})
+        return [ConfigEntity.topic(name) for name in names if self._context.topic(name) is not None]
+
+    def _configure(self, entities: Collection[ConfigEntity], changes: _Changes) -> Procedure[str | None]:
+        """Reads and changes these configurations. Returns why not, where one is in the way."""
+        kinds = [entities_path("topics"), entities_path("brokers")]
+        yield from ask(Query(CreateMissing((config_path(), config_changes_path(), *kinds))))
+        configs = _Configs(self._context, self._reader, changes)
+        yield from configs.read(entities)
+        if configs.unreadable:
+            return f"{configs.unreadable[0]} cannot be read"
+        refused = yield from self._states.write_all(entities, configs.make, configs.read)
+        return next((f"{entity}: {why}" for entity, why in refused.items() if why != _AS_IT_IS), None)
 
 
 def _submittable(stored: StoredPlan) -> str | None:
@@ -108,143 +259,16 @@ def _submittable(stored: StoredPlan) -> str | None:
     return f"{phases}; it is paused" if stored.state == "paused" else phases
 
 
-def _read(active: ActiveController) -> Procedure[list[_Plan]]:
-    """Plans that run or rest, or have throttles to be taken off: oldest first, each with a watch."""
-    (outcome,) = yield from ask(active.watched(ListChildren(plans_path()), EventKind.PLANS))
-    names = sorted(list_done(outcome).children)
-    for what in [each for each in active.waiting if each.startswith("plan ")]:
-        active.wait(what, None)
-    found = yield from active.read_many(StoredPlan.path(name) for name in names)
-    there = {name: znode for name in names if (znode := found.get(StoredPlan.path(name))) is not None}
-    running = [name for name, znode in there.items() if _is_active(active, znode)]
-    yield from _prune(active, {name: znode.stat for name, znode in there.items() if name not in running})
-    if not running:
-        return []
-    outcomes = yield from ask(
-        *(active.watched(Read(StoredPlan.path(name)), EventKind.PLANS) for name in running)
-    )
-    plans = []
-    for name, read in zip(running, outcomes, strict=True):
-        znode = read_done(read)
-        stored = active.decoded(znode, StoredPlan.decode)
-        if znode is not None and stored is not None and _can_be_kept(active, znode.path, stored):
-            plans.append(_Plan(name, stored, znode.stat.version))
-    return sorted(plans, key=lambda plan: (plan.stored.time_ms, plan.id))
-
-
-def _can_be_kept(active: ActiveController, path: str, stored: StoredPlan) -> bool:
-    """Whether it can be written again, further on; what can be read need not be a plan that can be done."""
-    try:
-        stored.encode()
-    except ConfigError as error:
-        active.report(path, str(error))
-        return False
-    return True
-
-
-def _is_active(active: ActiveController, znode: Znode) -> bool:
-    """Also one that cannot be read, until it can."""
-    stored = active.decoded(znode, StoredPlan.decode)
-    return stored is None or not stored.is_over
-
-
-def _prune(active: ActiveController, over: Mapping[str, ZnodeStat]) -> Procedure[None]:
-    """Of plans that are over the last ones stay; one that somebody lets run again meanwhile stays too."""
-    if doomed := surplus_plans(over)[:PRUNED_MAX]:
-        deletions = [Delete(StoredPlan.path(name), over[name].version) for name in doomed]
-        yield from write([*active.fence.checks(), *deletions], FENCE_PATHS)
-
-
 def _is_throttled(stored: StoredPlan) -> bool:
     return stored.throttle is not None and not stored.throttles_off
-
-
-def _submit(active: ActiveController, plan: _Plan) -> Procedure[None]:
-    """Throttles first, then the request (controller.md 4.6)."""
-    stored = plan.stored
-    phase = stored.phases[stored.next_phase]
-    if not phase:
-        yield from _store(active, plan, stored.at(stored.next_phase + 1, "running"))
-        active.enqueue(EventKind.PLANS)
-        return
-    try:
-        write = submit_write(plan.id, stored, plan.version)
-    except ConfigError as error:
-        yield from _end(active, plan, "failed", str(error))
-        return
-    yield from ask(Query(CreateMissing((admin_path(),))))
-    if (rate := stored.throttle) is not None:
-        replicas = {each.topic_partition: active.context.replicas(each.topic_partition) for each in phase}
-        brokers = {id_ for move in phase for id_ in (*move.replicas, *replicas[move.topic_partition])}
-        entities = [
-            *map(ConfigEntity.broker, sorted(brokers)),
-            *_topics(active, (move.topic_partition for move in phase)),
-        ]
-        why = yield from _configure(
-            active, entities, lambda now: throttle_changes(phase, replicas, now, rate)
-        )
-        if why is not None:
-            _put_off(active, plan, why)
-            return
-    refusal = yield from _written(active, plan, write)
-    if refusal is None:
-        active.core.note("plan.submitted", plan=plan.id, phase=stored.next_phase, moves=len(phase))
-    if refusal is None or refusal.is_conflict:
-        active.enqueue(EventKind.REASSIGNMENT)
-
-
-def _end(active: ActiveController, plan: _Plan, state: PlanState, reason: str) -> Procedure[bool]:
-    """Throttles off, then the state that says so; whether it is written."""
-    if _is_throttled(plan.stored):
-        (outcome,) = yield from ask(Query(ListChildren(entities_path("brokers"))))
-        numbers = {number for name in list_done(outcome).children if (number := number_of(name)) is not None}
-        entities = [*map(ConfigEntity.broker, sorted(numbers)), *_topics(active, plan.partitions)]
-        why = yield from _configure(active, entities, lambda now: without_throttles(plan.partitions, now))
-        if why is not None:
-            _put_off(active, plan, why)
-            return False
-    off = plan.stored.throttle is not None
-    ended = dataclasses.replace(plan.stored.at(plan.stored.next_phase, state, reason), throttles_off=off)
-    is_written = yield from _store(active, plan, ended)
-    if is_written:
-        active.wait(f"plan {plan.id}", None)
-        active.core.note("plan.ended", plan=plan.id, state=state, reason=reason)
-    return is_written
-
-
-def _store(active: ActiveController, plan: _Plan, stored: StoredPlan) -> Procedure[bool]:
-    """The plan further on; not where somebody has changed it, which its watch tells."""
-    path = StoredPlan.path(plan.id)
-    write = Write(plan.id, (SetData(path, stored.encode(), plan.version),))
-    return (yield from _written(active, plan, write)) is None
-
-
-def _written(active: ActiveController, plan: _Plan, write: Write) -> Procedure[Refusal | None]:
-    refusal = yield from commit(active, write)
-    if refusal is not None and not refusal.is_conflict:
-        active.back_off(str(refusal), [f"plan {plan.id}"])
-    return refusal
-
-
-def _put_off(active: ActiveController, plan: _Plan, why: str) -> None:
-    active.wait(f"plan {plan.id}", f"its throttles: {why}")
-    active.enqueue_later(EventKind.PLANS, AGAIN_MS)
-
-
-# --- configurations -------------------------------------------------------------------------------
-
-
-def _topics(active: ActiveController, partitions: Iterable[TopicPartition]) -> list[ConfigEntity]:
-    """Configurations of the topics that there are; a plan may name others, which have none."""
-    names = sorted({each.topic for each in partitions})
-    return [ConfigEntity.topic(name) for name in names if active.context.topic(name) is not None]
 
 
 class _Configs:
     """Configurations read together, and what is to become of them."""
 
-    def __init__(self, active: ActiveController, changes: _Changes) -> None:
-        self._active = active
+    def __init__(self, context: ControllerContext, reader: ZnodeReader, changes: _Changes) -> None:
+        self._context = context
+        self._reader = reader
         self._changes = changes
         self._znodes: dict[ConfigEntity, Znode | None] = {}
         self._found: dict[ConfigEntity, EntityConfig] = {}
@@ -255,19 +279,19 @@ class _Configs:
     def read(self, entities: Collection[ConfigEntity]) -> Procedure[None]:
         users = entities_path("users")
         paths = {entity: entity.config_path for entity in entities}
-        found = yield from self._active.read_many([*paths.values(), users])
+        found = yield from self._reader.read_many([*paths.values(), users])
         self._users_known, self._wanted = users in found, None
         for entity, path in paths.items():
             znode = self._znodes[entity] = found.get(path)
-            config = EntityConfig() if znode is None else self._active.decoded(znode, EntityConfig.decode)
-            if config is None or path in self._active.context.unreadable:
+            config = EntityConfig() if znode is None else self._reader.decoded(znode, EntityConfig.decode)
+            if config is None or path in self._context.unreadable:
                 self.unreadable.append(path)
             else:
                 self._found[entity] = config
 
     def make(self, entity: ConfigEntity) -> Write | str:
         """The write of one, on what was read last."""
-        registrations = [broker.registration for broker in self._active.context.brokers.values()]
+        registrations = [broker.registration for broker in self._context.brokers.values()]
         style = notify_format(registrations, self._users_known)
         try:
             if self._wanted is None:
@@ -278,30 +302,6 @@ class _Configs:
             return change_of(entity, znode, before, change, style) or _AS_IT_IS
         except ConfigError as error:
             return str(error)
-
-
-_AS_IT_IS: Final = "it is so already"
-
-
-def _configure(
-    active: ActiveController, entities: Collection[ConfigEntity], changes: _Changes
-) -> Procedure[str | None]:
-    """Reads and changes these configurations. Returns why not, where one is in the way."""
-    kinds = [entities_path("topics"), entities_path("brokers")]
-    yield from ask(Query(CreateMissing((config_path(), config_changes_path(), *kinds))))
-    configs = _Configs(active, changes)
-    yield from configs.read(entities)
-    if configs.unreadable:
-        return f"{configs.unreadable[0]} cannot be read"
-    refused = yield from write_all(active, entities, configs.make, configs.read)
-    return next((f"{entity}: {why}" for entity, why in refused.items() if why != _AS_IT_IS), None)
-
-
-class EntityConfigWrite(NamedTuple):
-    """What is to become of one configuration; settings that are not named stay."""
-
-    set_to: Mapping[str, str]
-    removed: Collection[str] = ()
 
 
 def change_of(

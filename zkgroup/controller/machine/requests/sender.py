@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import ControllerContext, LiveBroker, PartitionSet
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_queue import EventKind
@@ -237,6 +238,8 @@ class BrokerResponse(NamedTuple):
     broker: int
     request: BrokerRequest
     response: Response
+    was_sent_again: bool = False
+    """The request was sent more than once, as a connection broke before the response to the first copy."""
 
 
 @dataclass(slots=True)
@@ -252,8 +255,6 @@ class Delivered(NamedTuple):
     """What a response is to the features."""
 
     response: BrokerResponse
-    again: bool
-    """The request was sent more than once."""
     resolved: tuple[BrokerResponse, ...]
     """Earlier responses to deletions, of which no copy is obeyed any more."""
 
@@ -289,6 +290,11 @@ class RequestSender:
         self.unresolved: dict[int, UnresolvedDeletes] = {}
         self.is_stopped = False
 
+    def topic_forgotten(self, partitions: Iterable[TopicPartition]) -> None:
+        """The topic of these partitions is gone."""
+        for each in partitions:
+            self.unsent.discard(each)
+
     def stop(self) -> None:
         """The controller has resigned: nothing is sent any more."""
         self.is_stopped = True
@@ -307,7 +313,7 @@ class RequestSender:
         built = batch.build(context, self._pending_deletes, self._reassignments.late)
         self._note_sent(batch)
         if self._reassignments.interrupted(batch.led(context), context, self._pending_deletes):
-            self._enqueue(EventKind.REASSIGNMENT)
+            self._enqueue(event_kinds.REASSIGNMENT)
         omitted: dict[int, list[TopicPartition]] = {}
         for broker, topic_partition in built.unnamed:
             omitted.setdefault(broker, []).append(topic_partition)
@@ -366,7 +372,7 @@ class RequestSender:
         if done is None:
             return None
         broker, request = event.broker, done.request.request
-        response = BrokerResponse(broker, done.request, event.response)
+        response = BrokerResponse(broker, done.request, event.response, done.again)
         resolved: tuple[BrokerResponse, ...] = ()
         error: int = getattr(event.response, "error", ErrorCode.NONE)
         if error != ErrorCode.NONE:
@@ -374,10 +380,10 @@ class RequestSender:
             self._core.note("broker.refused", broker=broker, request=kind, error=describe(error))
         elif request.controller_epoch == self._epoch():
             if self._pending_deletes.answered(broker, event.incarnation) and self._context.moves:
-                self._enqueue(EventKind.ELECTIONS)
-                self._enqueue(EventKind.REASSIGNMENT)
+                self._enqueue(event_kinds.ELECTIONS)
+                self._enqueue(event_kinds.REASSIGNMENT)
             resolved = self._resolve(broker)
-        return Delivered(response, done.again, resolved)
+        return Delivered(response, resolved)
 
     def settle_delete(self, delivered: Delivered) -> bool:
         """Notes the deletion in it, if there is one. Returns whether handlers hear of the response now.
@@ -388,13 +394,13 @@ class RequestSender:
         request = response.request.request
         if not isinstance(request, StopReplicaRequest) or not request.delete:
             return True
-        if not delivered.again:
+        if not response.was_sent_again:
             self.delete_is_over(response)
             return True
         unresolved = self.unresolved.setdefault(response.broker, UnresolvedDeletes())
         unresolved.responses.append(response)
         unresolved.epoch = None
-        self._enqueue(EventKind.EPOCH)
+        self._enqueue(event_kinds.EPOCH_BUMP)
         return False
 
     def delete_is_over(self, response: BrokerResponse) -> None:
@@ -419,6 +425,6 @@ class RequestSender:
 
     def _released(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
-            self._enqueue(EventKind.ELECTIONS)
-            self._enqueue(EventKind.REASSIGNMENT)
-            self._enqueue(EventKind.DELETIONS)
+            self._enqueue(event_kinds.ELECTIONS)
+            self._enqueue(event_kinds.REASSIGNMENT)
+            self._enqueue(event_kinds.DELETIONS)

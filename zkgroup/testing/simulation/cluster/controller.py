@@ -99,14 +99,14 @@ class ControllerProcess:
 
     def has_read(self, tp: TopicPartition) -> bool:
         """Whether it rules and has read a request to move this partition."""
-        request = self.machine.active.reassignments.request if self.machine.active is not None else None
+        request = self.machine.active.open_reassignments.request if self.machine.active is not None else None
         return request is not None and tp in request.targets
 
     @property
     def awaited(self) -> list[BrokerConnection]:
         """Connections with a request, or its answer, on the way, after which the broker is told more."""
         active = self.machine.active
-        waiting = {} if active is None else active.requests.queues.waiting
+        waiting = {} if active is None else active.ports.requests.queues.waiting
         return [line for line in self._world.network.busy(self) if waiting.get(line.broker, 0) > 1]
 
     def transactions(self) -> list[list[Create | SetData | Delete]]:
@@ -172,7 +172,7 @@ class ControllerProcess:
             case ef.ShutdownAnswered():
                 self._world.shutdown_answered(self, effect)
             case LogEvent(kind, fields):
-                assert kind != "duty.failed", f"{self.name}: {fields.get('detail')}"
+                assert kind != "handler.failed", f"{self.name}: {fields.get('detail')}"
                 self._world.figures[f"note {kind}"] += 1
                 if kind == "abandoned.wanted":
                     partitions = cast("tuple[str, ...]", fields["partitions"])

@@ -289,7 +289,7 @@ class ClusterWorld:
             return True
         ours = [one for one in self.controllers.values() if isinstance(one, ControllerProcess)]
         return all(
-            active.reassignments.request is None and one.machine.is_idle and not one.shell.inbox
+            active.open_reassignments.request is None and one.machine.is_idle and not one.shell.inbox
             for one in ours
             if (active := one.machine.active) is not None
         )

@@ -1,0 +1,138 @@
+"""What every feature of the active controller works with, and the base class of features.
+
+A feature owns its state; no other feature touches it. All features read one `ControllerContext` and write it
+through the readers and writers here (docs/adr/0031).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkgroup.controller.machine.context import ControllerContext
+from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.event_manager import EventManager
+from zkgroup.controller.machine.identity import ControllerIdentity
+from zkgroup.controller.machine.requests.sender import BrokerResponse, RequestSender
+from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
+from zkgroup.controller.machine.state_machines import PartitionPhase, Replica, ReplicaPhase
+from zkgroup.controller.machine.state_writes import StateWriter
+from zkgroup.controller.machine.znode_reader import ZnodeReader
+from zkgroup.model import TopicPartition
+
+
+class FeatureList:
+    """The features of one active controller; passes on what concerns every one of them."""
+
+    def __init__(self, context: ControllerContext, requests: RequestSender, states: StateWriter) -> None:
+        self._context = context
+        self._requests = requests
+        self._states = states
+        self._features: list[Feature] = []
+
+    def add(self, feature: Feature) -> None:
+        """Every feature adds itself."""
+        self._features.append(feature)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is gone: nothing that is known of it applies to another topic of the same name."""
+        partitions = tuple(self._context.partitions(topic))
+        self._requests.topic_forgotten(partitions)
+        self._states.topic_forgotten(partitions)
+        self._context.forget_topic(topic)
+        self._context.deletions.discard(topic)
+        for feature in self._features:
+            feature.topic_forgotten(topic, partitions)
+
+    def loaded(self) -> None:
+        """Everything was read, after an election, a new connection or a missing reply."""
+        for feature in self._features:
+            feature.loaded()
+
+    def broker_restarted(self, broker: int) -> None:
+        """The broker has a new incarnation, or none: no request that was sent to it can still arrive."""
+        for feature in self._features:
+            feature.broker_restarted(broker)
+        self._requests.broker_restarted(broker)
+
+    def responded(self, response: BrokerResponse) -> None:
+        """A broker has responded to a request."""
+        for feature in self._features:
+            feature.on_response(response)
+
+    def stop(self) -> None:
+        """The controller has resigned."""
+        for feature in self._features:
+            feature.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The parts of one active controller that all features share. None of them is state of a feature."""
+
+    core: ElectorContext
+    settings: ControllerSettings
+    identity: ControllerIdentity
+    context: ControllerContext
+    events: EventManager
+    reader: ZnodeReader
+    states: StateWriter
+    requests: RequestSender
+    pending_deletes: PendingDeletes
+    features: FeatureList
+
+
+class Feature:
+    """Base of the features. A subclass overrides the hooks that concern it."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._core = ports.core
+        self._settings = ports.settings
+        self._identity = ports.identity
+        self._context = ports.context
+        self._events = ports.events
+        self._reader = ports.reader
+        self._states = ports.states
+        self._requests = ports.requests
+        self._pending_deletes = ports.pending_deletes
+        self._features = ports.features
+        ports.features.add(self)
+
+    # --- hooks ------------------------------------------------------------------------------------
+
+    def loaded(self) -> None:
+        """Everything was read: the feature enqueues the events whose handlers have to run once."""
+
+    def on_response(self, response: BrokerResponse) -> None:
+        """A broker has responded to a request."""
+
+    def topic_forgotten(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
+        """The topic, which had these partitions, is gone."""
+
+    def broker_restarted(self, broker: int) -> None:
+        """The broker has a new incarnation, or none."""
+
+    def stop(self) -> None:
+        """The controller has resigned: requests that wait for a response get one."""
+
+    # --- for subclasses ---------------------------------------------------------------------------
+
+    def _move_partitions(
+        self, partitions: Iterable[TopicPartition], after: PartitionPhase
+    ) -> Mapping[TopicPartition, PartitionPhase]:
+        """Changes the phase of those for which it is allowed; returns the phases before (controller.md
+        3.1)."""
+        moved = self._context.partition_phases.move(partitions, after)
+        for illegal in moved.illegal:
+            self._core.note("transition.refused", detail=str(illegal))
+        return moved.done
+
+    def _move_replicas(
+        self, replicas: Iterable[Replica], after: ReplicaPhase
+    ) -> Mapping[Replica, ReplicaPhase]:
+        """The same for replicas (controller.md 3.2)."""
+        moved = self._context.replica_phases.move(replicas, after)
+        for illegal in moved.illegal:
+            self._core.note("transition.refused", detail=str(illegal))
+        return moved.done
