@@ -58,7 +58,7 @@ COUNT_EVERY_MS: Final = 5_000
 _STATE_CHANGES: Final = {"isr.shrank": "isr_shrinks_total", "isr.expanded": "isr_expands_total"}
 """Kinds of notes for the log of changes, with the counters of their metrics."""
 _WARNINGS: Final = frozenset(
-    {"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed", "topic.not_followed"}
+    {"unexpected_reply", "isr.refused", "isr.unwritable", "isr.deposed", "topic.not_followed"}
 )
 
 

@@ -153,7 +153,7 @@ class Delivery:
         with self._subscriptions.lock:
             for topic_partition, offset in outcome.committed.items():
                 if (flow := self._subscriptions.find(topic_partition)) is not None:
-                    flow.was_committed(outcome.stands.get(topic_partition, offset))
+                    flow.was_committed(outcome.stored.get(topic_partition, offset))
 
     def finished(self) -> None:
         with self._subscriptions.lock:

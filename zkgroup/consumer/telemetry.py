@@ -27,7 +27,15 @@ log = logging.getLogger("zkgroup.consumer")
 history_log = logging.getLogger("zkgroup.history")
 
 _WARNINGS = frozenset(
-    {"foreign_write", "fence_broken", "watch_gap", "ghost", "poison", "lease.expired", "callback.overdue"}
+    {
+        "foreign_write",
+        "fence_broken",
+        "watch_gap",
+        "stale_registration",
+        "corrupt_znode",
+        "lease.expired",
+        "callback.overdue",
+    }
 )
 """Kinds of notes that a person should see; the others go to the log at debug level."""
 

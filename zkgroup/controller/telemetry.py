@@ -30,7 +30,7 @@ _WARNINGS: Final = frozenset(
         "handler.failed",
         "event.backoff",
         "event.refused",
-        "odd_answer",
+        "unexpected_reply",
         "replica.offline",
         "znode.unreadable",
     }

@@ -23,15 +23,15 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseGrant:
-    """What a claim that the server accepted gives to the application."""
+    """The result of a claim that the server accepted: token, start position and thread of a partition."""
 
     topic_partition: TopicPartition
     thread: int
     """Number of the owning thread (stream) of the member, from 0."""
     token: int
-    """The owner znode's czxid: the fencing token. It only ever grows for a partition."""
+    """The owner znode's czxid: the fencing token. It only grows for a partition."""
     offset: int | None
-    """Position to start from, written with the claim; None where nothing was ever committed."""
+    """Position to start from, written with the claim; None if no offset was ever committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +62,19 @@ Subscription = StaticSubscription | Whitelist | Blacklist
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedMember:
-    """A member with its subscription evaluated against the topics of the moment: input of assignors."""
+    """A member with its subscription evaluated against the topics that exist: input of assignors."""
 
     member: str
     """The consumer id string, `<group>_<...>`."""
     threads: Mapping[str, int]
-    """Topic to thread count; empty for a member that wants nothing."""
+    """Topic to thread count; empty for a member whose subscription matches no topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Who should own what, for the whole group."""
+    """The owner of every partition, computed for the whole group."""
 
     owners: Mapping[TopicPartition, str]
     """Partition to thread id (`<member>-<n>`). Partitions without a subscriber are absent."""
     notes: tuple[str, ...] = field(default=())
-    """What a person should know about how it came about (ties, fallback)."""
+    """Remarks for people about how it was computed (ties, fallback)."""

@@ -1,4 +1,4 @@
-"""Ports: Protocols for what machines and runtimes need from outside; and waiting on a clock."""
+"""Ports: the Protocols of clocks, ZooKeeper clients, history and metrics sinks; and waiting on a clock."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
     def wall_ms(self) -> int:
-        """Epoch milliseconds. Written into znodes and shown to people; never compared."""
+        """Epoch milliseconds. Written into znodes and printed; never compared."""
         ...
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` once, on any thread, when the clock comes to `at_ms`; the result cancels it.
 
-        At once where that time has come. For what waits until then, `zkgroup.model.ports` costs less.
+        It is called at once if that time has passed. A thread that waits for a time uses `Sleeper`, which
+        costs less.
         """
         ...
 
 
 class Party(Protocol):
-    """Something that works now and then and waits on a `DrivenClock`, such as `model.waiting.Sleeper`."""
+    """Something that works at times and waits on a `DrivenClock` between them, such as `Sleeper`."""
 
     @property
     def name(self) -> str:
@@ -43,28 +44,28 @@ class Party(Protocol):
 
     @property
     def worker(self) -> object:
-        """What does its work: the number of a thread, or an asyncio task; None while that is not known."""
+        """The number of the thread, or the asyncio task, that does its work; None while it is not known."""
         ...
 
     @property
     def turns(self) -> int:
-        """How often it has worked; grows with each time."""
+        """How often it has begun to work."""
         ...
 
     def is_quiet(self) -> bool:
-        """Whether it waits, and nothing that it waits for has come. Takes no lock for long."""
+        """Whether it waits and nothing that it waits for has arrived. Takes no lock for long."""
         ...
 
 
 @runtime_checkable
 class DrivenClock(Clock, Protocol):
-    """A clock that stands still until it is moved, which waits for what takes part.
+    """A clock that stands still until it is moved, and is moved only while every party waits.
 
     `zkgroup.testing.FakeClock` is one. A wait on it takes no real time by itself.
     """
 
     def join(self, party: Party) -> Callable[[], None]:
-        """From now on the clock is not moved while the party works; the result ends that."""
+        """Registers a party: the clock is not moved while it works. The result removes it."""
         ...
 
     def notice(self) -> None:
@@ -72,7 +73,7 @@ class DrivenClock(Clock, Protocol):
         ...
 
     def wait_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
-        """A call of the application blocks until `is_over()` or this time, which may move the clock."""
+        """Blocks a call of the application until `is_over()` or this time; it may move the clock."""
         ...
 
     async def await_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
@@ -87,16 +88,16 @@ class Store(Protocol):
     both pass `zkgroup.testing.conformance`.
 
     Contract
-    * `submit` never blocks and never raises for what the world does; `on_outcome` is called exactly
-      once, from any thread, within a bounded time. It must only enqueue.
+    * `submit` never blocks, and never raises for a fault of the server or the network; `on_outcome` is called
+      exactly once, from any thread, within a bounded time. It must only enqueue.
     * Requests of one incarnation are executed, and answered, in the order submitted.
     * Writes are never re-sent by the client. A write whose answer is missing ends as `Unanswered`.
     * Nothing is sent while suspended or for an incarnation that is not the connected one: `NotSent`.
     * `on_watch` is called at most once for a request with `watch=True`. A watch does not survive a
-      disconnect: `Connected` says that all of them are gone.
-    * Listeners are told `Connected`, `Suspended`, `Lost` in order, from any thread; they must only
-      enqueue. A listener that comes late is told the present state at once.
-    * Before a new session is opened, every listener has been told `Lost` of the old one.
+      disconnect: after `Connected` all of them are gone.
+    * Listeners get `Connected`, `Suspended`, `Lost` in order, from any thread; they must only enqueue. A
+      listener that registers later gets the present state at once.
+    * Before a new session is opened, every listener has got `Lost` of the old one.
     """
 
     def submit(
@@ -110,27 +111,27 @@ class Store(Protocol):
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid that any answer has shown."""
+        """The highest zxid of any reply so far."""
         ...
 
     def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        """Registers a listener; the result takes it off again."""
+        """Registers a listener; the result removes it."""
         ...
 
     def abandon(self, incarnation: int, reason: str) -> None:
-        """Give this session up by the own expiry clock: tell `Lost`, close, connect anew."""
+        """Gives this session up by the client's own expiry clock: sends `Lost`, closes, connects anew."""
         ...
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """End the session (its ephemerals go at once). Always returns; idempotent."""
+        """Ends the session (its ephemerals go at once). Always returns; idempotent."""
         ...
 
 
 class HistorySink(Protocol):
-    """Where a member records what it did, for `zkgroup.history`.
+    """Records what a member did, for `zkgroup.history`.
 
-    Called on the member's own thread, which waits for it, and for deliveries on the application's. What
-    it raises is logged once, and nothing more is recorded.
+    Called on the member's own thread, which waits for it, and for deliveries on the application's. An error
+    that it raises is logged once, and nothing more is recorded.
     """
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None: ...
@@ -141,18 +142,18 @@ class NamedHistorySink(HistorySink, Protocol):
     """A `HistorySink` whose records carry the name of their member."""
 
     def belongs_to(self, member: str, clock: Clock) -> None:
-        """The whole id of the member that starts to record here, and its clock.
+        """Names the member that starts to record here by its whole id, and its clock.
 
-        Raises `ConfigError` where the records are another member's.
+        Raises `ConfigError` if the records are another member's.
         """
         ...
 
 
 class MetricsSink(Protocol):
-    """Where counters and gauges go. Names and labels: docs/operations.md.
+    """Receives counters, gauges and observations. Names and labels: `zkgroup.metrics`.
 
-    Called on the member's own thread, which waits for it; of a broker on its own threads, two at a time. What
-    it raises is logged once.
+    A member calls it on its own thread, which waits for it; a broker on its own threads, two at a time. An
+    error that it raises is logged once.
     """
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None: ...
@@ -169,19 +170,19 @@ T = TypeVar("T")
 
 
 def seconds_until(clock: Clock, at_ms: int | None) -> float:
-    """How long a real wait may last on a clock that goes by itself; at most `WAIT_MAX_S`, never negative."""
+    """Seconds that a real wait may last on a clock that runs by itself: from 0 to `WAIT_MAX_S`."""
     if at_ms is None:
         return WAIT_MAX_S
     return max(0.0, min(WAIT_MAX_S, (at_ms - clock.now_ms()) / 1000))
 
 
 def after(clock: Clock, seconds: float) -> int:
-    """The time of the clock in so many seconds."""
+    """The time of the clock this many seconds from now, in milliseconds."""
     return clock.now_ms() + int(seconds * 1000)
 
 
 SIGNAL_CHECK_S = 0.5
-"""A wait of the application's lasts this long at a time.
+"""Seconds. A call of the application that blocks waits this long at a time.
 
 CPython runs a signal handler between two bytecodes of the main thread. A signal that comes just before the
 thread blocks, or that the system gives to another thread, does not end the blocking: its handler, which may
@@ -192,10 +193,10 @@ call `stop()`, would run at the end of the whole wait.
 def wait_for(
     clock: Clock, is_over: Callable[[], object], until_ms: int | None, wait: Callable[[float], object]
 ) -> bool:
-    """For calls that block: returns `is_over()` once that is true or the clock has come to `until_ms`.
+    """Blocks until `is_over()` is true or the clock has come to `until_ms`; whether it was true.
 
-    `wait(timeout_s)` waits for it in real time, and may return before. `is_over` is asked by other threads
-    as well, and takes no lock that is held for long.
+    `wait(timeout_s)` waits in real time, and may return early. Other threads call `is_over` as well, so it
+    takes no lock for long.
     """
     if isinstance(clock, DrivenClock):
         clock.wait_for(is_over, until_ms)
@@ -209,7 +210,7 @@ class Sleeper:
     """The waits of one thread, which works in between. A `Party` of a `DrivenClock`."""
 
     def __init__(self, clock: Clock, name: str, has_news: Callable[[], object]) -> None:
-        """`has_news`: whether what the thread waits for has come. It stays true until the thread wakes."""
+        """`has_news`: whether what the thread waits for has arrived. It stays true until the thread wakes."""
         self.name = name
         self.worker: object = None
         self.turns = 0
@@ -221,12 +222,12 @@ class Sleeper:
         self._leave: Callable[[], None] | None = None
 
     def join(self) -> None:
-        """The thread takes part from now on; it may be called before its start."""
+        """Registers the thread at its clock; may be called before the thread starts."""
         if self._driven is not None and self._leave is None:
             self._leave = self._driven.join(self)
 
     def leave(self) -> None:
-        """The thread ends."""
+        """Removes the thread from its clock: it ends."""
         leave, self._leave = self._leave, None
         if leave is not None:
             leave()
@@ -247,10 +248,10 @@ class Sleeper:
         wake: Callable[[], None],
         has_news: Callable[[], object] | None = None,
     ) -> T:
-        """Calls `wait(timeout_s)`, which ends when there is news, and on this clock by `until_ms`.
+        """The result of `wait(timeout_s)`, which ends when `has_news` is true or at `until_ms`.
 
-        `wake` ends `wait`, from any thread. It may end before there is any reason for it. `has_news` is what
-        this wait is for, where that is not the usual.
+        `wake` ends `wait`, from any thread; `wait` may also end without a reason. `has_news` replaces the
+        thread's own for this wait.
         """
         if self._driven is None:
             return wait(seconds_until(self.clock, until_ms))
@@ -268,7 +269,7 @@ class Sleeper:
     def resting(
         self, until_ms: int | None = None, has_news: Callable[[], object] | None = None
     ) -> Iterator[None]:
-        """The thread waits meanwhile, by means of its own; it may be woken by news, or at this time."""
+        """A context in which the thread waits by its own means, until it is woken or this time has come."""
         self._until_ms = until_ms
         self._has_news = has_news or self._usual_news
         self._asleep = True

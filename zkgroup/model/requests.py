@@ -1,6 +1,6 @@
 """Requests to ZooKeeper, their outcomes, Stats and session events, as plain values.
 
-The pure machines order requests as effects and receive outcomes as events. `zkgroup.zookeeper` executes them
+The pure machines emit requests as effects and receive outcomes as events. `zkgroup.zookeeper` executes them
 on a real server, `zkgroup.testing` on one in memory. Every request has exactly one outcome. Paths are
 absolute and relative to the client's chroot.
 """
@@ -46,7 +46,7 @@ class SetData:
     path: str
     data: bytes
     version: int
-    """Expected data version. -1 (any) is for `--force` acts of an operator only."""
+    """Expected data version. -1 (any) is only for an operator's changes with `--force`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Delete:
 class Check:
     path: str
     version: int
-    """Expected data version; -1 asks only that the znode exists."""
+    """Expected data version; -1 requires only that the znode exists."""
 
 
 Operation = Create | SetData | Delete | Check
@@ -85,8 +85,8 @@ class CreateMissing:
 class ReadMany:
     """Unwatched bulk read of data and Stat: multiReads, or pipelined reads on a 3.4 server.
 
-    Not one moment's picture: very many paths are several packets, and on 3.4 each path is one. The reads
-    are done in this order on every server.
+    The reads are not atomic: very many paths are several packets, and on 3.4 each path is one. They are done
+    in this order on every server.
     """
 
     paths: tuple[str, ...]
@@ -108,7 +108,7 @@ class ReadAcls:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Data and Stat of one znode; with `watch`, also told once when it changes or goes."""
+    """Read data and Stat of one znode; with `watch`, arm a watch for its change or deletion."""
 
     path: str
     watch: bool = False
@@ -116,7 +116,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class ListChildren:
-    """Names of the children and the Stat; with `watch`, also told once when they change."""
+    """Read the names of the children and the Stat; with `watch`, arm a watch for their change."""
 
     path: str
     watch: bool = False
@@ -124,7 +124,7 @@ class ListChildren:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Stat of a znode or None; with `watch`, also told once when it appears, changes or goes."""
+    """Read the Stat of a znode or None; with `watch`, arm a watch for its creation, change or deletion."""
 
     path: str
     watch: bool = False
@@ -149,7 +149,7 @@ class MultiDone:
     stats: tuple[ZnodeStat | None, ...]
     """One for each operation: the new Stat for a SetData, None otherwise."""
     zxid: int | None
-    """The transaction's id, where the reply tells it."""
+    """The transaction's id, if the reply contains it."""
     created: tuple[str, ...] = ()
     """Paths of the Create operations, in order (they differ from those asked for if sequential)."""
 
@@ -170,7 +170,7 @@ class CreateMissingDone:
 @dataclass(frozen=True, slots=True)
 class ReadManyDone:
     znodes: tuple[Znode | Code | None, ...]
-    """One for each path: the znode, None where there is none, a Code where it may not be read."""
+    """One for each path: the znode, None if it does not exist, a Code if it may not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +185,14 @@ class ReadAclsDone:
 
 @dataclass(frozen=True, slots=True)
 class ReadDone:
-    """`znode` is None where there is none; a watch asked for is then armed for its creation."""
+    """`znode` is None if it does not exist; a watch is then armed for its creation."""
 
     znode: Znode | None
 
 
 @dataclass(frozen=True, slots=True)
 class ListChildrenDone:
-    """`stat` is None where the parent does not exist; a watch asked for is then armed for its creation."""
+    """`stat` is None if the parent does not exist; a watch is then armed for its creation."""
 
     children: tuple[str, ...]
     stat: ZnodeStat | None
@@ -210,7 +210,7 @@ class SyncDone:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The server answered a request other than a Multi with an error that is not "no such znode"."""
+    """The server refused a request other than a Multi, with an error that is not "no such znode"."""
 
     code: Code
     path: str
@@ -218,14 +218,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """No answer came: a write may or may not have been applied. Resolve it by reading back."""
+    """No reply came: a write may or may not have been applied. Resolve it by reading back."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Certainly not applied: the session was not connected or is another, or the request is too big."""
+    """The request was not sent: no connection, another session, or too big. A write is not applied."""
 
     reason: str
     too_big: bool = False
@@ -255,10 +255,10 @@ class Session:
     """One ZooKeeper session of a client, from its first connection to its end."""
 
     incarnation: int
-    """Counts the sessions of this client object from 1. Requests name the one they are meant for."""
+    """Counts the sessions of this client object from 1. A request names the one that it is for."""
     session_id: int
     timeout_ms: int
-    """As granted by the server, not as asked for."""
+    """The timeout that the server granted, not the one requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The session is over for us. Nothing submitted for this incarnation reaches a server any more."""
+    """The client has given the session up. No later request for this incarnation reaches a server."""
 
     incarnation: int
     reason: str
@@ -327,7 +327,7 @@ STAT_NAMES: Final = (
     "numChildren",
     "pzxid",
 )
-"""How ZooKeeper's own tools name the fields of ZnodeStat, in the same order."""
+"""The names of the fields of ZnodeStat in ZooKeeper's own tools, in the same order."""
 
 
 class AclEntry(NamedTuple):
@@ -339,9 +339,9 @@ class AclEntry(NamedTuple):
 
 
 class ZnodeAcl(NamedTuple):
-    """Who may do what with a znode, and its Stat at the same moment.
+    """The ACL of a znode, and its Stat at the same moment.
 
-    From 3.5.5 on a server shows who has no admin right to a znode the ids of digest entries masked.
+    From 3.5.5 on, a server masks the ids of digest entries for a client without the admin permission.
     """
 
     acl: tuple[AclEntry, ...]
@@ -349,7 +349,7 @@ class ZnodeAcl(NamedTuple):
 
 
 class Znode(NamedTuple):
-    """A znode as read: `data` is None where the server stores null, which is not the empty string."""
+    """A znode as read: `data` is None if the server stores null, which is not the empty string."""
 
     path: str
     data: bytes | None

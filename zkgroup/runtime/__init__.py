@@ -1,7 +1,7 @@
-"""What every machine of zkgroup stands on, whatever it decides.
+"""The runtime of zkgroup's machines: members, brokers and controllers.
 
-A machine is pure: `step(event, now) -> effects`. Here are the parts that do not depend on what it is for:
-effects and events about ZooKeeper and time, procedures (recipes as generators) and the runner that
-drives one at a time, the books of what was asked, the machine that is nothing but these (`machine`: brokers
-and controllers; a member is more), and the loop with the thread that owns a machine.
+A machine is pure: `step(event, now) -> effects`. This package has the parts that all machines share: effects
+and events about ZooKeeper and time (`events`), procedures (recipes as generators), the runner that drives one
+at a time and the context of a machine (`procedures`), the base of the machines of brokers and controllers
+(`machine`), and the loop with the thread that owns a machine (`loop`).
 """

@@ -1,7 +1,7 @@
-"""Accepts TCP clients on an event loop, and closes whatever it accepted.
+"""A TCP server on an event loop that closes every client it accepted.
 
-`asyncio.start_server` hands a client over some turns of the loop after it was accepted. One that is on the
-way when the server closes is never closed (python/cpython#109564).
+`asyncio.start_server` passes a client on some turns of the loop after it was accepted. A client between the
+two when the server closes is never closed (python/cpython#109564).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _log = logging.getLogger(__name__)
 _BACKLOG = 100
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S = 1.0
-"""Before the next accept where the system had nothing left for it; asyncio's own server waits as long."""
+"""Seconds before the next accept after the system had no resources for one; asyncio waits as long."""
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Acceptor:
-    """Listens, and runs `serve` for each client in a task of its own; after it the client is cut off.
+    """A listening server that runs `serve` for each client in a task, and then closes the client.
 
-    Made and used on one event loop. Beyond `clients_max` clients, new ones are cut off at once. `piece_bytes`
+    Made and used on one event loop. Beyond `clients_max` clients, new ones are closed at once. `piece_bytes`
     is asyncio's limit of a reader.
     """
 
@@ -51,7 +51,7 @@ class Acceptor:
 
     @property
     def clients(self) -> int:
-        """How many are connected."""
+        """How many clients are connected."""
         return len(self._tasks)
 
     @property
@@ -60,14 +60,14 @@ class Acceptor:
         return tuple(self._listening)
 
     def stop(self) -> None:
-        """Stops listening; whoever is connected stays. Again is no matter."""
+        """Stops listening; connected clients stay. Idempotent."""
         listening, self._listening = self._listening, []
         for one in listening:
             asyncio.get_running_loop().remove_reader(one)
             one.close()
 
     async def close(self) -> None:
-        """Stops listening and cancels what serves. Returns when nothing is left; again is no matter."""
+        """Stops listening, cancels the tasks of all clients and waits for their end. Idempotent."""
         self.stop()
         for task in self._tasks:
             task.cancel()
@@ -90,15 +90,15 @@ class Acceptor:
     # --- clients ----------------------------------------------------------------------------------
 
     def _accept(self, listening: socket.socket) -> None:
-        """Takes one client in; the loop calls again for the next."""
+        """Accepts one client; the loop calls again for the next."""
         try:
             client, _ = listening.accept()
         except OSError as error:
             if error.errno in _NOTHING_LEFT:
                 self._pause(listening, error)
-            return  # otherwise the client has left meanwhile
+            return  # the client has left meanwhile
         if self._clients_max is not None and self.clients >= self._clients_max:
-            _log.warning("a client was cut off: %d connections are the most", self._clients_max)
+            _log.warning("a client was closed: there are already %d connections", self._clients_max)
             client.close()
             return
         client.setblocking(False)
@@ -117,7 +117,7 @@ class Acceptor:
             asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def _run(self, client: socket.socket) -> None:
-        # asyncio does so for sockets of its own; else a second answer waits until the first is acknowledged
+        # As asyncio does for its own sockets; else a second response waits until the first is acknowledged.
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader, writer = await asyncio.open_connection(sock=client, limit=self._piece_bytes)
         try:
@@ -128,13 +128,13 @@ class Acceptor:
     def _over(self, task: asyncio.Task[None], client: socket.socket) -> None:
         self._tasks.discard(task)
         if task.cancelled():
-            client.close()  # perhaps it had not come to its first step
+            client.close()  # the task may have been cancelled before its first step
         elif (error := task.exception()) is not None:
             _log.debug("a client was lost: %r", error)
 
 
 async def _addresses(host: str, port: int) -> dict[tuple[int, tuple[Any, ...]], None]:
-    """In the system's order. A number needs no thread of the loop to be looked up. Raises OSError."""
+    """The addresses of a host, in the system's order. A numeric address needs no lookup. Raises OSError."""
     kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
     try:
         found = socket.getaddrinfo(host or None, port, type=kind, flags=flags | socket.AI_NUMERICHOST)
@@ -144,7 +144,7 @@ async def _addresses(host: str, port: int) -> dict[tuple[int, tuple[Any, ...]], 
 
 
 def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
-    """Raises OSError."""
+    """A socket that listens on the address. Raises OSError."""
     one = socket.socket(family, socket.SOCK_STREAM)
     try:
         one.setblocking(False)

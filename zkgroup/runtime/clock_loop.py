@@ -1,6 +1,6 @@
-"""An event loop on a clock that is driven: its timers are the clock's, and it takes part in it.
+"""An asyncio event loop on a driven clock: its timers are the clock's, and it is a party of the clock.
 
-On a clock that goes by itself nothing of this is needed: an asyncio loop has a clock of its own.
+On a clock that runs by itself it is not needed: an asyncio loop has a clock of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RESOLUTION_S = 0.0005
 
 
 def loop_factory(clock: Clock | None, name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """For `asyncio.Runner`: what makes the loop; None on a clock that goes by itself."""
+    """The loop factory for `asyncio.Runner`; None on a clock that runs by itself."""
     if not isinstance(clock, DrivenClock):
         return None
     return lambda: ClockLoop(clock, name)
@@ -32,7 +32,7 @@ def loop_factory(clock: Clock | None, name: str) -> Callable[[], asyncio.Abstrac
 def party_beside(
     loop: asyncio.AbstractEventLoop, name: str, has_news: Callable[[], object]
 ) -> Sleeper | None:
-    """For a thread that works for what is on the loop: so it takes part in the loop's clock, if driven."""
+    """A party for a thread that works for the loop; None if the loop's clock is not driven."""
     if not isinstance(loop, ClockLoop):
         return None
     party = Sleeper(loop.driven, name, has_news)
@@ -41,10 +41,10 @@ def party_beside(
 
 
 class ClockLoop(asyncio.SelectorEventLoop):
-    """Sleeps, timeouts and `time` of everything that runs on it are those of a `DrivenClock`.
+    """An event loop whose `time`, sleeps and timeouts are those of a `DrivenClock`.
 
     No time passes while it has something to do: a callback, a socket that is ready, work in its executor.
-    What waits for a peer that takes no part waits in vain, as time passes meanwhile.
+    Time does pass while a coroutine waits for a peer that is no party of the clock, so its timeouts fire.
     """
 
     def __init__(self, clock: DrivenClock, name: str) -> None:
@@ -52,7 +52,7 @@ class ClockLoop(asyncio.SelectorEventLoop):
         self.driven = clock
         self._clock_resolution = _RESOLUTION_S
         self.working = 0
-        """Pieces of work that executors have not finished."""
+        """Calls in executors that have not finished."""
 
     def time(self) -> float:
         return self.driven.now_ms() / 1000
@@ -77,12 +77,12 @@ class ClockLoop(asyncio.SelectorEventLoop):
         self._write_to_self()  # type: ignore[attr-defined]
 
     def has_callbacks(self) -> bool:
-        """Whether it has something to call now; from any thread."""
+        """Whether a callback is due now; from any thread."""
         return bool(self._ready)  # type: ignore[attr-defined]
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits for sockets at most until a time of the clock."""
+    """A selector that waits for sockets at most until a time of the clock."""
 
     def __init__(self, loop: ClockLoop, clock: DrivenClock, name: str) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ class SessionSuspended:
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """Jumps the queue of the shell: nothing of the old session may be done after it."""
+    """Comes before all queued events of the session: nothing of the old session may be done after it."""
 
     incarnation: int
     reason: str
@@ -74,9 +74,9 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """Something for people: the log, the metrics and, of a member, the history. Changes nothing.
+    """An event for the log, the metrics and, of a member, the history. Changes nothing else.
 
-    Every machine has it among its own effects; who performs those tells it.
+    The runtime that performs a machine's effects also writes these.
     """
 
     kind: str
@@ -87,7 +87,7 @@ SharedEffect = Submit | SetTimer | CancelTimer
 
 
 class Watch:
-    """Called once when the watch fires. Who knows what it has to tell silences it: `fired`, set before."""
+    """Called once when the watch fires. Setting `fired` before that cancels it."""
 
     __slots__ = ("_then", "fired")
 

@@ -1,9 +1,9 @@
-"""How long a process may act without news from ZooKeeper's quorum, and when it asks for news (recipes.md 9).
+"""The length of a lease, in which a process may act without an acknowledged write (recipes.md 9).
 
     deadline = sent_at(last acknowledged write) + lease_fraction x T - min(server_tick_ms / 2, T / 4)
 
 T is the session timeout. `sent_at` is the time of the step that issued the write: the server's own timer
-cannot have started earlier. Members of groups and controllers have leases of this length.
+cannot have started earlier. Members and controllers have leases of this length, and write heartbeats.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ HEARTBEAT_SPREAD: Final = 0.2
 
 
 def lease_ms(timeout_ms: int, lease_fraction: float, server_tick_ms: int) -> int:
-    """Length of a lease from the send time of an acknowledged write."""
+    """Length of a lease in milliseconds, from the send time of an acknowledged write."""
     return int(lease_fraction * timeout_ms - min(server_tick_ms / 2, timeout_ms / 4))
 
 
 def heartbeat_period_ms(timeout_ms: int, jitter: Callable[[], float]) -> int:
-    """From one write to the next heartbeat: at least T/6, whatever `jitter` draws from [0, 1)."""
+    """Milliseconds from one write to the next heartbeat: T/6 or more; `jitter` draws from [0, 1)."""
     return math.ceil(timeout_ms / HEARTBEATS_PER_TIMEOUT * (1 + HEARTBEAT_SPREAD * jitter()))

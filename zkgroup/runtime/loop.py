@@ -1,9 +1,9 @@
-"""Event loops: `MachineLoop` owns a machine on one thread, `LoopThread` runs an asyncio loop on a thread.
+"""Threads with event loops: `MachineLoop` owns a machine, `LoopThread` runs an asyncio loop.
 
-The machine's thread alone steps the machine and performs its effects, in order. All others only enqueue:
+Only the machine's thread steps the machine and performs its effects, in order. All others enqueue:
 ZooKeeper's callbacks, the callback worker, the application's threads and signal handlers
-(`queue.SimpleQueue.put` is reentrant, so a handler may interrupt another put). The loss of a session jumps
-the queue: what was queued before it must not act on a dead session.
+(`queue.SimpleQueue.put` is reentrant, so a handler may interrupt another put). The loss of a session is
+handled before all queued events, which must not act on a dead session.
 
 Without its thread the loop runs by `run_pending()`, which the simulator and the tests use with a
 clock of their own. It never sleeps: it waits for the next entry, at most until its next timer.
@@ -52,7 +52,7 @@ from zkgroup.runtime.events import (
 log = logging.getLogger("zkgroup.runtime")
 
 REQUESTS_MAX = 10_000
-"""Bound of the queue for what the application asks; answers are bounded by what the machine asked."""
+"""Most requests of the application in the queue. Replies need no bound: each belongs to a request."""
 
 Task = Callable[[], None]
 
@@ -64,13 +64,13 @@ E_co = TypeVar("E_co", covariant=True)
 
 
 class Machine(Protocol[V_contra, E_co]):
-    """What the loop needs of a machine; `V` are its own events, `_E` its own effects."""
+    """A machine as the loop uses it; `V` are its own events, `_E` its own effects."""
 
     def step(self, event: V_contra | SharedEvent, now: Instant) -> Sequence[E_co | SharedEffect]: ...
 
 
 class MachineLoop(Generic[V, E]):
-    """Queue, timers and thread of one machine."""
+    """The queue, the timers and the thread of one machine."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class MachineLoop(Generic[V, E]):
         self._after_step = after_step
         self._on_crash = on_crash
         self._inbox: deque[V | SharedEvent | Task] = deque()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """One for each entry and each reason to wake: whoever waits takes no entry out of the inbox."""
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One for each entry and each other reason to wake. Waiting takes no entry out of the inbox."""
         self._urgent: deque[SessionLost] = deque()
         self._waiting: deque[V | SharedEvent | Task] = deque()
         self._turn = 0
@@ -105,23 +105,23 @@ class MachineLoop(Generic[V, E]):
         self._name = name
         self._unlisten: Callable[[], None] | None = None
         self.over: Future[None] = Future()
-        """Done when the thread has nothing left to do."""
+        """Done when the thread has ended its work."""
 
     # --- any thread -------------------------------------------------------------------------------
 
     def post(self, entry: V | SharedEvent | Task) -> None:
         """Enqueues an event, or work for the loop's thread. Never blocks; safe in a signal handler."""
         self._inbox.append(entry)
-        self._bell.put(None)
+        self._wakeups.put(None)
 
     def request(self, entry: V | SharedEvent | Task) -> None:
-        """`post` for the application: refused when far too much waits already."""
+        """`post` for the application. Raises StoreUnavailableError when `REQUESTS_MAX` requests wait."""
         if len(self._inbox) > REQUESTS_MAX:
             raise StoreUnavailableError(f"{self._name}: more than {REQUESTS_MAX} requests wait to be handled")
         self.post(entry)
 
     def new_id(self) -> int:
-        """A number never used before by this loop (commit ids)."""
+        """A number that this loop has not used before (commit ids)."""
         return next(self._commit_ids)
 
     def start(self) -> None:
@@ -131,14 +131,14 @@ class MachineLoop(Generic[V, E]):
         self._thread.start()
 
     def listen(self) -> None:
-        """From now on the store's session events are queued."""
+        """Registers for the store's session events, which are queued from now on."""
         self._unlisten = self._store.listen(self._on_session)
 
     def is_inside(self) -> bool:
         return threading.current_thread() is self._thread
 
     def join(self, timeout_s: float) -> bool:
-        """Waits for the thread's end; True when it has ended."""
+        """Waits for the thread's end; whether it has ended."""
         if self._thread is None or self.is_inside():
             return True
         self._thread.join(timeout_s)
@@ -155,7 +155,7 @@ class MachineLoop(Generic[V, E]):
     # --- the loop's thread ------------------------------------------------------------------------
 
     def schedule(self, name: str, at_ms: int, task: Task) -> None:
-        """Runs a task of the shell at this time; replaces one of the same name."""
+        """Runs a task of the runtime at this time; replaces one of the same name."""
         self._alarms[name] = (at_ms, task)
 
     def unschedule(self, name: str) -> None:
@@ -168,17 +168,17 @@ class MachineLoop(Generic[V, E]):
             self._perform(effect)
 
     def stop(self) -> None:
-        """Nothing is handled any more; the thread ends."""
+        """Stops handling entries; the thread ends."""
         self._stopped = True
         self._timers.clear()
         self._alarms.clear()
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-        self._bell.put(None)
+        self._wakeups.put(None)
 
     def run_tasks_left(self) -> None:
-        """After `stop`: runs the tasks that came too late, so that nobody waits for their answer."""
+        """Runs the tasks that came after `stop`, so that their callers get a result."""
         self._drain()
         for entry in self._waiting:
             if callable(entry):
@@ -209,7 +209,7 @@ class MachineLoop(Generic[V, E]):
 
     @property
     def next_timer_ms(self) -> int | None:
-        """When the next timer is due, on the loop's clock."""
+        """The time of the next timer, on the loop's clock."""
         times = [*self._timers.values(), *(at for at, _ in self._alarms.values())]
         return min(times, default=None)
 
@@ -220,7 +220,7 @@ class MachineLoop(Generic[V, E]):
                 self.run_pending()
                 if not self._stopped:
                     self._wait()
-        except BaseException as error:  # the top of the thread: the member ends and says so
+        except BaseException as error:  # the top of the thread: the machine's owner ends and reports it
             log.exception("%s: stopped by an error of its own", self._name, extra={"raised": True})
             self.stop()
             self._on_crash(error)
@@ -231,23 +231,23 @@ class MachineLoop(Generic[V, E]):
     def _wait(self) -> None:
         if self._waiting:  # more than one `run_pending` handles
             return
-        self._sleeper.sleep(self.next_timer_ms, self._await_bell, lambda: self._bell.put(None))
+        self._sleeper.sleep(self.next_timer_ms, self._await_wakeup, lambda: self._wakeups.put(None))
 
-    def _await_bell(self, timeout_s: float) -> None:
+    def _await_wakeup(self, timeout_s: float) -> None:
         with contextlib.suppress(queue.Empty):
-            self._bell.get(timeout=timeout_s)
+            self._wakeups.get(timeout=timeout_s)
 
     def _has_news(self) -> bool:
         return bool(self._inbox) or self._stopped
 
     def _drain(self) -> None:
-        while not self._bell.empty():  # first: what is rung after this finds its entry below or waits for it
-            self._bell.get_nowait()
+        while not self._wakeups.empty():  # first, so that a later wakeup is kept for its entry
+            self._wakeups.get_nowait()
         while self._inbox:
             self._sort(self._inbox.popleft())
 
     def _sort(self, entry: V | SharedEvent | Task) -> None:
-        """Lets the loss of a session jump the queue, over everything told of that session before."""
+        """Queues an entry; the loss of a session replaces all earlier session events."""
         if isinstance(entry, SessionLost):
             self._urgent.append(entry)
             self._waiting = deque(item for item in self._waiting if not _older(item, entry.incarnation))
@@ -256,10 +256,10 @@ class MachineLoop(Generic[V, E]):
             self._waiting.append(entry)
 
     def _next(self) -> V | SharedEvent | Task | None:
-        """Session losses first; then what waits and the timers that are due, in fair turns.
+        """The next entry: session losses first; then queued entries and due timers, in turns.
 
-        After a pause of the process the answers that came meanwhile are seen before the timers that
-        would give them up; and however much comes in, no timer waits for more than one queue's length.
+        After a pause of the process the replies that came meanwhile are handled before the timers that would
+        give them up. A timer waits for at most the entries that were queued when it was due.
         """
         if self._urgent:
             return self._urgent.popleft()
@@ -273,7 +273,7 @@ class MachineLoop(Generic[V, E]):
         return self._waiting.popleft()
 
     def _due(self) -> V | SharedEvent | Task | None:
-        """The earliest timer that is due, taken off."""
+        """Removes and returns the earliest timer that is due."""
         at_ms = self.next_timer_ms
         if at_ms is None or at_ms > self._clock.now_ms():
             return None
@@ -304,7 +304,7 @@ class MachineLoop(Generic[V, E]):
 
 
 def _older(entry: V | SharedEvent | Task, incarnation: int) -> bool:
-    """True for session news that the loss of this incarnation makes meaningless."""
+    """Whether the loss of this incarnation makes a session event obsolete."""
     match entry:
         case SessionConnected(session):
             return session.incarnation <= incarnation
@@ -318,10 +318,10 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts with `start`, ends with `stop`. Every method may be called from any thread."""
+    """An asyncio event loop on its own thread, from `start` to `stop`. Thread-safe."""
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
-        """`clock`: whose time the loop has, where that is driven."""
+        """`clock`: the clock of the loop, if it is a driven one."""
         self._name = name
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -335,35 +335,35 @@ class LoopThread:
         self._ready.wait()
 
     def call(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Has the loop call this, in the order given; nothing happens once the loop is over."""
+        """Calls the callback on the loop, in the order of the calls; does nothing once the loop has ended."""
         if self._loop is None:
             return
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
-            log.debug("%s is over: %s is not called", self._name, callback)
+            log.debug("%s has ended: %s is not called", self._name, callback)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs a coroutine on the loop; the future is cancelled where the loop is over or ends before."""
+        """Runs a coroutine on the loop; the future is cancelled if the loop ends before it."""
         if self._loop is not None and self._thread.is_alive():
             try:
                 return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
             except RuntimeError:
-                log.debug("%s is over: %s is not run", self._name, coroutine)
+                log.debug("%s has ended: %s is not run", self._name, coroutine)
         coroutine.close()
-        nobody: Future[T] = Future()
-        nobody.cancel()
-        return nobody
+        cancelled: Future[T] = Future()
+        cancelled.cancel()
+        return cancelled
 
     def result(self, future: Future[T], timeout_s: float | None = None) -> T:
-        """Waits for a future of `run`, on the loop's clock. Raises TimeoutError."""
+        """The result of a future of `run`, waited for on the loop's clock. Raises TimeoutError."""
         if not isinstance(self._clock, DrivenClock):
             return future.result(timeout_s)
         self._clock.wait_for(future.done, None if timeout_s is None else after(self._clock, timeout_s))
         return future.result(0)
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """Cancels what runs on the loop and waits for the thread; whether it ended in time."""
+        """Cancels all tasks of the loop and waits for the thread; whether it ended in time."""
         if self._over is not None:
             self.call(self._over.set)
         if self._thread is threading.current_thread() or not self._thread.ident:
@@ -384,14 +384,14 @@ class LoopThread:
         await self._over.wait()
 
 
-def submit(store: Store, ask: Submit, tell: Callable[[Answered | WatchFired], None]) -> None:
-    """Carries `Submit` out. `tell` is called by the store's threads."""
+def submit(store: Store, ask: Submit, post: Callable[[Answered | WatchFired], None]) -> None:
+    """Performs `Submit`. The store's threads call `post` with the events."""
 
     def on_outcome(outcome: Outcome) -> None:
-        tell(Answered(ask.request_id, outcome))
+        post(Answered(ask.request_id, outcome))
 
     def on_watch(path: str) -> None:
-        tell(WatchFired(ask.request_id, path))
+        post(WatchFired(ask.request_id, path))
 
     watched = isinstance(ask.request, Read | ListChildren | Exists) and ask.request.watch
     store.submit(
@@ -403,7 +403,7 @@ def submit(store: Store, ask: Submit, tell: Callable[[Answered | WatchFired], No
 
 
 def session_event(event: SessionEvent) -> SessionConnected | SessionSuspended | SessionLost:
-    """What a store tells of its session, as a machine is told it."""
+    """A session event of the store as an event of a machine."""
     match event:
         case Connected(session):
             return SessionConnected(session)

@@ -1,7 +1,7 @@
-"""A machine of procedures: the session it has, and one procedure at a time.
+"""The base of machines that run one procedure at a time in a ZooKeeper session.
 
-Brokers and controllers are both of this kind (docs/adr/0017). What such a machine is for, its subclass says:
-what is next, what a timer means, and what a connection and the end of a session change in its books.
+Brokers and controllers are such machines (docs/adr/0017). A subclass chooses the next procedure and handles
+its timers, connections and the end of a session.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ from zkgroup.runtime.procedures import (
 
 BACKOFF_TIMER: Final = "rest"
 BACKOFF_MS: Final = 150
-"""Pause after a missing answer while the connection stands."""
+"""Milliseconds of pause after a missing reply while the connection exists."""
 UNEXPECTED_REPLY_BACKOFF_MS: Final = 1000
 STARTS_MAX: Final = 1000
 LOST: Final = "the session is lost"
 
 E = TypeVar("E")
 Work = tuple[str, Callable[[], Procedure[None]]]
-"""What to do next: its name for people, and how it is begun."""
+"""A procedure to run: its name for the log, and the function that starts it."""
 
 
 class ProcedureLoop(ABC, Generic[E]):
-    """Starts procedures one after another, and pauses after one that was not carried out.
+    """Starts procedures one after another, and pauses after one that failed.
 
-    The only loop of its kind: machines of brokers and controllers are one, a member's machine has one.
-    `E`: the effects of the machine.
+    The machines of brokers and controllers are such loops; a member's machine has one. `E`: the effects of
+    the machine.
     """
 
-    def __init__(self, books: MachineContext[E]) -> None:
-        self._books = books
-        self._runner = Runner(books)
+    def __init__(self, context: MachineContext[E]) -> None:
+        self._context = context
+        self._runner = Runner(context)
         self.is_backing_off = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether no procedure is under way."""
+        """Whether no procedure runs."""
         return self._runner.is_idle
 
     @abstractmethod
     def _next(self) -> Work | None:
-        """The most urgent work; asked only while there is a connection and nothing is under way."""
+        """The most urgent work; called only while there is a connection and no procedure runs."""
 
     def _run(self) -> None:
-        """Starts what is next until something waits for an answer or nothing is left."""
+        """Starts procedures until one waits for a reply or none is left."""
         for _ in range(STARTS_MAX):
             error, self._runner.error = self._runner.error, None
             if error is not None:
@@ -79,71 +79,71 @@ class ProcedureLoop(ABC, Generic[E]):
         raise AssertionError(f"{self._runner.name} is started again and again without asking anything")
 
     def _may_start(self) -> bool:
-        return self.is_idle and self._books.connected and not self.is_backing_off
+        return self.is_idle and self._context.connected and not self.is_backing_off
 
     def _ended_by(self, error: Exception) -> None:
-        """The last procedure did not come to its end."""
+        """Handles the error that ended the last procedure."""
         match error:
             case ConnectionLossError():
-                self._back_off(self._books.jittered(BACKOFF_MS, 0.5))
+                self._back_off(self._context.jittered(BACKOFF_MS, 0.5))
             case GuardRefusedError():
                 self._fenced(error)
             case NoAuthError() | UnexpectedReplyError():
-                self._books.note("odd_answer", detail=str(error), work=self._runner.name)
+                self._context.note("unexpected_reply", detail=str(error), work=self._runner.name)
                 self._back_off(UNEXPECTED_REPLY_BACKOFF_MS)
             case _:
                 raise error
 
     def _fenced(self, error: GuardRefusedError) -> None:
-        """A write was refused at its fence. Raises it where no write of the machine has one."""
+        """Handles a write that was refused by its guard. Raises it if no write of the machine has one."""
         raise error
 
     def _back_off(self, ms: int) -> None:
-        if self._books.connected:
+        if self._context.connected:
             self.is_backing_off = True
-            self._books.set_timer(BACKOFF_TIMER, self._books.now.ms + ms)
+            self._context.set_timer(BACKOFF_TIMER, self._context.now.ms + ms)
 
     def end_backoff(self) -> None:
-        """The pause is over (`BACKOFF_TIMER`), or the connection is new."""
+        """Ends the pause: its timer (`BACKOFF_TIMER`) has fired, or the connection is new."""
         self.is_backing_off = False
 
 
 class ProcedureMachine(ProcedureLoop[E]):
-    """Its step takes the event, and then runs what is next."""
+    """A machine whose step takes one event, and then runs procedures."""
 
-    # --- what a subclass says ---------------------------------------------------------------------
+    # --- for a subclass ---------------------------------------------------------------------------
 
     @abstractmethod
     def _timer_fired(self, name: str) -> None:
-        """A timer of its own is due."""
+        """Handles a timer of the subclass that is due."""
 
     @abstractmethod
     def _connected(self) -> None:
-        """A connection has been made, in the same session or in a new one: watches are gone."""
+        """Handles a new connection, of the same session or of a new one: watches are gone."""
 
     @abstractmethod
     def _session_over(self, reason: str) -> None:
-        """Nothing of the session is continued; it is forgotten as soon as this is done."""
+        """Handles the end of the session, which the context still has during this call."""
 
     # --- events -----------------------------------------------------------------------------------
 
     def _take_shared(self, event: SharedEvent) -> None:
-        books = self._books
+        context = self._context
         match event:
             case Answered(request_id, outcome):
-                books.answered(request_id, outcome)
+                context.answered(request_id, outcome)
             case WatchFired(request_id, _):
-                books.watch_fired(request_id)
+                context.watch_fired(request_id)
             case TimerFired(name):
-                if books.timer_fired(name):
+                if context.timer_fired(name):
                     self._wake(name)
             case SessionConnected(session):
                 self._take_connection(session)
             case SessionSuspended(incarnation):
-                if books.is_present(incarnation):
-                    books.connected = False  # what was in doubt is read back on the next connection
+                if context.is_present(incarnation):
+                    context.connected = False  # unknown outcomes are read back on the next connection
             case SessionLost(incarnation, reason):
-                if books.is_present(incarnation):
+                if context.is_present(incarnation):
                     self._end_session(reason or LOST)
             case _:
                 assert_never(event)
@@ -155,18 +155,18 @@ class ProcedureMachine(ProcedureLoop[E]):
             self._timer_fired(name)
 
     def _take_connection(self, session: Session) -> None:
-        before = self._books.session
+        before = self._context.session
         if before is not None and session.incarnation < before.incarnation:
             return
         if before is not None and session.incarnation > before.incarnation:
             self._end_session(LOST)
-        self._books.connected_to(session)
+        self._context.connected_to(session)
         self.end_backoff()
         self._connected()
 
     def _end_session(self, reason: str) -> None:
-        """Nothing of the old session is continued, and nothing of a new one begun, before this is done."""
+        """Ends the old session, before anything is done in a new one."""
         self._runner.stop()
         self._runner.error = None
         self._session_over(reason)
-        self._books.forget_session()
+        self._context.forget_session()

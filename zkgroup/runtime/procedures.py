@@ -3,8 +3,8 @@
 A procedure belongs to one connection and one session. It ends with `ConnectionLossError` where a reply is
 missing. A component records each write with an unknown outcome *before* it sends the write, and a later
 procedure reads it back (recipes.md 10). One procedure runs at a time: while a machine waits for a write it
-does nothing else, as in the exhaustive model. `MachineContext` records what one machine has asked, watched
-and scheduled.
+does nothing else, as in the exhaustive model. `MachineContext` has the requests, watches and timers of one
+machine.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ from zkgroup.runtime.events import CancelTimer, LogEvent, SetTimer, SharedEffect
 
 
 class Query(NamedTuple):
-    """One request of a procedure; `on_watch` is called when the watch it arms has fired."""
+    """One request of a procedure; `on_watch` is called when its watch fires."""
 
     request: Request
     on_watch: Watch | None = None
 
 
 class Pipelined(tuple[Query, ...]):
-    """Queries whose outcomes come one at a time, in the order asked: the procedure goes on with the next one.
+    """Queries whose outcomes come one at a time, in the order sent: each yield returns the next one.
 
-    It may be one of an earlier `Pipelined`. None is left when something else is asked.
+    That may be an outcome of an earlier `Pipelined`. A procedure takes all of them before it yields other
+    queries.
     """
 
     __slots__ = ()
 
 
 class Step(NamedTuple):
-    """A query, and what is done with its answer; that may say what to ask because of it."""
+    """A query, and a function that takes its outcome and returns the steps that follow from it."""
 
     query: Query
     then: Callable[[Outcome], Iterable[Step]]
@@ -75,14 +76,14 @@ class ConnectionLossError(Exception):
 
 
 class GuardRefusedError(Exception):
-    """Control flow: a write was refused at its fence (a member's registration, `/controller`).
+    """Control flow: a write was refused by its guard (a member's registration, `/controller`).
 
-    We are no longer what we took ourselves for, and nothing is ours any more.
+    This process is no longer the member or controller that it was, and owns nothing.
     """
 
 
 class NoAuthError(Exception):
-    """Control flow: an ACL does not let us."""
+    """Control flow: an ACL forbids the request."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -90,21 +91,21 @@ class NoAuthError(Exception):
 
 
 class UnexpectedReplyError(Exception):
-    """Control flow: a refusal that no recipe expects (read-only server, quota). Told, and tried again."""
+    """Control flow: a refusal that no recipe expects (read-only server, quota). It is logged and retried."""
 
     def __init__(self, path: str, code: Code) -> None:
         super().__init__(f"{path}: {code.value}")
 
 
 def ask(*queries: Query) -> Procedure[tuple[Outcome, ...]]:
-    """Outcomes of pipelined reads, every one an answer. Raises the control-flow errors above."""
+    """The outcomes of pipelined reads, each of them a reply. Raises the control-flow errors above."""
     outcomes = yield queries
     _require_answers(outcomes)
     return outcomes
 
 
 def ask_allowed(*queries: Query) -> Procedure[tuple[Outcome, ...]]:
-    """`ask`, where an ACL may refuse some: their outcome is that."""
+    """The outcomes as of `ask`, with `Refused` for a request that an ACL forbids."""
     outcomes = yield queries
     _require_answers([each for each in outcomes if not _is_denied(each)])
     return outcomes
@@ -115,9 +116,9 @@ def _is_denied(outcome: Outcome) -> bool:
 
 
 def run_pipelined(steps: Iterable[Step]) -> Procedure[None]:
-    """Asks all at once, and takes each answer as soon as it is there: others are on their way meanwhile.
+    """Sends all queries at once and handles each outcome as soon as it arrives.
 
-    What an answer leads to is asked at once. Raises as `ask`; the answers after that are not looked at.
+    The steps that follow from an outcome are sent at once. Raises as `ask`; later outcomes are ignored then.
     """
     asked: deque[Step] = deque()
     more = tuple(steps)
@@ -142,21 +143,21 @@ def _refusal(path: str, code: Code) -> Exception:
 
 
 def read_many(*batches: Sequence[str]) -> Procedure[tuple[tuple[Znode | None, ...], ...]]:
-    """Bulk reads, one request a batch, answered in this order. Empty batches cost nothing."""
+    """The znodes of bulk reads, one request a batch, in this order. Empty batches cost nothing."""
     sent = [tuple(batch) for batch in batches if batch]
     outcomes = iter((yield from ask(*(Query(ReadMany(batch)) for batch in sent))) if sent else ())
     return tuple(_readable(tuple(batch), next(outcomes)) if batch else () for batch in batches)
 
 
 def read_allowed(paths: Sequence[str]) -> Procedure[tuple[Znode | Code | None, ...]]:
-    """One bulk read in which an ACL may hide some znodes: their place holds the code."""
+    """The znodes of one bulk read; a code in place of a znode that an ACL hides."""
     (outcome,) = yield from ask(Query(ReadMany(tuple(paths))))
     assert isinstance(outcome, ReadManyDone), outcome
     return outcome.znodes
 
 
 def readable(path: str, found: Znode | Code | None) -> Znode | None:
-    """Raises `NoAuthError` where the ACL of a znode that this member needs hides it."""
+    """The znode of a read, or None if it does not exist. Raises `NoAuthError` if an ACL hides it."""
     if isinstance(found, Code):
         raise _refusal(path, found)
     return found
@@ -168,19 +169,19 @@ def _readable(paths: tuple[str, ...], outcome: Outcome) -> tuple[Znode | None, .
 
 
 def read_done(outcome: Outcome) -> Znode | None:
-    """The znode out of the answer to a `Read`."""
+    """The znode in the outcome of a `Read`."""
     assert isinstance(outcome, ReadDone), outcome
     return outcome.znode
 
 
 def list_done(outcome: Outcome) -> ListChildrenDone:
-    """The answer to a `ListChildren`."""
+    """The outcome of a `ListChildren`, with its type."""
     assert isinstance(outcome, ListChildrenDone), outcome
     return outcome
 
 
 def write(operations: Sequence[Operation], fence: Collection[str]) -> Procedure[MultiDone | MultiRefused]:
-    """One transaction; `fence`: the paths whose refusal ends everything (`GuardRefusedError`)."""
+    """The outcome of one transaction; a refusal at one of the paths in `fence` raises `GuardRefusedError`."""
     outcomes = yield (Query(Multi(tuple(operations))),)
     (outcome,) = outcomes
     require_answers(outcomes, [operations], fence)
@@ -191,7 +192,7 @@ def write(operations: Sequence[Operation], fence: Collection[str]) -> Procedure[
 def require_answers(
     outcomes: Sequence[Outcome], transactions: Sequence[Sequence[Operation]], fence: Collection[str]
 ) -> None:
-    """Raises for outcomes of transactions that mean the same to every recipe; the worst news first."""
+    """Raises for outcomes of transactions that every recipe handles alike; the most severe first."""
     assert not isinstance(fence, str), f"{fence}: a collection of paths; in a text every part of it is found"
     missing: Unanswered | NotSent | None = None
     for outcome, operations in zip(outcomes, transactions, strict=True):
@@ -211,18 +212,17 @@ _EXPECTED_CODES = frozenset({Code.NO_NODE, Code.NODE_EXISTS, Code.BAD_VERSION, C
 
 
 class Runner(Generic[E]):
-    """Drives one procedure at a time: asks what it yields, and sends it the outcomes."""
+    """Drives one procedure at a time: submits the queries that it yields, and sends it the outcomes."""
 
-    def __init__(self, books: MachineContext[E]) -> None:
-        self._books = books
+    def __init__(self, context: MachineContext[E]) -> None:
+        self._context = context
         self._procedure: Procedure[None] | None = None
         self._round = 0
-        self._ahead: deque[list[Outcome]] = deque()
-        """A place for each outcome of a `Pipelined` that the procedure has not had yet, in the order asked.
-        """
+        self._pipelined: deque[list[Outcome]] = deque()
+        """A place for each outcome of a `Pipelined` that the procedure has not taken, in the order sent."""
         self.name = ""
         self.error: Exception | None = None
-        """How the last procedure ended, where it did not come to its end; for the machine to take."""
+        """The error that ended the last procedure; the machine takes it."""
 
     @property
     def is_idle(self) -> bool:
@@ -234,17 +234,17 @@ class Runner(Generic[E]):
         self._advance(None)
 
     def stop(self) -> None:
-        """The connection's or session's end: what is under way is not continued."""
+        """Ends the running procedure: its connection or session has ended."""
         procedure = self._procedure
         self._end()
         if procedure is not None:
             procedure.close()
 
     def _end(self) -> None:
-        """No outcome that is still to come matters any more."""
+        """Forgets the procedure; outcomes that come later are dropped."""
         self._procedure = None
         self._round += 1
-        self._ahead.clear()
+        self._pipelined.clear()
 
     def _advance(self, outcomes: tuple[Outcome, ...] | None) -> None:
         procedure = self._procedure
@@ -258,26 +258,26 @@ class Runner(Generic[E]):
             self.error = error
         else:
             if isinstance(queries, Pipelined):
-                self._ask_ahead(queries)
+                self._ask_pipelined(queries)
             else:
                 self._ask(queries)
 
-    def _ask_ahead(self, queries: Pipelined) -> None:
+    def _ask_pipelined(self, queries: Pipelined) -> None:
         for query in queries:
             place: list[Outcome] = []
-            self._ahead.append(place)
-            self._books.ask(query.request, partial(self._came, self._round, place), query.on_watch)
-        assert self._ahead, f"{self.name} waits for nothing"
+            self._pipelined.append(place)
+            self._context.ask(query.request, partial(self._arrived, self._round, place), query.on_watch)
+        assert self._pipelined, f"{self.name} waits for nothing"
 
-    def _came(self, number: int, place: list[Outcome], outcome: Outcome) -> None:
+    def _arrived(self, number: int, place: list[Outcome], outcome: Outcome) -> None:
         if number != self._round:
             return
         place.append(outcome)
-        while self._ahead and self._ahead[0]:
-            self._advance(tuple(self._ahead.popleft()))
+        while self._pipelined and self._pipelined[0]:
+            self._advance(tuple(self._pipelined.popleft()))
 
     def _ask(self, queries: tuple[Query, ...]) -> None:
-        assert not self._ahead, f"{self.name} has not had all answers that it asked for ahead"
+        assert not self._pipelined, f"{self.name} has not taken all outcomes of its pipelined queries"
         self._round += 1
         number = self._round
         results: dict[int, Outcome] = {}
@@ -291,7 +291,7 @@ class Runner(Generic[E]):
             return on_outcome
 
         for index, query in enumerate(queries):
-            self._books.ask(query.request, collect(index), query.on_watch)
+            self._context.ask(query.request, collect(index), query.on_watch)
 
 
 _E = TypeVar("_E")
@@ -306,7 +306,7 @@ class _Asked:
 
 
 class MachineContext(Generic[_E]):
-    """`_E`: the effects of this machine, `LogEvent` among them."""
+    """The session, requests, watches, timers and effects of one machine; `_E`: its effects."""
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         """jitter: random numbers in [0, 1)."""
@@ -314,7 +314,7 @@ class MachineContext(Generic[_E]):
         self.session: Session | None = None
         self.connected = False
         self.caught_up = False
-        """A quorum write was answered on this connection since it was made and since the last doubt."""
+        """A quorum write was acknowledged on this connection, after the last missing reply."""
         self.former_sessions: set[int] = set()
         self.on_write_acknowledged: Callable[[int], None] = lambda sent_ms: None
         self._jitter = jitter
@@ -326,17 +326,17 @@ class MachineContext(Generic[_E]):
         self._connection = 0
 
     def connected_to(self, session: Session) -> None:
-        """A new connection, of the same session or of a new one."""
+        """Takes a new connection, of the same session or of a new one."""
         self.session, self.connected, self.caught_up = session, True, False
         self._connection += 1
         self.forget_watches()
 
     def is_present(self, incarnation: int) -> bool:
-        """Whether this is the incarnation of the present session: news of another one is old."""
+        """Whether this is the incarnation of the present session; events of another one are obsolete."""
         return self.session is not None and self.session.incarnation == incarnation
 
     def owns(self, owner: int) -> bool:
-        """Whether an ephemeral with this owner is of the present session."""
+        """Whether an ephemeral znode with this owner is of the present session."""
         return self.session is not None and owner == self.session.session_id
 
     # --- effects ----------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class MachineContext(Generic[_E]):
     # --- requests ---------------------------------------------------------------------------------
 
     def next_id(self) -> int:
-        """A number for a request, a callback or a record of the history: unique for this machine."""
+        """A number for a request, a callback or a record of the history, unique for this machine."""
         self._last_id += 1
         return self._last_id
 
@@ -368,7 +368,7 @@ class MachineContext(Generic[_E]):
         on_watch: Watch | None = None,
     ) -> None:
         """Submits a request for the present session. `on_outcome` is dropped with the session."""
-        assert self.session is not None, "nothing is asked without a session"
+        assert self.session is not None, "a request needs a session"
         request_id = self.next_id()
         is_write = isinstance(request, Multi)
         self._asked[request_id] = _Asked(on_outcome, is_write, self.now.ms, self._connection)
@@ -391,13 +391,13 @@ class MachineContext(Generic[_E]):
             on_watch()
 
     def forget_watches(self) -> None:
-        """After a disconnect: the server has forgotten them too, and those still being asked for."""
+        """Drops all watches, also those of requests without a reply: a disconnect has ended them."""
         for watch in self._watches.values():
             watch.fired = True
         self._watches.clear()
 
     def forget_session(self) -> None:
-        """After the session's end: no answer of it matters any more."""
+        """Drops the session, its requests and its watches; later replies are ignored."""
         if self.session is not None:
             self.former_sessions.add(self.session.session_id)
         self.session = None
@@ -415,7 +415,7 @@ class MachineContext(Generic[_E]):
         self.emit(SetTimer(name, at_ms))
 
     def set_timer_sooner(self, name: str, at_ms: int) -> None:
-        """Like `set_timer`, but a timer that would fire earlier stays."""
+        """Sets a timer as `set_timer` does, unless one of this name fires earlier."""
         if name not in self._timers or at_ms < self._timers[name]:
             self.set_timer(name, at_ms)
 
@@ -427,7 +427,7 @@ class MachineContext(Generic[_E]):
         return name in self._timers
 
     def timer_fired(self, name: str) -> bool:
-        """False for a timer that was replaced or cancelled while its event was under way."""
+        """Whether the timer still applies: it was not replaced or cancelled while its event was queued."""
         at_ms = self._timers.get(name)
         if at_ms is None:
             return False

@@ -160,7 +160,7 @@ def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
     world.server.catch_up(node.client.name)
     world.run()
     assert _told(node) == []
-    assert node.notes("odd_answer")
+    assert node.notes("unexpected_reply")
 
     world.server.set_acl(config_changes_path(), *OPEN_ACL)
     world.advance(2000)

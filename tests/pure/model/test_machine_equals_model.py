@@ -141,7 +141,7 @@ def test_review(policy: str) -> None:
     def look(pair: Pair) -> None:
         pair.believe(pc=Pc.COMMIT_READS_OFFSETS, todo=((P, None),))
         pair.components.commits.review.add(tp(P))
-        pair.follow(pair.components.commits.look_at())
+        pair.follow(pair.components.commits.read_reviewed())
         assert pair.me.pc == Pc.IDLE
         assert pair.sent == []
         pair.assert_same_beliefs()
@@ -157,7 +157,7 @@ def test_verification() -> None:
         for _ in pair.acts:
             pair.let_act()
         path = pair.worlds.paths["owner", P]
-        pair.components.verification.judge({path: pair.worlds.server.find(path)})
+        pair.components.verification.check_owners({path: pair.worlds.server.find(path)})
         labels = {label: after for label, _, after, _ in member_steps(pair.worlds.s, pair.worlds.cfg, ME)}
         gone = [after for label, after in labels.items() if label.startswith("verifies")]
         if gone:

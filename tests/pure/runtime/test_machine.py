@@ -56,18 +56,18 @@ class Machine(ProcedureMachine[LogEvent]):
     """Syncs as often as it is told to; says what it was told of its session."""
 
     def __init__(self) -> None:
-        self.books: MachineContext[LogEvent] = MachineContext(lambda: 0.5)
-        super().__init__(self.books)
+        self.context: MachineContext[LogEvent] = MachineContext(lambda: 0.5)
+        super().__init__(self.context)
         self.times = 1
         self.done = 0
         self.told: list[str] = []
         self.effects: list[LogEvent | SharedEffect] = []
 
     def step(self, event: SharedEvent, at_ms: int = 0) -> None:
-        self.books.begin(Instant(at_ms, at_ms))
+        self.context.begin(Instant(at_ms, at_ms))
         self._take_shared(event)
         self._run()
-        self.effects.extend(self.books.take_effects())
+        self.effects.extend(self.context.take_effects())
 
     def answer(self, outcome: Outcome, at_ms: int = 0) -> None:
         self.step(Answered(self.asked()[-1].request_id, outcome), at_ms)
@@ -92,7 +92,7 @@ class Machine(ProcedureMachine[LogEvent]):
         self.told.append("connected")
 
     def _session_over(self, reason: str) -> None:
-        assert self.books.session is not None, "it is told before the session is forgotten"
+        assert self.context.session is not None, "it is told before the session is forgotten"
         self.told.append(f"over: {reason}")
 
 
@@ -206,7 +206,7 @@ def test_a_procedure_that_waits_for_nothing_or_leaves_answers_behind_is_a_mistak
         Waiting().step(connected())
     leaving = Leaving()
     leaving.step(connected())
-    with pytest.raises(AssertionError, match="sync has not had all answers"):
+    with pytest.raises(AssertionError, match="sync has not taken all outcomes"):
         leaving.step(Answered(leaving.asked()[0].request_id, SyncDone()))
 
 
@@ -218,7 +218,7 @@ def test_a_newer_session_ends_the_older_one_first_and_old_news_are_no_news() -> 
     machine.step(SessionLost(1, "late"))
     machine.step(SessionSuspended(1))
     assert machine.told == ["connected"]
-    assert machine.books.connected
+    assert machine.context.connected
     machine.step(connected(3))
     assert machine.told == ["connected", "over: the session is lost", "connected"]
     assert [each.incarnation for each in machine.asked()] == [2, 3]
@@ -232,7 +232,7 @@ def test_what_was_under_way_in_a_lost_session_is_not_continued() -> None:
     assert machine.told[-1] == "over: expired"
     assert machine.is_idle
     machine.answer(SyncDone())
-    assert (machine.done, machine.books.session) == (0, None)
+    assert (machine.done, machine.context.session) == (0, None)
 
 
 def test_while_suspended_nothing_is_begun() -> None:
@@ -254,12 +254,12 @@ def test_while_suspended_nothing_is_begun() -> None:
         (
             Refused(Code.READ_ONLY, "/a"),
             UNEXPECTED_REPLY_BACKOFF_MS,
-            [LogEvent("odd_answer", {"detail": "/a: ReadOnly", "work": "sync"})],
+            [LogEvent("unexpected_reply", {"detail": "/a: ReadOnly", "work": "sync"})],
         ),
         (
             Refused(Code.NO_AUTH, "/a"),
             UNEXPECTED_REPLY_BACKOFF_MS,
-            [LogEvent("odd_answer", {"detail": "/a", "work": "sync"})],
+            [LogEvent("unexpected_reply", {"detail": "/a", "work": "sync"})],
         ),
     ],
 )

@@ -58,7 +58,7 @@ def change_is_not_looked_at(patch: Patch) -> None:
         return listing
 
     patch.setattr(SnapshotReader, "_list", list_)
-    patch.setattr(OwnerVerification, "_look_for_gaps", lambda self, ids, topics: None)
+    patch.setattr(OwnerVerification, "_check_for_gaps", lambda self, ids, topics: None)
 
 
 # --- session, lease, registration -----------------------------------------------------------------

@@ -59,7 +59,7 @@ def doubt_taken_for_applied(patch: Patch) -> None:
         held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
         found = transactions.classify(held, intended, seen, mine)
-        return WriteVerdict.APPLIED if found is WriteVerdict.STANDS and intended is not None else found
+        return WriteVerdict.APPLIED if found is WriteVerdict.UNCHANGED and intended is not None else found
 
     patch.setattr(commit, "classify", judge)
 
@@ -226,7 +226,7 @@ def marker_by_equality(patch: Patch) -> None:
         assert seen.offset is not None
         if seen.marker.stat.mzxid == seen.offset.stat.mzxid:
             return found
-        return WriteVerdict.STANDS if seen.offset.stat.version == held.fence else WriteVerdict.FOREIGN
+        return WriteVerdict.UNCHANGED if seen.offset.stat.version == held.fence else WriteVerdict.FOREIGN
 
     patch.setattr(commit, "classify", judge)
 

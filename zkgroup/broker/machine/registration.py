@@ -98,7 +98,7 @@ class Registration:
         if isinstance(answer, MultiDone):
             self._registered(answer.stats[-1])
         elif answer.code is Code.NODE_EXISTS:
-            yield from self._look_at_obstacle(operations)
+            yield from self._read_obstacle(operations)
         else:
             yield from make_parents()
 
@@ -127,7 +127,7 @@ class Registration:
 
     # --- what stands in the way -------------------------------------------------------------------
 
-    def _look_at_obstacle(self, operations: tuple[Operation, ...]) -> Procedure[None]:
+    def _read_obstacle(self, operations: tuple[Operation, ...]) -> Procedure[None]:
         core = self._core
         (outcome,) = yield from ask(Query(Read(self.path)))
         found = read_done(outcome)

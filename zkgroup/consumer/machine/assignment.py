@@ -1,16 +1,17 @@
-"""Computes the assignment of the group from a snapshot, and publishes what was computed (recipes.md 4, 11).
+"""Computes the group's assignment from a snapshot, and publishes the member's view of it (recipes.md 4, 11).
 
-`range` and `roundrobin` are functions of the snapshot. `sticky` needs a common past, which the znode
-`plan` holds: a member that finds it older than its snapshot computes from the plan's own owners and
-writes it under its version; the loser reads again; a plan newer than the snapshot means another snapshot.
-Every sticky claim then checks the plan's version.
+`range` and `roundrobin` are functions of the snapshot. `sticky` also needs the previous owners, on which all
+members agree in the assignment znode (`plan`). A member whose snapshot is newer than that znode computes from
+the owners in it and writes the result under its version. If another member was faster, it reads the znode
+again. If the znode is newer than the snapshot, it takes a new snapshot. Every sticky claim then checks the
+znode's version.
 
-Where this member cannot compute what the others do (a peer's wildcard that Python cannot evaluate), it
-stays unassigned rather than disagree.
+A member that cannot compute the same as the others (a peer's wildcard that Python cannot evaluate) stays
+unassigned.
 
-`ViewPublisher` writes `views/<c>`, by which `group verify` sees what each member computed.
-Ephemeral, written lazily: only once the member is stable, only when it changed, at most every
-`publish_interval_ms`. Nothing depends on it; a refusal is answered by looking again later.
+`ViewPublisher` writes `views/<c>`, from which `group verify` reads what each member computed. The znode is
+ephemeral and is written only once the member is stable, only if it changed, and at most every
+`publish_interval_ms`. Nothing depends on it; after a refusal the member tries again later.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class GroupAssignment:
 
 
 class AssignmentComputer:
-    """Turns new snapshots into targets."""
+    """Computes the assignment from each new snapshot, and this member's target from it."""
 
     def __init__(self, context: MemberContext, paths: Paths, snapshot: SnapshotReader) -> None:
         self._context = context
@@ -57,24 +58,24 @@ class AssignmentComputer:
         self._snapshot = snapshot
         self.planned: GroupAssignment | None = None
         self.topics: frozenset[str] = frozenset()
-        """What the own subscription meant in it."""
+        """The topics of the member's own subscription in it."""
         self.plan_check: Check | None = None
-        """For sticky: the plan that claims must still find."""
+        """For sticky: the check of the assignment znode in every claim."""
         self.is_waiting_for_brokers = False
         self.waits_for_releases = False
-        """Others must release first what this member gains."""
+        """Whether other members must first release partitions that this member gains."""
         self.is_outdated = False
-        """A claim was refused at the plan: it is read again before the next one."""
+        """Whether a claim was refused at the assignment znode, which is then read before the next claim."""
         self._has_read_topics_again = False
-        self._told_missing: frozenset[str] = frozenset()
+        self._reported_missing: frozenset[str] = frozenset()
 
     def forget(self) -> None:
-        """The registration is gone: nothing is planned."""
+        """Drops the assignment: the registration is gone."""
         self.planned, self.plan_check = None, None
         self.is_waiting_for_brokers = self.waits_for_releases = self.is_outdated = False
 
     def make(self) -> Procedure[None]:
-        """Computes the assignment of the newest snapshot and takes it over, unless that is outdated."""
+        """Computes the assignment from the newest snapshot and applies it, unless it is outdated."""
         context, snapshot = self._context, self._snapshot.newest
         assert snapshot is not None
         if not snapshot.has_brokers:
@@ -98,7 +99,7 @@ class AssignmentComputer:
         if needs_previous(strategy):
             try:
                 return (yield from self._from_previous(snapshot, strategy))
-            except ConfigError as error:  # the plan does not fit one znode: every member finds the same
+            except ConfigError as error:  # the assignment does not fit one znode: the same for every member
                 self._context.note("sticky_refused", detail=str(error))
                 strategy = DEFAULT_STRATEGY
         try:
@@ -117,15 +118,13 @@ class AssignmentComputer:
     def _result(
         self, snapshot: MembershipSnapshot, strategy: str, owners: Mapping[TopicPartition, str]
     ) -> GroupAssignment:
-        # What was made of the previous assignment is part of what later claims rest on.
+        # Later claims depend on the result of the previous assignment as well.
         past = owners if needs_previous(strategy) else None
         inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions, past)
         return GroupAssignment(snapshot.generation, strategy, inputs, owners)
 
     def _strategy(self, snapshot: MembershipSnapshot) -> str:
-        """The setting, or the default where it needs a previous assignment and the group has not agreed on
-        it.
-        """
+        """The setting's strategy; the default if it needs a previous assignment and not all publish it."""
         settings = self._context.config.settings
         own = settings.partition_assignment_strategy
         published = {name: registration.strategy for name, registration in snapshot.registrations.items()}
@@ -136,7 +135,7 @@ class AssignmentComputer:
             or registration.exclude_internal not in (None, settings.exclude_internal_topics)
         ]
         if differing and (needs_previous(own) or any(published[name] for name in differing)):
-            self._context.note("assignors_differ", ours=own, members=differing)
+            self._context.note("assignors_differ", own=own, members=differing)
         if differing and needs_previous(own):
             return DEFAULT_STRATEGY
         return agreed_strategy(published.values(), own) or DEFAULT_STRATEGY
@@ -155,18 +154,18 @@ class AssignmentComputer:
                 try:
                     plan = Plan.decode(znode.path, znode.data)
                 except CorruptZnodeError as error:
-                    self._snapshot.report_poison(znode, error)
+                    self._snapshot.report_corrupt(znode, error)
             if plan is not None and znode is not None and plan.generation == snapshot.generation:
                 if plan.inputs == inputs:
                     self.plan_check = Check(paths.plan, znode.stat.version)
                     return self._result(snapshot, strategy, plan.owners)
                 if not self._has_read_topics_again:
-                    # Equal members, other topics: mine may be older. Read after the plan they are not.
+                    # Equal members, other topics: the snapshot may be older. One read after the znode is not.
                     self._has_read_topics_again = True
-                    self._look_again(snapshot)
+                    self._read_again(snapshot)
                     return None
             if plan is not None and plan.generation > snapshot.generation:
-                self._look_again(snapshot)
+                self._read_again(snapshot)
                 return None
             previous = plan.owners if plan is not None else None
             owners = assign(strategy, snapshot.members, snapshot.partitions, previous).owners
@@ -177,7 +176,7 @@ class AssignmentComputer:
             yield from write([guard(paths), change], (paths.own,))
         return None
 
-    def _look_again(self, snapshot: MembershipSnapshot) -> None:
+    def _read_again(self, snapshot: MembershipSnapshot) -> None:
         for topic in snapshot.partitions:
             self._snapshot.forget_topic(topic)
         self._snapshot.settling.mark_changed_now()
@@ -199,20 +198,20 @@ class AssignmentComputer:
         own = context.config.member_id
         threads = next((m.threads for m in snapshot.members if m.member == own), {})
         self.topics = frozenset(threads)
-        self._tell_missing(topic for topic in threads if snapshot.topic_versions.get(topic) is None)
+        self._report_missing(topic for topic in threads if snapshot.topic_versions.get(topic) is None)
         numbers = {thread_id(own, n): n for n in range(max(threads.values(), default=0))}
         owned.retarget({tp: numbers[who] for tp, who in planned.owners.items() if who in numbers})
         self.waits_for_releases = self._others_must_release(snapshot, before)
 
-    def _tell_missing(self, topics: Iterable[str]) -> None:
-        """Once for each topic that this member asks for and that does not exist."""
+    def _report_missing(self, topics: Iterable[str]) -> None:
+        """Reports each topic that the member subscribes to and that does not exist, once."""
         missing = frozenset(topics)
-        for topic in sorted(missing - self._told_missing):
+        for topic in sorted(missing - self._reported_missing):
             self._context.note("missing_topic", topic=topic)
-        self._told_missing = missing
+        self._reported_missing = missing
 
     def _others_must_release(self, snapshot: MembershipSnapshot, before: GroupAssignment | None) -> bool:
-        """A member that is still registered owned (by the plan before) what this member gains."""
+        """Whether a registered member owned, by the assignment before, a partition that this member gains."""
         owned, own = self._context.owned, self._context.config.member_id
         if not owned.wanted:
             return False
@@ -230,7 +229,7 @@ PUBLISH_TIMER = "publish"
 
 
 class ViewPublisher:
-    """The published view of this member."""
+    """Publishes this member's view of the assignment."""
 
     def __init__(self, context: MemberContext, paths: Paths, planning: AssignmentComputer) -> None:
         self._context = context
@@ -239,16 +238,16 @@ class ViewPublisher:
         self.is_due = False
         self._published: tuple[int, str] | None = None
         self._version: int | None = None
-        """Data version of our znode; None where we have none."""
+        """Data version of this member's view; None if there is none."""
         self._next_ms = 0
 
     def stop(self) -> None:
-        """The registration is gone, and with its session the view."""
+        """Drops the state of the view: the registration is gone, and with its session the view."""
         self.is_due, self._published, self._version = False, None, None
         self._context.cancel_timer(PUBLISH_TIMER)
 
     def stable(self) -> None:
-        """The member has carried its plan out: publish it, not before the interval has passed."""
+        """Schedules a publication: the member has carried the assignment out. It waits for the interval."""
         planned = self._planning.planned
         if planned is None or self._published == (planned.generation, planned.inputs):
             return
@@ -261,7 +260,7 @@ class ViewPublisher:
         self.is_due = True
 
     def publish(self) -> Procedure[None]:
-        """One guarded write; on a refusal the znode is read and the next stable moment tries again."""
+        """Writes the view in one guarded write; after a refusal it reads the znode and tries again later."""
         planned = self._planning.planned
         if planned is None:
             self.is_due = False
@@ -279,15 +278,15 @@ class ViewPublisher:
             self._version = 0 if self._version is None else self._version + 1
             self._published = (planned.generation, planned.inputs)
         else:
-            yield from self._look()
+            yield from self._read_version()
 
     def remove(self) -> Procedure[None]:
-        """Before a member that shares its client leaves."""
+        """Deletes the view, before a member that shares its client leaves."""
         version, self._version = self._version, None
         if version is not None:
             yield from write([guard(self._paths), Delete(self._paths.view, version)], (self._paths.own,))
 
-    def _look(self) -> Procedure[None]:
+    def _read_version(self) -> Procedure[None]:
         (outcome,) = yield from ask(Query(Read(self._paths.view)))
         znode, session = read_done(outcome), self._context.session
         if znode is None:

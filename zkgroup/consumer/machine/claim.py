@@ -1,16 +1,16 @@
 """The owner znodes of this member: `Claims` creates them, `OwnerVerification` checks them (recipes.md 5).
 
-Offsets are read in bulk, then one multi claims everything that is wanted and not known to be blocked. Where
-the server refuses an owner (NodeExists), nothing of that packet was created: offsets and owners are read
-back, what is ours is adopted, what is not is waited for by a watch, and the others are claimed at once. A
-claim whose reply was lost has an unknown outcome until it is read back, in the same way. What is ours but
-must not be adopted (`transactions.adopted_partition`) is an orphaned claim: it is released first, then
-claimed anew.
+Offsets are read in bulk, then one multi claims all wanted partitions that are not known to be blocked. If the
+server refuses an owner (NodeExists), nothing of that packet was created: offsets and owners are read back, a
+claim of this member is adopted, a partition of another member is watched, and the others are claimed at once.
+A claim whose reply was lost has an unknown outcome until it is read back in the same way. A claim of this
+member that must not be adopted (`transactions.adopted_partition`) is an orphaned claim: it is released first,
+then claimed anew.
 
-Verification is one bulk read, no watch a partition: after each rebalance, again after 2 s and 8 s while
-members that are not ours are registered (a JVM member deletes by path), and every `verify_interval_ms` plus
-or minus 30 %. The periodic read also looks at `ids` and the topics: a change that no watch has told is a
-watch gap, counted and acted on.
+Verification is one bulk read, without a watch for each partition: after each rebalance, again after 2 s and
+8 s while JVM members are registered (they delete by path), and every `verify_interval_ms` plus or minus 30 %.
+The periodic read also reads `ids` and the topics: a change for which no watch has fired is a watch gap, which
+is counted and handled.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ from zkgroup.znodes.ids import number_of
 CLAIM_TIMER = "claim"
 RECHECK_TIMER = "blocked"
 TOGETHER_MS = 10
-"""Partitions that get free within this time are claimed together."""
+"""Milliseconds. Partitions that are released within this time are claimed together."""
 
 
 class Claims:
-    """What this member is about to own."""
+    """Claims the partitions that this member wants."""
 
     def __init__(
         self, context: MemberContext, paths: Paths, snapshot: SnapshotReader, planning: AssignmentComputer
@@ -78,16 +78,16 @@ class Claims:
         self._snapshot = snapshot
         self._planning = planning
         self.unknown_outcomes: set[TopicPartition] = set()
-        """Claimed without an answer: read back before anything else is done."""
+        """Claims without a reply: read back before anything else is done."""
         self.failures = 0
-        """Attempts in a row that met a blocked partition: refused claims, and second looks at it."""
+        """Attempts in a row that found a blocked partition: refused claims, and rechecks."""
         self.recheck_is_due = False
         self._not_before_ms = 0
         self._known_parents: set[str] = set()
         self._watches: dict[TopicPartition, Watch] = {}
-        """On the owner znodes of blocked partitions."""
+        """The watches on the owner znodes of blocked partitions."""
         self._fresh: dict[TopicPartition, Znode | None] = {}
-        """Offsets read back a moment ago, for the claim that follows at once."""
+        """Offsets just read back, for the claim that follows at once."""
 
     # --- when -------------------------------------------------------------------------------------
 
@@ -102,16 +102,16 @@ class Claims:
         )
 
     def put_off(self, ms: float) -> None:
-        """Not before so long from now."""
+        """Delays the next claim by at least this many milliseconds."""
         self._not_before_ms = self._context.now.ms + round(ms)
         self._context.set_timer(CLAIM_TIMER, self._not_before_ms)
 
     def recheck(self) -> None:
-        """It is time for a look at what is blocked."""
+        """Makes the blocked partitions due for a recheck."""
         self.recheck_is_due = bool(self._context.owned.blocked)
 
     def forget(self) -> None:
-        """The registration is gone."""
+        """Drops all state: the registration is gone."""
         self.recheck_is_due = False
         self.unknown_outcomes.clear()
         self._fresh.clear()
@@ -124,7 +124,7 @@ class Claims:
     # --- claiming ---------------------------------------------------------------------------------
 
     def claim(self) -> Procedure[None]:
-        """Everything wanted, in as few packets as fit."""
+        """Claims all wanted partitions, in as few packets as fit."""
         batch = sorted(self._context.owned.wanted)
         offsets = yield from self._read_offsets(batch)
         claims = [
@@ -148,7 +148,7 @@ class Claims:
                     self._unanswered(packet, claim_id, outcome)
         require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
         if blocked:
-            yield from self._look_at(blocked)
+            yield from self._read_back(blocked)
 
     def _read_offsets(
         self, batch: Sequence[TopicPartition]
@@ -169,13 +169,13 @@ class Claims:
         return {**fresh, **dict(zip(unread, znodes, strict=False))}
 
     def _is_usable(self, tp: TopicPartition, offset: Znode | None) -> bool:
-        """An offset that cannot be read is reported and waited for, never taken for none (item 19)."""
+        """Whether an offset can be used. An unreadable one is reported and blocks the claim (item 19)."""
         if offset is None:
             return True
         try:
             Offset.decode(offset.path, offset.data)
         except CorruptZnodeError as error:
-            self._snapshot.report_poison(offset, error)
+            self._snapshot.report_corrupt(offset, error)
             self._block({tp: f"unreadable offset {offset.path}"}, watch=False)
             return False
         return True
@@ -254,7 +254,7 @@ class Claims:
         claim_id: int,
         refused: MultiRefused,
     ) -> list[TopicPartition]:
-        """What must be read back. Everything else is tried again with what is read then."""
+        """The partitions that must be read back after a refusal; the others are claimed again after that."""
         operation = operations[refused.index]
         self._fail(packet, claim_id, f"{refused.code.value} at {operation.path}")
         if isinstance(operation, Check) and operation == self._planning.plan_check:
@@ -284,16 +284,19 @@ class Claims:
     # --- reading back -----------------------------------------------------------------------------
 
     def resolve_unknown_outcomes(self) -> Procedure[None]:
-        """Claims without an answer, read back after a later write was answered (recipes.md 10)."""
-        yield from self._look_at(sorted(self.unknown_outcomes))
+        """Reads back claims without a reply, after a later write was acknowledged (recipes.md 10)."""
+        yield from self._read_back(sorted(self.unknown_outcomes))
 
-    def look_at_blocked(self) -> Procedure[None]:
-        """The slow second look beside the watches."""
-        yield from self._look_at(sorted(self._context.owned.blocked))
+    def recheck_blocked(self) -> Procedure[None]:
+        """Reads the blocked partitions again, in case a watch was missed."""
+        yield from self._read_back(sorted(self._context.owned.blocked))
         self.recheck_is_due = False
 
-    def _look_at(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
-        """Offset, then owner. This member's: adopted with *that* offset. Another's: blocked. None: wanted."""
+    def _read_back(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
+        """Reads offset, then owner.
+
+        This member's: adopted with *that* offset. Another's: blocked. None: wanted.
+        """
         session = self._context.session
         assert session is not None
         mine = MemberIdentity(self._context.config.member_id, session.session_id)
@@ -320,9 +323,10 @@ class Claims:
         self._block(blocked)
 
     def _adopted(self, tp: TopicPartition, thread: int, seen: PartitionZnodes) -> OwnedPartition | None:
-        """A claim of this member whose reply was lost. What cannot be adopted, or is not planned, is
-        released;
-        where the plan names it, it is claimed anew."""
+        """A claim of this member whose reply was lost, or None for one that is released.
+
+        A claim is released if it cannot be adopted or is not in the target; in the target it is claimed anew.
+        """
         context, owned = self._context, self._context.owned
         is_planned = owned.target.get(tp) == thread
         held = adopted_partition(tp, thread, seen, context.registered_zxid) if is_planned else None
@@ -331,9 +335,7 @@ class Claims:
         return held
 
     def find_orphans(self) -> Procedure[None]:
-        """Once after a registration on a shared client: claims of this member that this machine does not
-        know.
-        """
+        """Finds orphaned claims of this member, once after a registration on a shared client."""
         parent = owners_path(self._context.config.group)
         (listing,) = yield from ask(Query(ListChildren(parent)))
         topics = sorted(list_done(listing).children)
@@ -376,7 +378,7 @@ class Claims:
     def _watch(self, tp: TopicPartition) -> None:
         def answered(outcome: Outcome) -> None:
             if not isinstance(outcome, ExistsDone):
-                watch.fired = True  # not armed: the second look does it again
+                watch.fired = True  # not armed: the recheck arms it again
             elif outcome.stat is None:
                 self._freed([tp])
 
@@ -384,7 +386,10 @@ class Claims:
         self._context.ask(Exists(self._paths.owner(tp), watch=True), answered, watch)
 
     def _freed(self, partitions: Iterable[TopicPartition]) -> None:
-        """The blocker is gone: claim soon, with whatever else gets free at this moment."""
+        """Schedules a claim: the blocking owner is gone.
+
+        Others that are released soon are claimed with it.
+        """
         freed = [tp for tp in partitions if tp in self._context.owned.blocked]
         self._context.owned.unblock(freed)
         if freed and self._context.now.ms >= self._not_before_ms:
@@ -406,12 +411,12 @@ AGAIN_TIMERS = ("verify.2s", "verify.8s")
 AGAIN_MS = (2000, 8000)
 GAP_TIMER = "verify.gap"
 GAP_MS = 1000
-"""A change that the watch has not told yet may still be on its way; after this time it is a gap."""
+"""Milliseconds in which the event of a watch may still arrive; after that, a change is a watch gap."""
 SPREAD = 0.3
 
 
 class OwnerVerification:
-    """The schedule of looking at what we own."""
+    """Verifies the owner znodes of this member on a schedule."""
 
     def __init__(self, context: MemberContext, paths: Paths, snapshot: SnapshotReader) -> None:
         self._context = context
@@ -421,7 +426,7 @@ class OwnerVerification:
         self._suspicion: object = None
 
     def start(self) -> None:
-        """From the registration on."""
+        """Starts the schedule, after the registration."""
         interval_ms = self._context.config.settings.verify_interval_ms
         self._context.set_timer(
             VERIFY_TIMER, self._context.now.ms + self._context.jittered(interval_ms, SPREAD)
@@ -438,7 +443,10 @@ class OwnerVerification:
             self.start()
 
     def after_rebalance(self, *, claimed: bool) -> None:
-        """A snapshot without consequences was verified by its own bulk read."""
+        """Schedules verifications.
+
+        After a rebalance without claims, the snapshot's read has verified already.
+        """
         self.is_due = self.is_due or claimed
         snapshot = self._snapshot.newest
         if snapshot is not None and snapshot.has_foreign_members and self._context.owned.held:
@@ -446,7 +454,10 @@ class OwnerVerification:
                 self._context.set_timer(name, self._context.now.ms + after_ms)
 
     def verify(self) -> Procedure[None]:
-        """One bulk read; what is not ours any more is lost, and claimed again where the plan names it."""
+        """Reads all owner znodes once.
+
+        A claim that is gone is lost, and claimed again if it is in the target.
+        """
         paths, topics = self._paths, self._snapshot.topic_facts
         owners = paths.owners(self._context.owned.held)
         (znodes,) = yield from read_many([*owners, paths.own, paths.ids, *topics])
@@ -456,11 +467,11 @@ class OwnerVerification:
         if own is None or own.stat.ephemeral_owner != session.session_id:
             raise GuardRefusedError(paths.own)
         self.is_due = False
-        self.judge(dict(zip(owners, znodes, strict=False)))
-        self._look_for_gaps(ids, dict(zip(topics, found, strict=True)))
+        self.check_owners(dict(zip(owners, znodes, strict=False)))
+        self._check_for_gaps(ids, dict(zip(topics, found, strict=True)))
 
-    def judge(self, owners: Mapping[str, Znode | None]) -> None:
-        """Compares what is held with owner znodes read while nothing of this member was being written."""
+    def check_owners(self, owners: Mapping[str, Znode | None]) -> None:
+        """Compares the member's claims with owner znodes that were read while it wrote nothing."""
         session = self._context.session
         assert session is not None
         mine = MemberIdentity(self._context.config.member_id, session.session_id)
@@ -472,7 +483,7 @@ class OwnerVerification:
         if gone:
             self._context.lose(gone, "owner_gone")
 
-    def _look_for_gaps(self, ids: Znode | None, topics: Mapping[str, Znode | None]) -> None:
+    def _check_for_gaps(self, ids: Znode | None, topics: Mapping[str, Znode | None]) -> None:
         settling, snapshot = self._snapshot.settling, self._snapshot.newest
         suspicion, self._suspicion = self._suspicion, None
         if settling.is_dirty or snapshot is None or ids is None:

@@ -1,22 +1,22 @@
-"""Fenced commits, and what to make of an offset that is not as we left it (recipes.md 6).
+"""Fenced commits, and the handling of offsets that another client has changed (recipes.md 6).
 
-One multi a batch: the registration, and for each partition the owner and the offset under the fence that
-the claim (or the last commit) gave. A batch is all that waited when it began (`commit_batch`). Refused:
-offsets are read back, then owners and reset markers; what does not match is dropped, the rest is sent once
-more. What is refused again because of other partitions is sent a last time, each partition for itself. The
-outcome is told commit by commit, and partition by partition.
+A batch is one multi: it checks the registration and, for each partition, the owner, and writes the offset
+under the fence (data version) of the claim or of the last commit. If the multi is refused, offsets are read
+back, then owners and reset markers; partitions that do not match are dropped, and the rest is sent once more.
+Partitions that are refused again because of others are sent a last time, each alone. The outcome is reported
+for each commit and each partition.
 
-The same read-back serves partitions *under review*: a reset marker has appeared, or the member was away
-and must see whether its claims still stand.
+Partitions *under review* are read back in the same way: a reset marker has appeared, or the connection was
+lost and the member must verify its claims.
 
-`CommitBatch` holds the commits that are written together: all that wait when the write before has ended.
-Of the commits of one partition only where they lead is written: the highest offset, or what the
-application has gone to by a seek since. The others are committed with it. So the number of commits that
-wait costs no requests, and tasks that each commit their own record may end in any order.
+`CommitBatch` contains the commits that are written together: all that wait when the write before has ended.
+Of several commits of one partition only the result is written: the highest offset, or the position of a later
+seek. The others are committed with it. So waiting commits cost no requests, and tasks that each commit their
+own record may end in any order.
 
-`ResetWatch` is the child watch that every member holds on `resets`.
-A tool writes the offset and deletes and creates the marker in one multi, so the watch fires even where a
-marker was there before. An owner that is idle looks at the marked partitions it holds and obeys.
+`ResetWatch` is the child watch of every member on `resets`. A tool writes the offset, and deletes and creates
+the marker, in one multi, so the watch fires even if there was a marker before. The owner of a marked
+partition, also an idle one, reads the marker and applies the reset.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, require
 from zkgroup.znodes.group_records import Reset
 
 SENDS_MAX = 2
-"""A batch is sent together, and what read-back leaves of it once more; after that each partition alone."""
+"""How often a batch is sent as a whole, with a read-back in between; after that each partition alone."""
 
 
 class Commits:
@@ -82,13 +82,11 @@ class Commits:
         self._snapshot = snapshot
         self._queue: list[PendingCommit] = []
         self._current: CommitBatch | None = None
-        """Sent and not yet told: it survives the connection that it was sent on."""
+        """The batch that was sent and is not finished; it survives the connection that it was sent on."""
         self._unwritten: set[TopicPartition] = set()
-        """Obeyed or reasserted offsets that another client wrote over: written again, whatever ends
-        meanwhile.
-        """
+        """Partitions whose applied or reasserted offset another client overwrote: it is written again."""
         self.review: set[TopicPartition] = set()
-        """Held partitions whose znodes must be looked at."""
+        """Owned partitions whose znodes must be read back."""
 
     @property
     def is_ready(self) -> bool:
@@ -98,10 +96,10 @@ class Commits:
     def has_unknown_outcome(self) -> bool:
         return self._current is not None and self._current.has_unknown_outcome
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     def request(self, event: CommitRequested) -> None:
-        """Queues a commit of the application; what is plainly wrong is refused at once."""
+        """Queues a commit of the application; refuses invalid partitions at once."""
         commit = PendingCommit(event.commit_id, dict(event.positions), event.seeks)
         for tp in event.positions:
             error = self._objection(tp)
@@ -112,7 +110,7 @@ class Commits:
         self._enqueue(commit)
 
     def write_positions(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """A commit of the machine's own: the final one of a member that leaves."""
+        """Queues a commit of the machine itself: the final one of a member that leaves."""
         values = {tp: position.offset for tp, position in positions.items()}
         self._enqueue(PendingCommit(None, values, {tp: position.seek for tp, position in positions.items()}))
 
@@ -122,7 +120,7 @@ class Commits:
         if commit.values:
             self._queue.append(commit)
         else:
-            self._tell(commit)
+            self._finish(commit)
 
     def _objection(self, tp: TopicPartition) -> CommitRefusedError | None:
         held = self._context.owned.held.get(tp)
@@ -133,32 +131,32 @@ class Commits:
         return None
 
     def _is_void(self, tp: TopicPartition, last_move_id: int | None) -> bool:
-        """The application took this position before the lease, or before it was moved elsewhere."""
+        """Whether the position is from before the present lease, or from before a `SeekTo`."""
         return last_move_id is not None and self._context.owned.held[tp].position_epoch > last_move_id
 
     def end_lease(self) -> None:
-        """Commits not yet sent are refused: there is no commit without a lease."""
+        """Refuses commits that are not sent yet: there is no commit without a lease."""
         queue, self._queue = self._queue, []
         for commit in queue:
             for tp in list(commit.values):
                 commit.refuse(tp, LeaseLostError(f"the lease of {tp} has ended"))
-            self._tell(commit)
+            self._finish(commit)
 
     def give_up(self, reason: str) -> None:
-        """Everything is lost: told are refusals, and "unknown" for what was sent without an answer."""
+        """Refuses all commits, or reports those without a reply as unknown: the claims are lost."""
         batches = [*([self._current] if self._current is not None else []), CommitBatch(self._queue)]
         self._current, self._queue = None, []
         for batch in batches:
             for tp in batch.partitions:
                 batch.refuse(tp, NotOwnerError(f"{tp}: {reason}"))
-            self._tell_all(batch)
+            self._finish_all(batch)
         self._unwritten.clear()
         self.review.clear()
 
     # --- procedures -------------------------------------------------------------------------------
 
     def commit(self) -> Procedure[None]:
-        """All that waits, together, to its end."""
+        """Writes all commits that wait, as one batch, until each has its outcome."""
         if self._current is None:
             self._current = self._next_batch()
         batch = self._current
@@ -167,21 +165,19 @@ class Commits:
         for sent in range(SENDS_MAX + 1):
             if sent == SENDS_MAX:
                 self._refuse_contested(batch, sorted(batch.foreign))
-            self._sort_out(batch)
+            self._drop_unneeded(batch)
             if not batch.values:
                 break
             if (yield from self._send(batch, alone=sent == SENDS_MAX)):
                 yield from self._read_back(batch)
         self._refuse_contested(batch, batch.partitions)
         self._current = None
-        self._tell_all(batch)
+        self._finish_all(batch)
 
     def _refuse_contested(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> None:
-        """Other clients write them faster than this member. What they should be by the state of the machine
-        is written again later.
-        """
+        """Refuses partitions that other clients write faster; their offsets are written again later."""
         for tp in tps:
-            batch.refuse(tp, OffsetConflictError(f"the offset of {tp} is being written by somebody else"))
+            batch.refuse(tp, OffsetConflictError(f"another client keeps writing the offset of {tp}"))
             held = self._context.owned.held.get(tp)
             if held is not None and held.write_pending:
                 self._unwritten.add(tp)
@@ -196,15 +192,15 @@ class Commits:
         self._unwritten.clear()
         return CommitBatch([PendingCommit(None, again, tokens=tokens), *queue])
 
-    def look_at(self) -> Procedure[None]:
-        """Read back what is under review: is it ours, is it as we left it, has an operator reset it."""
+    def read_reviewed(self) -> Procedure[None]:
+        """Reads the partitions under review: the owner, the offset, and whether an operator reset it."""
         tps = sorted(tp for tp in self.review if tp in self._context.owned.held)
         if tps:
-            yield from self._settle(CommitBatch(()), tps)
+            yield from self._resolve(CommitBatch(()), tps)
         self.review.clear()
 
-    def _sort_out(self, batch: CommitBatch) -> None:
-        """Takes out what needs no write and what must not be written (recipes.md 6)."""
+    def _drop_unneeded(self, batch: CommitBatch) -> None:
+        """Removes partitions that need no write and those that must not be written (recipes.md 6)."""
         batch.values.clear()
         for tp in batch.partitions:
             held = self._context.owned.held.get(tp)
@@ -215,10 +211,10 @@ class Commits:
                 if error is not None:
                     batch.refuse_one(commit, tp, error)
             if held is not None:
-                batch.aim(tp, held)
+                batch.choose_value(tp, held)
 
     def _send(self, batch: CommitBatch, *, alone: bool) -> Procedure[bool]:
-        """Writes what is left, in as few packets as fit or one by one. True where something was refused."""
+        """Writes the batch, in as few packets as fit or one by one; whether any write was refused."""
         context, held = self._context, self._context.owned.held
         groups = [
             (tp, transactions.commit_operations(self._paths, held[tp], value))
@@ -298,10 +294,10 @@ class Commits:
     # --- reading back -----------------------------------------------------------------------------
 
     def _read_back(self, batch: CommitBatch) -> Procedure[None]:
-        yield from self._settle(batch, sorted(tp for tp in batch.values if tp in self._context.owned.held))
+        yield from self._resolve(batch, sorted(tp for tp in batch.values if tp in self._context.owned.held))
         batch.has_unknown_outcome = False
 
-    def _settle(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> Procedure[None]:
+    def _resolve(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> Procedure[None]:
         session = self._context.session
         assert session is not None
         mine = MemberIdentity(self._context.config.member_id, session.session_id)
@@ -322,32 +318,32 @@ class Commits:
                 batch.refuse(tp, NotOwnerError(f"{tp} was taken from this member"))
             case WriteVerdict.FENCE_BROKEN:
                 self._fence_broken(tp)
-                batch.refuse(tp, NotOwnerError(f"the offset znode of {tp} was deleted by somebody"))
+                batch.refuse(tp, NotOwnerError(f"another client deleted the offset znode of {tp}"))
             case WriteVerdict.RESET:
-                self._obey(held, seen)
+                self._apply_reset(held, seen)
                 batch.refuse(tp, OffsetConflictError(f"the offset of {tp} was reset by an operator"))
             case WriteVerdict.APPLIED:
                 assert seen.offset is not None
                 batch.written(tp, held, seen.offset.stat.version, seen.offset.stat.mzxid)
             case WriteVerdict.FOREIGN:
                 self._foreign(batch, held, seen)
-            case WriteVerdict.STANDS:
+            case WriteVerdict.UNCHANGED:
                 batch.unknown.discard(tp)  # certainly not written; it is sent again
 
     def _fence_broken(self, tp: TopicPartition) -> None:
-        """Versions start again at 0 in a new life: the claim is given up and made anew."""
+        """Gives the claim up and makes it anew: the offset znode was re-created, so versions start at 0."""
         self._context.note("fence_broken", **tp_fields(tp))
         self._context.lose([tp], "fence_broken")
         self._context.owned.orphaned.add(tp)
 
-    def _obey(self, held: OwnedPartition, seen: PartitionZnodes) -> None:
-        """To the marker's offset, even if another client wrote the znode after it (recipes.md 6)."""
+    def _apply_reset(self, held: OwnedPartition, seen: PartitionZnodes) -> None:
+        """Moves to the marker's offset, even if another client wrote the znode after it (recipes.md 6)."""
         assert seen.marker is not None
         assert seen.offset is not None
         target, found = marker_offset(seen.marker), offset_value(seen.offset)
         held.fence, held.last_mzxid = seen.offset.stat.version, seen.marker.stat.mzxid
         if target is None:
-            self._context.note("poison", path=seen.marker.path, detail="no reset marker")
+            self._context.note("corrupt_znode", path=seen.marker.path, detail="no reset marker")
             target = found if found is not None else held.value
         held.follow(target)
         held.write_pending = found != target
@@ -372,12 +368,12 @@ class Commits:
         if adopts and found is not None:
             held.follow(found)
             held.last_mzxid, held.write_pending = seen.offset.stat.mzxid, False
-            batch.refuse(tp, OffsetConflictError(f"somebody else wrote {found} for {tp}: adopted"))
+            batch.refuse(tp, OffsetConflictError(f"another client wrote {found} for {tp}: adopted"))
             self._move(held, found, "foreign_commit")
         else:
             batch.foreign.add(tp)
             if tp in batch.unknown and tp in batch.values:
-                held.value = batch.values[tp]  # it may have stood there: nothing below it is written again
+                held.value = batch.values[tp]  # it may have been written: no lower offset is written
             held.write_pending = found != held.value
             if held.write_pending and tp not in batch.values:
                 self._unwritten.add(tp)
@@ -390,7 +386,7 @@ class Commits:
         return "reassert" if snapshot is not None and snapshot.has_foreign_members else "adopt"
 
     def _move(self, held: OwnedPartition, offset: int, reason: str) -> None:
-        """Tells the application, unless its lease is over already; commits of before are void."""
+        """Emits `SeekTo` unless the lease has ended; refuses commits of earlier positions."""
         tp = held.topic_partition
         error = OffsetConflictError(f"{tp} was moved to {offset} ({reason})")
         current = self._current
@@ -405,58 +401,58 @@ class Commits:
         if held.ended is None:
             self._context.emit(SeekTo(tp, offset, reason, held.position_epoch))
 
-    def _tell_all(self, batch: CommitBatch) -> None:
+    def _finish_all(self, batch: CommitBatch) -> None:
         for commit in batch.commits:
-            self._tell(commit)
+            self._finish(commit)
 
-    def _tell(self, commit: PendingCommit) -> None:
+    def _finish(self, commit: PendingCommit) -> None:
         if commit.commit_id is not None:
             self._context.emit(
-                FinishCommit(commit.commit_id, commit.committed, commit.refused, commit.stands)
+                FinishCommit(commit.commit_id, commit.committed, commit.refused, commit.stored)
             )
 
 
 @dataclass(slots=True, eq=False)
 class PendingCommit:
-    """One that was asked for: what is still open, and what became of the rest."""
+    """A requested commit: its open partitions, and the outcomes of the others."""
 
     commit_id: int | None
-    """None for one of the machine's own, which no call waits for."""
+    """None for a commit of the machine itself, which no call waits for."""
     values: dict[TopicPartition, int]
     seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
     """As in `CommitRequested`."""
     tokens: dict[TopicPartition, int] = field(default_factory=dict)
-    """The claims that the positions belong to; under another claim they are void."""
+    """The tokens of the claims that the positions belong to; under another claim they are void."""
     committed: dict[TopicPartition, int] = field(default_factory=dict)
-    stands: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where the offsets of those committed stand when they are told."""
+    stored: dict[TopicPartition, int] = field(default_factory=dict)
+    """The offsets in ZooKeeper of the committed partitions, when the commit finishes."""
     refused: dict[TopicPartition, CommitRefusedError] = field(default_factory=dict)
 
-    def accept(self, tp: TopicPartition, stands: int) -> None:
-        self.committed[tp], self.stands[tp] = self.values.pop(tp), stands
+    def accept(self, tp: TopicPartition, stored: int) -> None:
+        self.committed[tp], self.stored[tp] = self.values.pop(tp), stored
 
     def refuse(self, tp: TopicPartition, error: CommitRefusedError) -> None:
         self.values.pop(tp, None)
         self.committed.pop(tp, None)
-        self.stands.pop(tp, None)
+        self.stored.pop(tp, None)
         self.refused[tp] = error
 
 
 class CommitBatch:
-    """The commits of one write, partition by partition in the order in which they were asked for."""
+    """The commits of one write, for each partition in the order of the requests."""
 
     def __init__(self, commits: Iterable[PendingCommit]) -> None:
         self.commits = list(commits)
         self.values: dict[TopicPartition, int] = {}
-        """What is still to be written."""
+        """The offsets that are still to be written."""
         self.sought: dict[TopicPartition, int] = {}
-        """The last seek that led to each of these values."""
+        """The last seek that led to each of these offsets."""
         self.has_unknown_outcome = False
-        """What was sent must be read back before anything else is done."""
+        """Whether the batch must be read back before anything else is done."""
         self.unknown: set[TopicPartition] = set()
-        """Sent without an answer, and not cleared up since: it may have been written for a moment."""
+        """Partitions sent without a reply and not read back since: they may have been written."""
         self.foreign: set[TopicPartition] = set()
-        """Written by another client when they were read back last, and to be written over."""
+        """Partitions whose offset another client had written at the last read-back, to be overwritten."""
         self._of: dict[TopicPartition, list[PendingCommit]] = {}
         for commit in self.commits:
             for tp in commit.values:
@@ -464,25 +460,27 @@ class CommitBatch:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Those of which something is open."""
+        """The partitions with an open commit."""
         return [tp for tp in self._of if self.open(tp)]
 
     def open(self, tp: TopicPartition) -> list[PendingCommit]:
         """The commits that wait for the outcome of this partition."""
         return [commit for commit in self._of.get(tp, ()) if tp in commit.values]
 
-    def aim(self, tp: TopicPartition, held: OwnedPartition) -> None:
-        """Finds what is to be written for a partition; what stands already is committed, what must not be
-        written is refused."""
+    def choose_value(self, tp: TopicPartition, held: OwnedPartition) -> None:
+        """Chooses the offset to write for a partition.
+
+        Commits whose offset is written already are committed; those that must not be written are refused.
+        """
         value, sought, floor = held.value, held.sought, held.floor
         for commit in self.open(tp):
             asked, seek = commit.values[tp], commit.seeks.get(tp, 0)
             if seek > sought:
                 value, sought, floor = asked, seek, NO_POSITION_FLOOR
             elif seek < sought:
-                continue  # from before that seek: committed with what the seek led to
+                continue  # from before that seek: committed with the position of the seek
             elif asked < floor:
-                message = f"{tp} stood at {floor} before; {asked} would go back without a seek"
+                message = f"{tp} was at {floor} before; {asked} would go back without a seek"
                 self.refuse_one(commit, tp, OffsetConflictError(message))
             elif asked <= held.value and sought == held.sought and not held.write_pending:
                 commit.accept(tp, held.value)
@@ -497,41 +495,43 @@ class CommitBatch:
             self.values[tp], self.sought[tp] = value, sought
 
     def written(self, tp: TopicPartition, held: OwnedPartition, fence: int, zxid: int) -> None:
-        """The value stands in the znode, by the write `zxid`."""
+        """Takes a successful write: the value is in the znode, by the transaction `zxid`."""
         held.commit(self.values[tp], self.sought[tp])
         held.fence, held.last_mzxid, held.write_pending = fence, zxid, False
         self._accept(tp, held.value)
 
-    def _accept(self, tp: TopicPartition, stands: int) -> None:
-        """All of the partition that is open is committed. What counted so already is told to stand there
-        too: a seek may have followed it."""
+    def _accept(self, tp: TopicPartition, stored: int) -> None:
+        """Marks all open commits of the partition as committed.
+
+        For those that already were, the stored offset is updated: a seek may have followed them.
+        """
         for commit in self._of.get(tp, ()):
             if tp in commit.values:
-                commit.accept(tp, stands)
+                commit.accept(tp, stored)
             elif tp in commit.committed:
-                commit.stands[tp] = stands
+                commit.stored[tp] = stored
         self.values.pop(tp, None)
         self.unknown.discard(tp)
 
     def refuse(self, tp: TopicPartition, error: CommitRefusedError) -> None:
-        """None of the partition that is open is committed, or its outcome is unknown."""
+        """Refuses all open commits of the partition, or reports their outcome as unknown."""
         for commit in self.open(tp):
             self.refuse_one(commit, tp, error)
         self.values.pop(tp, None)
 
     def void(self, tp: TopicPartition, error: CommitRefusedError) -> None:
-        """The partition was moved: what counts as committed, and is not told yet, is so no more."""
+        """Refuses commits of the partition that count as committed and are not reported: see `SeekTo`."""
         for commit in self._of.get(tp, ()):
             if tp in commit.values or tp in commit.committed:
                 self.refuse_one(commit, tp, error)
         self.values.pop(tp, None)
 
     def refuse_one(self, commit: PendingCommit, tp: TopicPartition, error: CommitRefusedError) -> None:
-        commit.refuse(tp, CommitUnknownError(f"no answer; then: {error}") if tp in self.unknown else error)
+        commit.refuse(tp, CommitUnknownError(f"no reply; then: {error}") if tp in self.unknown else error)
 
 
 class ResetWatch:
-    """The watch on `resets`."""
+    """The child watch on `resets`."""
 
     def __init__(self, context: MemberContext, paths: Paths, commits: Commits) -> None:
         self._context = context
@@ -546,8 +546,8 @@ class ResetWatch:
     def forget_watches(self) -> None:
         self._watch = None
 
-    def look(self) -> Procedure[None]:
-        """Arms the watch, then puts what is marked and held under review."""
+    def read_markers(self) -> Procedure[None]:
+        """Arms the watch, then puts the owned partitions with a marker under review."""
         watch = Watch(lambda: None)
         (outcome,) = yield from ask(Query(ListChildren(self._paths.resets, watch=True), watch))
         self._watch = watch

@@ -1,16 +1,16 @@
 """The inputs (events) and outputs (effects) of a member's machine.
 
-Events are facts, in the past tense. Every event is given to `MemberMachine.step(event, now)`. Watches and
-timers say only *that* something may have changed; the machine reads the state anew (level-triggered).
+Events are facts, in the past tense. Every event goes to `MemberMachine.step(event, now)`. A watch or a timer
+only means that something may have changed; the machine reads the state anew (level-triggered).
 
-Effects are orders, in the imperative. The engine performs the effects of a step in the order given, all of
+Effects are commands, in the imperative. The engine performs the effects of a step in the order given, all of
 them before the next event. None of them blocks: results come back as events.
 
-Order rules that the machine keeps, and that the simulator checks on every step (`testing.simulation.order`):
-* `Revoke` of a partition, and its answer or `EndOverdue`, come before any `Submit` that releases it, and
-  that before any `Submit` that claims what the same rebalance gains.
+Order rules of the machine, which the simulator checks on every step (`testing.simulation.order`):
+* `Revoke` of a partition, and `Revoked` or `EndOverdue`, come before any `Submit` that releases it, and that
+  before any `Submit` that claims partitions which the same rebalance gains.
 * `Assign` of a partition comes only after a claim of it.
-* A registration is created, not replaced, only by a member that holds nothing.
+* A registration is created, not replaced, only by a member that owns nothing.
 * After `Lose` no offset of those partitions is written, until they are claimed anew.
 * `ExtendLease` is given only for an acknowledged quorum write, and for each once.
 """
@@ -28,7 +28,7 @@ from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The application wants this member to join."""
+    """The application has opened the member, which joins the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Revoked:
 
     call_id: int
     positions: Mapping[TopicPartition, int]
-    """Processed positions to commit with the release; partitions without news are absent."""
+    """Processed positions to commit with the release; unchanged partitions are absent."""
     last_move_id: int | None = None
     """As in `CommitRequested`."""
     seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -46,62 +46,62 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequested:
-    """Answered by exactly one effect `FinishCommit`, whatever happens."""
+    """The application commits positions. Exactly one effect `FinishCommit` follows."""
 
     commit_id: int
     positions: Mapping[TopicPartition, int]
     seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Partitions that the application has sought in the present claim, with a number that each seek raises:
-    the first position written after a seek may go back, and no other."""
+    """The partitions with a seek of the application in the present claim, with a number that each seek
+    increases: only the first position written after a seek may be lower than the one before."""
     last_move_id: int | None = None
     """`move_id` of the last `Assign` or `SeekTo` carried out when the positions were taken; None: all were.
 
-    A position from before an operator's reset must not be written after it. Nor one from an earlier lease:
-    a partition can be lost and claimed again while this event is under way."""
+    A position from before an operator's reset must not be written after it, nor one from an earlier lease: a
+    partition can be lost and claimed again while this event is queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandBackRequested:
-    """The application gives partitions up; this member claims them again only by a later plan."""
+    """The application gives partitions up; the member claims them again only by a later assignment."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionChanged:
-    """Leave and register anew with this subscription (a registration is never rewritten)."""
+    """The application has a new subscription: the registration is replaced (it is never rewritten)."""
 
     subscription: Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class PollOverdue:
-    """`max_poll_interval_ms` was exceeded: give everything back and leave the group until `Polled`."""
+    """`max_poll_interval_ms` was exceeded: the member leaves the group until `Polled`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The application is back after `PollOverdue`: join again."""
+    """The application polls again after `PollOverdue`: the member rejoins."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationFailed:
-    """A callback or the source raised: leave cleanly, end in the state `failed`."""
+    """A callback or the source raised: the member leaves and ends in the state `failed`."""
 
     error: BaseException
 
 
 @dataclass(frozen=True, slots=True)
 class CloseRequested:
-    """Commit, release, leave. Ends with the effect `Finish`."""
+    """The application closes the member: it commits, releases and leaves, and ends with `Finish`."""
 
     close_session: bool
-    """True when the client belongs to this member: the session's end removes all its znodes at once."""
+    """Whether the client belongs to this member: the session's end then removes all its znodes at once."""
     deadline_ms: int
-    """Point in time at which the machine must be finished, whatever was not answered.
+    """The time at which the machine must finish, even without replies.
 
-    Where the session lives on (a shared client) and the registration stands in it, the machine may take up
-    to a session timeout longer: callbacks are over by then, `Finish` comes when its znodes are gone."""
+    If the session goes on (a shared client) and has the registration, the machine may take up to a session
+    timeout longer: callbacks have ended by then, and `Finish` comes when its znodes are gone."""
 
 
 Event = (
@@ -119,7 +119,7 @@ Event = (
 
 
 class MemberState(StrEnum):
-    """What a person sees of a member; each is its own word as a text."""
+    """The public state of a member; as a string, each is its own name."""
 
     NEW = "new"
     JOINING = "joining"
@@ -134,11 +134,11 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions are ours: call `on_assigned`, then deliver from each grant's offset."""
+    """The member owns these partitions: call `on_assigned`, then deliver from each grant's offset."""
 
     grants: tuple[LeaseGrant, ...]
     move_id: int = 0
-    """Grows with every `Assign` and `SeekTo`: see `CommitRequested`."""
+    """Increases with every `Assign` and `SeekTo`: see `CommitRequested`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +148,13 @@ class Revoke:
     call_id: int
     partitions: tuple[TopicPartition, ...]
     deadline_ms: int
-    """The machine goes on without the answer at this time (it then gives `EndOverdue`)."""
+    """At this time the machine goes on without `Revoked`, and emits `EndOverdue`."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class EndOverdue:
-    """The callback of this `Revoke` is too late: its leases are over, its later answer is ignored."""
+    """The callback of this `Revoke` is overdue: its leases have ended, a later `Revoked` is ignored."""
 
     call_id: int
     partitions: tuple[TopicPartition, ...]
@@ -162,14 +162,14 @@ class EndOverdue:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """Released: these partitions are no longer ours (after a `Revoke`, no callback)."""
+    """These partitions were released and are no longer owned (after a `Revoke`; no callback)."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """These partitions are no longer ours, without notice: stop at once, call `on_lost`, commit nothing."""
+    """These partitions are lost: stop delivery at once, call `on_lost`, commit nothing."""
 
     partitions: tuple[TopicPartition, ...]
     reason: str
@@ -184,34 +184,34 @@ class ExtendLease:
 
 @dataclass(frozen=True, slots=True)
 class SeekTo:
-    """Another client's offset is obeyed: drop what is buffered and deliver from here.
+    """The member takes over another client's offset: drop buffered records and deliver from here.
 
     `reason` is `reset` (an operator's marker) or `foreign_commit` (`on_foreign_commit` is `adopt`).
     """
 
     topic_partition: TopicPartition
     offset: int
-    """A negative offset means: by the reset policy."""
+    """A negative offset means that the reset policy decides."""
     reason: str
     move_id: int = 0
-    """Grows with every `Assign` and `SeekTo`. Positions taken before it was carried out are void."""
+    """Increases with every `Assign` and `SeekTo`. Positions taken before it was performed are void."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishCommit:
-    """What became of a `CommitRequested`."""
+    """The outcome of a `CommitRequested`."""
 
     commit_id: int
     committed: Mapping[TopicPartition, int]
-    """As asked for."""
+    """The positions as requested."""
     refused: Mapping[TopicPartition, CommitRefusedError]
-    stands: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where the offsets of those committed stood then: another commit may have led further."""
+    stored: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The offsets in ZooKeeper of the committed partitions: another commit may have written a later one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeState:
-    """Log it, count it, call `on_state`."""
+    """The state of the member changes: log it, count it, call `on_state`."""
 
     before: MemberState
     after: MemberState
@@ -220,7 +220,7 @@ class ChangeState:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Our own clock says that the session is over: `Store.abandon`."""
+    """The session has expired by the member's own clock: call `Store.abandon`."""
 
     incarnation: int
     reason: str
@@ -228,9 +228,9 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The member is done (closed or failed). With `close_session` the shell closes the client now.
+    """The member has ended (closed or failed). With `close_session` the engine closes the client now.
 
-    It comes once and last; afterwards a `CommitRequested` is refused and every other event ignored.
+    This is the last effect; afterwards a `CommitRequested` is refused and every other event ignored.
     """
 
     close_session: bool
@@ -251,6 +251,6 @@ OwnEffect = (
     | LogEvent
     | Finish
 )
-"""What only a member does; the loop that every machine has performs the others."""
+"""The effects of a member only; `MachineLoop` performs those of every machine."""
 
 Effect = SharedEffect | OwnEffect

@@ -1,18 +1,17 @@
-"""Reads the group: who is registered, what each subscribes to, which partitions there are (recipes.md 3).
+"""Reads a snapshot of the group: its members, their subscriptions and the partitions (recipes.md 3).
 
 One pass lists `ids` with a watch and then makes one unwatched bulk read: the registrations that are not
-cached, the own registration, the owner znodes that this member holds (their verification costs no packet
-of its own) and `ids` itself, which closes the pass: where it has moved, once more. Topics are cached
-while their data watch is armed. So a join costs a member that is not affected two packets.
+cached, the own registration, the owner znodes of this member (so their verification costs no packet of its
+own) and `ids` itself. If `ids` has changed since the listing, the pass is repeated. Topics are cached while
+their data watch is armed. So a join costs a member that is not affected two packets.
 
-Cached registrations are good while `czxid(ids)` stands and `cversion(ids)` has risen by exactly the
-names that came and went: a member that left and came back under its name counts two and shows.
+Cached registrations are valid while `czxid(ids)` is the same and `cversion(ids)` has risen by exactly the
+number of names that came and went: a member that left and came back under its name counts two.
 
-`SnapshotTiming` says when: soon, but a burst of changes is read once.
-A change waits `settle_ms` for company. Where the look then finds more than one change at once, a burst
-is under way, and it is waited for until `settle_ms` pass without another one, at most until
-`settle_max_ms` after the first. The members of a group that has only just begun wait, once each, until
-the oldest registration is `initial_rebalance_delay_ms` old, so that those started with it are counted.
+`SnapshotTiming` decides when to read, so that a burst of changes is read once. The reader waits `settle_ms`
+after a change. If it then finds more than one change, it waits until `settle_ms` pass without another one, at
+most until `settle_max_ms` after the first. The members of a new group wait, once each, until the oldest
+registration is `initial_rebalance_delay_ms` old, so that the members started with it are counted.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ SNAPSHOT_TIMER = "snapshot"
 
 
 class SnapshotTiming:
-    """The timing of snapshots."""
+    """Decides when the next snapshot is taken."""
 
     def __init__(self, context: MemberContext) -> None:
         self._context = context
         self.marks = 0
-        """How often something was found to have changed; a pass remembers the number it began with."""
+        """Number of changes noticed so far; a pass remembers the number at its start."""
         self.is_dirty = False
         self._since_ms = 0
         self._due_ms = 0
@@ -61,7 +60,7 @@ class SnapshotTiming:
         return self.is_dirty and self._context.now.ms >= self._due_ms
 
     def mark_changed(self) -> None:
-        """Something may have changed."""
+        """Notes that the group may have changed: a snapshot is taken after `settle_ms`."""
         settings, now_ms = self._context.config.settings, self._context.now.ms
         self.marks += 1
         if not self.is_dirty:
@@ -69,7 +68,7 @@ class SnapshotTiming:
             self._wait_until(now_ms + settings.settle_ms)
 
     def mark_changed_now(self) -> None:
-        """Something has changed, and waiting would tell nothing."""
+        """Notes that the group has changed: a snapshot is taken at once."""
         self.marks += 1
         if not self.is_dirty:
             self.is_dirty, self._since_ms = True, self._context.now.ms
@@ -77,16 +76,16 @@ class SnapshotTiming:
         self._context.cancel_timer(SNAPSHOT_TIMER)
 
     def pause(self) -> None:
-        """The group moved during every pass: a pause, so that other work and other members come to theirs."""
+        """Pauses after passes that the group changed in: other work and other members get their turn."""
         self._wait_until(self._context.now.ms + self._context.config.settings.settle_max_ms)
 
     def joined(self) -> None:
-        """A new registration of this member: look at once."""
+        """Notes a new registration of this member: a snapshot is taken at once."""
         self._joined_ms = self._context.now.ms
         self.mark_changed_now()
 
     def must_delay_initial_rebalance(self, group_age_ms: int) -> bool:
-        """Once after joining: whether the whole group has only just begun; sets the time of the next look."""
+        """Whether the whole group is new, once after joining; sets the time of the next snapshot."""
         joined_ms, self._joined_ms = self._joined_ms, None
         if joined_ms is None:
             return False
@@ -97,7 +96,7 @@ class SnapshotTiming:
         return True
 
     def must_wait(self, listing: ListChildrenDone, known_cversion: int | None) -> bool:
-        """Whether the group is still moving; sets the time of the next look if so."""
+        """Whether the group is still changing; then sets the time of the next snapshot."""
         settings, now_ms = self._context.config.settings, self._context.now.ms
         assert listing.stat is not None
         if self._joined_ms is not None:
@@ -113,7 +112,7 @@ class SnapshotTiming:
         return False
 
     def done(self, marks: int) -> None:
-        """A snapshot was taken that contains every change up to this mark."""
+        """Notes a snapshot that contains every change up to this number."""
         self._is_burst, self._listed_cversion = False, None
         self.is_dirty = False
         if marks != self.marks:
@@ -125,12 +124,12 @@ class SnapshotTiming:
 
 
 PASSES_MAX = 10
-"""Passes in a row before the member pauses; a group that moves faster is settled by time."""
+"""Passes in a row before the member pauses."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedTopic:
-    """A topic znode as read; good while `watch` has not fired. `version` is None where there is none."""
+    """A topic znode as read; valid while `watch` has not fired. `version` is None if it does not exist."""
 
     watch: Watch
     version: int | None
@@ -145,7 +144,7 @@ class MembershipSnapshot:
     generation: int
     """pzxid of `ids` (docs/adr/0006)."""
     registrations: Mapping[str, Registration]
-    """Readable ones only: who cannot be read owns nothing."""
+    """The readable ones only: a member with an unreadable registration owns nothing."""
     members: tuple[EvaluatedMember, ...]
     partitions: Mapping[str, tuple[int, ...]]
     """Of every topic that a member subscribes to; empty for one that does not exist."""
@@ -156,23 +155,23 @@ class MembershipSnapshot:
 
     @property
     def has_foreign_members(self) -> bool:
-        """A member without zkgroup's key is registered: probably a JVM member."""
+        """Whether a member without zkgroup's key is registered: probably a JVM member."""
         return any(not registration.is_zkgroup for registration in self.registrations.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A registration as read, with what does not change about it."""
+    """A registration as read, with its subscription and, unless it is a wildcard, its topics."""
 
     registration: Registration
     subscription: Subscription
     evaluated: EvaluatedMember | None
-    """None for a wildcard: its topics depend on those there are."""
+    """None for a wildcard, whose topics depend on those that exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The subscriptions of all members as topics."""
+    """The members with their topics, all topics, and the members that cannot be evaluated."""
 
     members: tuple[EvaluatedMember, ...]
     topics: frozenset[str]
@@ -184,9 +183,9 @@ class _Cache:
     ids: tuple[int, int] | None = None
     """czxid and cversion of `ids` that `registrations` belongs to."""
     registrations: dict[str, Peer | None] = field(default_factory=dict)
-    """None for one that cannot be read."""
+    """The peer of each name; None for a registration that cannot be read."""
     created_ms: dict[str, int] = field(default_factory=dict)
-    """ctime of each registration."""
+    """ctime of each registration, in epoch milliseconds."""
     listing: ListChildrenDone | None = None
     ids_watch: Watch | None = None
     topics: dict[str, CachedTopic] = field(default_factory=dict)
@@ -197,7 +196,7 @@ class _Cache:
 
 
 class SnapshotReader:
-    """Takes snapshots of the group when something may have changed."""
+    """Takes snapshots of the group."""
 
     def __init__(self, context: MemberContext, paths: Paths) -> None:
         self._context = context
@@ -207,24 +206,24 @@ class SnapshotReader:
         self.settling = SnapshotTiming(context)
         self.newest: MembershipSnapshot | None = None
         self.is_new = False
-        """`newest` differs from the one before and has not been planned from."""
+        """Whether `newest` differs from the one before and no assignment was computed from it yet."""
         self.topic_facts: Mapping[str, int] = {}
         """Paths of the topics in the snapshot, each with its mzxid (0 for one that is missing)."""
 
     # --- when -------------------------------------------------------------------------------------
 
     def forget_watches(self) -> None:
-        """After a disconnect every watch is gone, so nothing that relied on one is known any more."""
+        """Drops everything that relied on watches: a disconnect has ended them."""
         cache = self._cache
         cache.ids_watch = cache.topic_names_watch = cache.brokers_watch = cache.listing = None
         cache.topics.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """A claim was refused at this topic: what is cached is old, whatever the watch says."""
+        """Drops a cached topic: a claim was refused at it, so it has changed."""
         self._cache.topics.pop(topic, None)
 
     def forget(self) -> None:
-        """The registration is gone: the next snapshot is planned from, even if it looks the same."""
+        """Makes the next snapshot count as new, even if it is equal: the registration is gone."""
         self.newest, self.is_new = None, False
 
     def _watch(self) -> Watch:
@@ -233,7 +232,10 @@ class SnapshotReader:
     # --- one pass ---------------------------------------------------------------------------------
 
     def take(self) -> Procedure[Mapping[str, Znode | None] | None]:
-        """A snapshot, or None where the group is still moving. Returns the own owner znodes as seen."""
+        """Takes a snapshot.
+
+        Returns the member's owner znodes as read; None if the group is still changing.
+        """
         for _ in range(PASSES_MAX):
             marks = self.settling.marks
             listing = yield from self._list()
@@ -247,14 +249,14 @@ class SnapshotReader:
                 return None
             if owned is not None:
                 evaluation = yield from self._read_topics()
-                if self._settle_picture(listing, evaluation):
+                if self._store_snapshot(listing, evaluation):
                     self.settling.done(marks)
                     return owned
         self.settling.pause()
         return None
 
     def _group_age_ms(self) -> int:
-        """How much older than this member's registration the oldest one is, by the server's clock."""
+        """The age of the oldest registration when this member's was created, by the server's clock."""
         created_ms = self._cache.created_ms
         return created_ms[self._context.config.member_id] - min(created_ms.values())
 
@@ -287,7 +289,7 @@ class SnapshotReader:
         return listing
 
     def _read(self, listing: ListChildrenDone) -> Procedure[Mapping[str, Znode | None] | None]:
-        """The bulk read. None where `ids` has moved since the listing."""
+        """Makes the bulk read; None if `ids` has changed since the listing."""
         context, paths = self._context, self._paths
         assert listing.stat is not None
         cached = self._cached(listing)
@@ -296,7 +298,7 @@ class SnapshotReader:
         held = tuple(context.owned.held)
         wanted = [*map(paths.registration, unread), paths.own, *paths.owners(held), paths.ids]
         found = yield from read_allowed(wanted)
-        # A peer's registration that an ACL hides is that peer's trouble; the rest is needed.
+        # An ACL may hide a peer's registration, but not the other znodes.
         needed = [readable(path, found[i]) for i, path in enumerate(wanted) if i >= len(unread)]
         own_znode, *owners, closing = needed
         if closing is None:
@@ -313,7 +315,7 @@ class SnapshotReader:
         cached: Mapping[str, Peer | None],
         fresh: Mapping[str, Znode | Code | None],
     ) -> None:
-        """The registrations of this listing, those just read and those that need no reading."""
+        """Stores the registrations of this listing, those just read and the cached ones."""
         cache, stat = self._cache, listing.stat
         assert stat is not None
         registrations = {n: cached[n] for n in listing.children if n in cached and n not in fresh}
@@ -327,7 +329,7 @@ class SnapshotReader:
         cache.ids = (stat.czxid, stat.cversion)
 
     def _cached(self, listing: ListChildrenDone) -> Mapping[str, Peer | None]:
-        """The registrations that need no reading (recipes.md 3)."""
+        """The cached registrations that are still valid (recipes.md 3)."""
         cache, stat = self._cache, listing.stat
         if cache.ids is None or stat is None or cache.ids[0] != stat.czxid:
             return {}
@@ -335,7 +337,7 @@ class SnapshotReader:
         return cache.registrations if stat.cversion - cache.ids[1] == moved else {}
 
     def _check_own(self, znode: Znode | None) -> None:
-        """My session is the owner of my own registration, never what the client says (recipes.md 2)."""
+        """Checks the own registration by its owner session, not by the client's state (recipes.md 2)."""
         session = self._context.session
         assert session is not None
         if znode is None or znode.stat.ephemeral_owner != session.session_id:
@@ -345,7 +347,7 @@ class SnapshotReader:
         try:
             registration = Registration.decode(znode.path, znode.data)
         except CorruptZnodeError as error:
-            self.report_poison(znode, error)
+            self.report_corrupt(znode, error)
             return None
         subscription = registration.wanted()
         evaluated = None
@@ -353,14 +355,14 @@ class SnapshotReader:
             evaluated = EvaluatedMember(name, subscription.topics)
         return Peer(registration, subscription, evaluated)
 
-    def report_poison(self, znode: Znode, error: CorruptZnodeError) -> None:
-        """Told once for each life of a znode."""
+    def report_corrupt(self, znode: Znode, error: CorruptZnodeError) -> None:
+        """Reports a corrupt znode, once for each version of it."""
         self._report((znode.path, znode.stat.mzxid), str(error))
 
     def _report(self, seen: tuple[str, int], detail: str) -> None:
         if seen not in self._reported:
             self._reported.add(seen)
-            self._context.note("poison", path=seen[0], detail=detail)
+            self._context.note("corrupt_znode", path=seen[0], detail=detail)
 
     # --- topics -----------------------------------------------------------------------------------
 
@@ -394,7 +396,7 @@ class SnapshotReader:
         try:
             partitions = Topic.decode(znode.path, znode.data).numbers
         except CorruptZnodeError as error:
-            self.report_poison(znode, error)
+            self.report_corrupt(znode, error)
             partitions = ()
         return CachedTopic(watch, znode.stat.version, znode.stat.mzxid, partitions)
 
@@ -403,7 +405,7 @@ class SnapshotReader:
         cache, excluded = self._cache, self._context.config.settings.exclude_internal_topics
         members: list[EvaluatedMember] = []
         names: set[str] = set()
-        puzzling: list[str] = []
+        not_evaluable: list[str] = []
         for name, peer in sorted(cache.registrations.items()):
             if peer is None:
                 continue
@@ -412,17 +414,17 @@ class SnapshotReader:
                 try:
                     threads = evaluate(peer.subscription, cache.topic_names, excluded)
                 except UnsupportedRegexError:
-                    puzzling.append(name)
+                    not_evaluable.append(name)
                     continue
                 member = EvaluatedMember(name, threads)
             members.append(member)
             names.update(member.threads)
-        return Evaluation(tuple(members), frozenset(names), tuple(puzzling))
+        return Evaluation(tuple(members), frozenset(names), tuple(not_evaluable))
 
     # --- the result -------------------------------------------------------------------------------
 
-    def _settle_picture(self, listing: ListChildrenDone, evaluation: Evaluation) -> bool:
-        """False where a topic is not known any more: a connection was lost while the answers came in."""
+    def _store_snapshot(self, listing: ListChildrenDone, evaluation: Evaluation) -> bool:
+        """Stores the snapshot; False if a topic was dropped by a disconnect while the replies came in."""
         cache = self._cache
         assert listing.stat is not None
         names = evaluation.topics

@@ -1,8 +1,8 @@
-"""How things end: the session, the registration, the lease, the membership (recipes.md 7, 9, 10).
+"""Handles the end of the session, the registration, the lease and the membership (recipes.md 7, 9, 10).
 
-Leaving with a client of its own: the callbacks, one final commit, and then the session's end removes all
-znodes of the member together. With a shared client, and for a member that comes back later: everything
-is released, then the registration is deleted. Every leave has a deadline.
+A member with a client of its own runs its callbacks and one final commit; then the session's end removes all
+its znodes together. A member with a shared client, or one that rejoins later, releases everything and then
+deletes its registration. Every leave has a deadline.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from zkgroup.runtime.procedures import Procedure
 CLOSE_TIMER = "close"
 PAST_DEADLINE_MS = 1000
 FAILED_LEAVE_MS = 5000
-"""Time for a clean leave of a member that failed by itself."""
+"""Milliseconds in which a member that failed leaves the group."""
 
 
 @dataclass(slots=True)
 class LeaveInProgress:
-    """A leave under way."""
+    """The state of a running leave."""
 
     reason: str
     closes_session: bool
-    """The session's end does the releasing."""
+    """Whether the session's end releases the partitions."""
     deadline_ms: int | None
     error: BaseException | None = None
     is_final: bool = True
-    """False for a member that only waits for the next poll."""
+    """False for a member that rejoins at the next poll."""
     is_past_deadline: bool = False
-    """The deadline is past; what stands in a session that lives on is still to be removed."""
+    """Whether the deadline has passed; znodes in a session that goes on are still to be removed."""
     has_committed: bool = False
-    """The final commit was handed over."""
+    """Whether the final commit was queued."""
 
 
 class GroupLeave:
-    """Everything that makes a member let go."""
+    """Ends leases, registrations and the membership."""
 
     def __init__(self, components: Components, scheduler: Scheduler) -> None:
         self._components = components
@@ -48,10 +48,10 @@ class GroupLeave:
         scheduler.on_unregistered = self.registration_over
         scheduler.on_denied = self._denied
 
-    # --- the own clock ----------------------------------------------------------------------------
+    # --- the member's clock -----------------------------------------------------------------------
 
-    def watch_the_clock(self) -> None:
-        """The first thing in every step: a process that was stopped must not act on what it believed."""
+    def check_expiry(self) -> None:
+        """Ends an expired lease or session; first in every step, as the process may have been stopped."""
         components, context = self._components, self._components.context
         if components.lease.has_run_out():
             components.lease.end()
@@ -65,13 +65,13 @@ class GroupLeave:
     # --- the session and the registration ---------------------------------------------------------
 
     def session_over(self, reason: str) -> None:
-        """Nothing of the old session is done any more."""
+        """Ends everything of the old session."""
         self._scheduler.stop()
         self._components.context.forget_session()
         self.registration_over(reason)
 
     def registration_over(self, reason: str) -> None:
-        """`on_lost` for everything held; nothing is committed, nothing deleted (recipes.md 10)."""
+        """Loses all owned partitions; commits nothing and deletes nothing (recipes.md 10)."""
         components, context = self._components, self._components.context
         was_joined = components.membership.is_registered
         left_over = {*context.owned.held, *context.owned.orphaned, *components.claims.unknown_outcomes}
@@ -79,7 +79,7 @@ class GroupLeave:
         components.releases.forget_calls()
         context.owned.clear()
         if context.session is not None:
-            context.owned.orphaned |= left_over  # the session lives, and with it the owner znodes
+            context.owned.orphaned |= left_over  # the session goes on, and with it the owner znodes
         for part in (components.claims, components.releases, components.planning, components.snapshot):
             part.forget()
         for stopped in (components.lease, components.verification, components.views):
@@ -95,20 +95,20 @@ class GroupLeave:
     # --- leaving ----------------------------------------------------------------------------------
 
     def close(self, closes_session: bool, deadline_ms: int) -> None:
-        """By the application."""
+        """Starts to leave, on request of the application."""
         self._begin(LeaveInProgress("closed", closes_session, deadline_ms))
 
     def fail(self, error: BaseException) -> None:
-        """By an error; the member leaves as cleanly as it can."""
+        """Starts to leave because of an error, and ends in the state `failed`."""
         context = self._components.context
         self._begin(
             LeaveInProgress("failed", context.config.owns_client, context.now.ms + FAILED_LEAVE_MS, error)
         )
 
     def _denied(self, path: str) -> None:
-        """An ACL is against it: the member fails; where it is leaving, it says so at the end.
+        """Fails because of an ACL; a member that is leaving reports the error at its end.
 
-        Once the session's end is all that is left to do nothing is tried again.
+        If only the session's end is left to do, nothing is tried again.
         """
         error, leaving = AccessDeniedError(f"{path}: the ACL refuses this member"), self._leaving
         if leaving is None or not leaving.is_final:
@@ -119,13 +119,13 @@ class GroupLeave:
             self.finish()
 
     def leave_group(self) -> None:
-        """The application does not poll: out of the group until it does."""
+        """Leaves the group until the application polls again."""
         if self._leaving is None and not self._scheduler.has_left_group:
             self._scheduler.has_left_group = True
             self._begin(LeaveInProgress("poll_timeout", False, None, is_final=False))
 
     def rejoin(self) -> None:
-        """It polls again: join, once the leave under way is through."""
+        """Joins again after a poll, once the running leave has ended."""
         self._scheduler.has_left_group = False
 
     def _begin(self, leaving: LeaveInProgress) -> None:
@@ -149,12 +149,14 @@ class GroupLeave:
         components.releases.revoke(context.owned.to_revoke(), leaving.reason, deadline_ms)
 
     def go_on(self) -> bool:
-        """At the end of every step: what ended meanwhile, a limit that was reached, the next stage of a
-        leave. True where the scheduler may have something new to do."""
+        """Starts the next stage of a leave, at the end of every step; whether there may be new work.
+
+        It also handles losses during the step, and the limit of failed claims.
+        """
         components = self._components
         if components.membership.in_use is not None and self._leaving is None:
             self.fail(components.membership.in_use)
-        self._look_at_limit()
+        self._check_retry_limit()
         if components.lease.is_refused:
             components.lease.is_refused = False
             self._scheduler.stop()
@@ -172,20 +174,20 @@ class GroupLeave:
             self._scheduler.start("leave", self._delete_registration())
         return False
 
-    def _look_at_limit(self) -> None:
+    def _check_retry_limit(self) -> None:
         limit = self._components.context.config.settings.rebalance_max_retries
         if limit is None or self._components.claims.failures < limit or self._leaving is not None:
             return
         blockers = dict(self._components.context.owned.blocked)
         held = ", ".join(f"{tp} by {who}" for tp, who in sorted(blockers.items()))
-        self.fail(RebalanceFailedError(f"{limit} claims in a row failed; held: {held}", blockers))
+        self.fail(RebalanceFailedError(f"{limit} claims in a row failed; owned: {held}", blockers))
 
     def _is_out_of_reach(self, leaving: LeaveInProgress) -> bool:
-        """Nothing can be done for what was held: never registered, or cut off beyond the lease."""
+        """Whether nothing can be released: never registered, or disconnected beyond the lease."""
         components = self._components
         if not self._may_be_registered():
             return True
-        # A shared session lives on with its client: what stands in it is removed when it is back.
+        # A shared session goes on with its client: the znodes in it are removed after a reconnect.
         is_cut_off = not components.context.connected and (
             components.lease.has_ended or not components.membership.is_registered
         )
@@ -209,7 +211,7 @@ class GroupLeave:
         components, owned = self._components, self._components.context.owned
         if not leaving.has_committed:
             if not self._scheduler.is_idle:
-                return False  # what is under way comes to its end first
+                return False  # the running procedure ends first
             leaving.has_committed = True
             final = {tp: position for tp, position in owned.releasing.items() if position is not None}
             news = {
@@ -238,7 +240,7 @@ class GroupLeave:
             self._components.context.reason = leaving.reason
 
     def deadline(self) -> None:
-        """Time is up. In a session that lives on the member goes on, silently, for one session timeout."""
+        """Ends the leave at its deadline. In a session that goes on, cleaning up takes one timeout more."""
         components, leaving = self._components, self._leaving
         session = components.context.session
         is_over = leaving is None or leaving.closes_session or leaving.is_past_deadline
@@ -253,7 +255,7 @@ class GroupLeave:
             )
 
     def finish(self) -> None:
-        """The end, whatever is still unanswered."""
+        """Ends the machine, also without outstanding replies."""
         components, context, leaving = self._components, self._components.context, self._leaving
         if context.finished or leaving is None:
             return

@@ -1,25 +1,26 @@
-"""The machine of one member: every decision of the consumer group, and no IO.
+"""The machine of one member: it makes every decision of the consumer group, without IO.
 
 Theory of operation
 -------------------
-`step(event, now)` takes one event and returns effects. Inside there are two kinds of work:
+`step(event, now)` takes one event and returns effects. There are two kinds of work:
 
-* *State* (`machine_context` and the flags of the components) changes at once with each event: a
-  watch fired, a timer is due, the application asked for a commit, a callback returned.
-* *Procedures* are the recipes, written as generators that yield requests. At most one runs at a time,
-  from one request to the next answer. When it ends, `scheduler` reads the state and starts what is most
-  urgent:
+* *State* (`machine_context` and the flags of the components) changes at once with each event: a watch fired,
+  a timer is due, the application requested a commit, a callback returned.
+* *Procedures* are the recipes, written as generators that yield requests. At most one runs at a time, from
+  one request to the next reply. When it ends, `scheduler` reads the state and starts the most urgent one:
 
-    not registered      -> register (and nothing else) not caught up       -> a check-only write: only after
-    it do reads show what became of earlier writes unknown outcomes    -> read back what had no answer:
-    commits, releases, claims away for a while    -> read back what is held; then the lease goes on then, by
-    turns      -> operators' resets, commits, releases, snapshots and assignments, claims, verification
+    not registered      -> register (and nothing else)
+    not caught up       -> a check-only write: only after it do reads show the outcome of earlier writes
+    unknown outcomes    -> read back commits, releases and claims without a reply
+    after a disconnect  -> read back the owned partitions; then the lease continues
+    then, by turns      -> operators' resets, commits, releases, snapshots and assignments, claims,
+                           verification
 
-Three things may end everything held at any moment (`leave`): the session is lost, a write is refused at
-the own registration, or T passes without an acknowledged write. Then nothing is released and nothing is
-committed for the old claims (`on_lost`), and the member registers anew.
+Three events end all claims at any moment (`leave`): the session is lost, a write is refused at the own
+registration, or T passes without an acknowledged write. Then nothing is released or committed for the old
+claims (`on_lost`), and the member registers anew.
 
-The rules of each recipe are in the component that carries it out.
+The rules of each recipe are in its component.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from zkgroup.znodes.consumers import Registration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A snapshot of one member at one moment."""
+    """The state of one member at one moment."""
 
     member_id: str
     state: MemberState
@@ -66,18 +67,18 @@ class MemberDescription:
     """pzxid of `ids` of the newest snapshot."""
     strategy: str | None
     is_assigned: bool
-    """The newest plan that this member knows is carried out as far as it concerns it."""
+    """Whether this member has carried out its part of the newest assignment that it knows."""
     members: tuple[str, ...]
-    """Who takes part in the plan."""
+    """The members in the assignment."""
     target: Mapping[TopicPartition, int]
-    """What this member should own, with the thread."""
+    """The partitions that this member should own, with the thread."""
     held: Mapping[TopicPartition, LeaseGrant]
     fences: Mapping[TopicPartition, int]
-    """Data version of the offset znode that the next commit of each held partition expects."""
+    """Data version of the offset znode that the next commit of each owned partition expects."""
     blocked: Mapping[TopicPartition, str]
-    """What it waits for, with the thread id that holds it."""
+    """The partitions that it waits for, with the thread id of the owner."""
     owners: Mapping[TopicPartition, str]
-    """The whole group's plan: partition to thread id."""
+    """The whole group's assignment: partition to thread id."""
 
 
 def describe(
@@ -86,7 +87,7 @@ def describe(
     planned: GroupAssignment | None,
     is_assigned: bool,
 ) -> MemberDescription:
-    """The description of this moment; its mappings are copies where they could change."""
+    """The description of a member now; its mappings are copies if they could change."""
     return MemberDescription(
         member_id=context.config.member_id,
         state=context.state,
@@ -114,19 +115,19 @@ class MemberMachine:
         self._scheduler = Scheduler(components)
         self._group_leave = GroupLeave(components, self._scheduler)
         self._carried_out_plan: GroupAssignment | None = None
-        """The newest one whose end was recorded."""
+        """The newest assignment that was recorded as carried out."""
         self._claims_verified = 0
-        """How many claims had been accepted when what is held was last verified after a rebalance."""
+        """Number of accepted claims at the last verification after a rebalance."""
         self._awaits_subscription = False
-        """The subscription was changed, and no assignment known here was made with it."""
+        """Whether the subscription was changed and no assignment was computed with it yet."""
         self._timers = self._timer_table()
 
-    # --- what the shell uses ----------------------------------------------------------------------
+    # --- for the engine ---------------------------------------------------------------------------
 
     def step(self, event: ev.Event, now: Instant) -> tuple[Effect, ...]:
-        """Takes one event, in the order they happened, and says what to do, in the order given."""
+        """The effects of one event, to be performed in this order. Events are given in their order."""
         self._components.context.begin(now)
-        self._group_leave.watch_the_clock()
+        self._group_leave.check_expiry()
         if isinstance(event, ev.CommitRequested):
             self._components.commits.request(event)
         elif not self._components.context.finished:
@@ -138,16 +139,16 @@ class MemberMachine:
         return self._components.context.take_effects()
 
     def held(self) -> dict[TopicPartition, LeaseGrant]:
-        """What this member owns now, also while it is being revoked."""
+        """The partitions that this member owns now, also those that are being revoked."""
         return {tp: held.grant() for tp, held in self._components.context.owned.held.items()}
 
     @property
     def topics(self) -> frozenset[str]:
-        """What the own subscription meant in the newest assignment."""
+        """The topics of the member's own subscription in the newest assignment."""
         return self._components.planning.topics
 
     def describe(self) -> MemberDescription:
-        """A snapshot of the member for people."""
+        """The state of the member, for people."""
         components = self._components
         return describe(
             components.context, components.snapshot.newest, components.planning.planned, self._is_assigned()
@@ -197,7 +198,7 @@ class MemberMachine:
         components = self._components
 
         def nothing() -> None:
-            """The scheduler reads the clock itself."""
+            """Does nothing: the scheduler reads the clock itself."""
 
         table: dict[str, Callable[[], None]] = {
             WAIT_TIMER: components.membership.wake,
@@ -223,7 +224,7 @@ class MemberMachine:
             self._timers[name]()
 
     def _session_connected(self, session: Session) -> None:
-        """The same session again, or a new one. Every watch armed before is gone."""
+        """Takes a connection of the same session or of a new one. Every watch armed before is gone."""
         components, context = self._components, self._components.context
         before = context.session
         if before is not None and session.incarnation < before.incarnation:
@@ -247,17 +248,17 @@ class MemberMachine:
         self._components.releases.revoke(context.owned.to_revoke(), "handed_back", deadline_ms)
 
     def _subscribe(self, subscription: Subscription) -> None:
-        """Raises UnsupportedRegexError, and changes nothing then."""
+        """Changes the subscription. Raises UnsupportedRegexError, and then changes nothing."""
         check_subscription(subscription)
         self._components.membership.subscription = subscription
         if self._components.membership.data is not None:
             self._components.membership.must_replace = True
             self._awaits_subscription = True
 
-    # --- the state that people see ----------------------------------------------------------------
+    # --- the public state -------------------------------------------------------------------------
 
     def _is_assigned(self) -> bool:
-        """This member carried the newest plan out that it knows."""
+        """Whether this member has carried out the newest assignment that it knows."""
         components = self._components
         if self._awaits_subscription and self._has_own_subscription():
             self._awaits_subscription = False
@@ -271,7 +272,7 @@ class MemberMachine:
         )
 
     def _has_own_subscription(self) -> bool:
-        """The newest snapshot has this member's registration as it is now."""
+        """Whether the newest snapshot has this member's present registration."""
         membership, snapshot = self._components.membership, self._components.snapshot.newest
         own = (
             snapshot.registrations.get(self._components.context.config.member_id)
@@ -300,7 +301,7 @@ class MemberMachine:
             context.change_state(MemberState.REBALANCING, "partitions_move")
 
     def _carried_out(self) -> None:
-        """Once for each plan: the record, the verification, and the publication (lazily)."""
+        """Records an assignment as carried out, once, and schedules its verification and publication."""
         components, owned = self._components, self._components.context.owned
         planned = components.planning.planned
         assert planned is not None

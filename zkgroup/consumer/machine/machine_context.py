@@ -1,27 +1,27 @@
-"""What all parts of a member's machine share: its configuration, its paths, its state, and what it owns.
+"""The state that all components of a member's machine share: configuration, paths, and owned partitions.
 
-Nothing here decides. The parts (`membership`, `group_snapshot`, `claim`, ...) hold the rules.
+It makes no decisions: the rules are in the components (`membership`, `group_snapshot`, `claim`, ...).
 
-The states of a member that a person sees, and the legal changes between them:
+The public states of a member, and the legal changes between them:
 
     new -> joining -> stable <-> rebalancing
              ^          |            |
              |          v            v
-             +------ suspended (the lease ended while the session may live; back with the same tokens)
+             +------ suspended (the lease ended, the session may go on; continues with the same tokens)
              |
-             +------ lost (the session, or the registration, is gone; nothing is held)
+             +------ lost (the session, or the registration, is gone; nothing is owned)
 
 `closing` comes from every living state, `closed` and `failed` end it.
 
-`Ownership` is what a member owns, should own, and is about to give up. A partition is in at most one of these
-stages:
+`Ownership` has the partitions that a member owns, should own, and gives up. A partition is in at most one of
+these stages:
 
     wanted -> (claimed) held -> revoking -> releasing -> gone
        ^ blocked                                            (a loss ends any of them at once)
 
-`held` contains a partition until its release is known to be done, also while it is being revoked:
-the member may still commit it. Sets are kept up to date as things change, so that a step that
-changes nothing costs nothing for each partition.
+`held` contains a partition until its release is known to be done, also while it is being revoked: the member
+may still commit it. The sets are updated with each change, so that a step without changes costs nothing for
+each partition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from zkgroup.znodes.consumers import (
 from zkgroup.znodes.group_records import Plan, Reset, View
 
 NO_POSITION_FLOOR = -1
-"""The application has sought in this claim: how far back it goes is its own affair."""
+"""The floor after a seek of the application in this claim: it may go back to any offset."""
 
 
 class Position(NamedTuple):
@@ -73,44 +73,44 @@ class OwnedPartition:
     token: int
     """czxid of the owner znode."""
     value: int
-    """Last offset known to be written; negative where nothing was ever committed."""
+    """Last offset known to be written; negative if nothing was ever committed."""
     fence: int
-    """Data version of the offset znode that the next write must find."""
+    """Data version of the offset znode that the next write expects."""
     offset_czxid: int
-    """czxid of the offset znode: another one means that it was deleted and made again."""
+    """czxid of the offset znode: another one means that it was deleted and created again."""
     last_mzxid: int
-    """mzxid of the last write of this member to the offset, or of the reset marker obeyed since."""
+    """mzxid of the last write of this member to the offset, or of the reset marker applied since."""
     write_pending: bool = False
-    """`value` is what the offset should be, but the znode holds something else."""
+    """Whether the znode has another offset than `value`, which is still to be written."""
     position_epoch: int = 0
     """Id of its `Assign`, or of the last `SeekTo` since."""
     ended: str | None = None
-    """Why the application's lease is over, while the release is still under way."""
+    """Why the application's lease has ended, while the release is not done yet."""
     sought: int = 0
-    """The last seek of the application whose position was written; 0 before the first, and after a move."""
+    """The last seek of the application whose position was written; 0 before the first, and after `SeekTo`."""
     floor: int = field(init=False)
-    """Where another client left the offset: a lower position counts as committed only after a seek."""
+    """The offset that another client wrote: a lower position counts as committed only after a seek."""
 
     def __post_init__(self) -> None:
         self.floor = self.value
 
     def leads_to(self, position: Position) -> int:
-        """What a position makes of the offset: never less, except after a seek that is not written yet.
+        """The offset to write for a position: never lower, except after a seek that is not written yet.
 
-        Nothing, where a later seek is written already.
+        It is the present offset if a later seek is written already.
         """
         if position.seek < self.sought:
             return self.value
         return position.offset if position.seek > self.sought else max(position.offset, self.value)
 
     def commit(self, value: int, sought: int) -> None:
-        """A value of the application's is written."""
+        """Takes an offset of the application that was written."""
         if sought > self.sought:
             self.floor = NO_POSITION_FLOOR
         self.value, self.sought = value, sought
 
     def follow(self, value: int) -> None:
-        """Another client's value is obeyed; the application's next positions count from there."""
+        """Takes over another client's offset; the application's next positions count from there."""
         self.value = self.floor = value
         self.sought = 0
 
@@ -125,7 +125,7 @@ class OwnedPartition:
 
 @dataclass(slots=True)
 class PendingRevocation:
-    """A callback of the application that has not returned."""
+    """Partitions whose `on_revoked` has not returned yet."""
 
     partitions: set[TopicPartition]
     deadline_ms: int
@@ -136,25 +136,25 @@ class Ownership:
     """The partitions of one member, by stage."""
 
     target: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Partition to thread number, by the newest plan."""
+    """Partition to thread number, by the newest assignment."""
     held: dict[TopicPartition, OwnedPartition] = field(default_factory=dict)
     wanted: set[TopicPartition] = field(default_factory=set)
-    """In the target, not held, not blocked."""
+    """Partitions in the target that are neither owned nor blocked."""
     blocked: dict[TopicPartition, str] = field(default_factory=dict)
-    """In the target, held by another client (by whom)."""
+    """Partitions in the target that another client owns, with the owner."""
     revoking: dict[int, PendingRevocation] = field(default_factory=dict)
     releasing: dict[TopicPartition, Position | None] = field(default_factory=dict)
-    """To be released, with the processed position to commit; None: nothing new."""
+    """Partitions to release, with the processed position to commit; None if it is unchanged."""
     orphaned: set[TopicPartition] = field(default_factory=set)
-    """Owner znodes that may be ours, are not held and cannot be adopted: to be released where they stand."""
+    """Orphaned claims: owner znodes that may be this member's and cannot be adopted. They are released."""
     handed_back: set[TopicPartition] = field(default_factory=set)
-    """Given up by the application until a later plan."""
+    """Partitions that the application gave up until a later assignment."""
     claims_count: int = 0
-    """How many claims were accepted so far."""
+    """Number of claims accepted so far."""
 
     @property
     def is_settled(self) -> bool:
-        """Everything in the target is held and nothing else is."""
+        """Whether the member owns the target and nothing else."""
         return not (self.wanted or self.blocked or self.revoking or self.releasing or self.orphaned)
 
     @property
@@ -170,7 +170,7 @@ class Ownership:
         self.orphaned.discard(tp)
 
     def drop(self, tp: TopicPartition) -> OwnedPartition:
-        """Takes a held partition out of every stage; it is wanted again where the target names it."""
+        """Removes an owned partition from every stage; it is wanted again if it is in the target."""
         held = self.held.pop(tp)
         self.releasing.pop(tp, None)
         for revocation in self.revoking.values():
@@ -183,13 +183,13 @@ class Ownership:
             self.wanted.add(tp)
 
     def retarget(self, target: Mapping[TopicPartition, int]) -> None:
-        """Takes a new plan over. Partitions being given up are claimed anew afterwards, if at all."""
+        """Takes a new target. Partitions that are being given up can be claimed only after that."""
         self.target = target
         self.blocked = {tp: by for tp, by in self.blocked.items() if tp in target}
         self.wanted = {tp for tp in target if tp not in self.held and tp not in self.blocked}
 
     def to_revoke(self) -> tuple[TopicPartition, ...]:
-        """Held partitions that the target does not name (for that thread), not yet on their way out."""
+        """Owned partitions that are not in the target (for that thread) and not yet being given up."""
         on_their_way = set(self.releasing)
         for revocation in self.revoking.values():
             on_their_way |= revocation.partitions
@@ -202,7 +202,7 @@ class Ownership:
         )
 
     def hand_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """The application does not want these until a later plan."""
+        """Removes partitions from the target until a later assignment, on request of the application."""
         self.handed_back.update(partitions)
         self.target = {tp: thread for tp, thread in self.target.items() if tp not in self.handed_back}
         self.wanted -= self.handed_back
@@ -215,7 +215,7 @@ class Ownership:
                 self.want(tp)
 
     def clear(self) -> None:
-        """Nothing is held, wanted or believed any more."""
+        """Removes all partitions from all stages."""
         self.target = {}
         for stage in (self.held, self.wanted, self.blocked, self.revoking, self.releasing, self.orphaned):
             stage.clear()
@@ -235,7 +235,7 @@ TRANSITIONS: dict[S, frozenset[S]] = {
     S.CLOSED: frozenset(),
     S.FAILED: frozenset(),
 }
-"""From each state, where a member may go. What is not here is a bug of zkgroup."""
+"""State to the states that may follow it. Any other change is a bug of zkgroup."""
 
 
 def check_transition(before: S, after: S) -> None:
@@ -245,13 +245,13 @@ def check_transition(before: S, after: S) -> None:
 
 
 def is_living(state: S) -> bool:
-    """The member is in the group or on its way there."""
+    """Whether the member is in the group or joining it."""
     return state in _LIVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
-    """Everything `MemberMachine` knows beside its events."""
+    """The configuration of a `MemberMachine`."""
 
     group: str
     member_id: str
@@ -260,15 +260,15 @@ class MemberConfig:
     settings: GroupSettings = field(default_factory=GroupSettings)
     """`require_brokers` must be resolved by the caller: only True makes the member wait for brokers."""
     version: str = ""
-    """Of this library; published in the registration as `"zkgroup"`."""
+    """Version of this library; published in the registration as `"zkgroup"`."""
     host: str | None = None
-    """Published in the registration; None where the id tells it already."""
+    """Host published in the registration; None if the member id contains it."""
     jitter: Callable[[], float] = lambda: 0.5
-    """Draws a number in [0, 1). The only source of randomness of the machine."""
+    """Returns a random number in [0, 1). The only source of randomness of the machine."""
     owns_client: bool = True
-    """The client serves this member alone: a machine that ends by itself may have its session closed."""
+    """Whether the client belongs to this member alone: a machine that fails may close its session."""
     request_bytes_max: int = 800_000
-    """Bound of one multi, well below the server's default `jute.maxbuffer` of 1,048,575 bytes."""
+    """Most bytes of one multi, well below the server's default `jute.maxbuffer` of 1,048,575 bytes."""
 
 
 class Paths:
@@ -290,7 +290,7 @@ class Paths:
             self.resets,
             views_path(group),
         )
-        """Persistent znodes that a member makes where they are missing, in this order (recipes.md 5)."""
+        """The persistent znodes that a member creates if they are missing, in this order (recipes.md 5)."""
 
     def registration(self, member: str) -> str:
         return Registration.path(self._group, member)
@@ -311,7 +311,7 @@ class Paths:
         return [self.offset(tp) for tp in partitions]
 
     def topic_parents(self, topics: Iterable[str]) -> list[str]:
-        """Parents of the owner and offset znodes of these topics."""
+        """The parents of the owner and offset znodes of these topics."""
         return [
             path
             for topic in sorted(topics)
@@ -320,7 +320,7 @@ class Paths:
 
 
 PACKET_BYTES_MIN = 4096
-"""Some partitions fit into it, whatever they are called; one that does not stands alone."""
+"""Fewest bytes of a packet: some partitions with long names fit into it; a larger one is sent alone."""
 PACKETS_GROW_MS = 60_000
 
 
@@ -334,15 +334,15 @@ class MemberContext(MachineContext[Effect]):
         self.state = MemberState.NEW
         self.reason = "new"
         self.registered_zxid: int | None = None
-        """What the reply to the present registration told: its czxid, or the zxid of a write of somebody
-        else just after it; every claim of this registration is younger. None where there is none."""
+        """The zxid in the reply to the present registration: its czxid, or that of another client's write
+        just after it. Every claim of this registration is younger. None without a registration."""
         self.finished = False
         self._packet_bytes = config.request_bytes_max
         self._packets_cut_ms = 0
 
     @property
     def request_bytes_max(self) -> int:
-        """Of a transaction that may be cut into several; grows again some time after it was too much."""
+        """Most bytes of a transaction that can be split; grows again some time after a refusal."""
         while self._packet_bytes < self.config.request_bytes_max:
             if self.now.ms - self._packets_cut_ms < PACKETS_GROW_MS:
                 break
@@ -351,7 +351,7 @@ class MemberContext(MachineContext[Effect]):
         return self._packet_bytes
 
     def cut_packets(self) -> bool:
-        """A request was too big. False where smaller packets would be no help."""
+        """Halves the packets, as a request was too big; False if smaller packets would not help."""
         smaller = self.request_bytes_max // 2
         self._packets_cut_ms = self.now.ms
         if smaller < PACKET_BYTES_MIN:
@@ -360,7 +360,7 @@ class MemberContext(MachineContext[Effect]):
         return True
 
     def change_state(self, after: MemberState, reason: str) -> None:
-        """Tells the change, once; a new reason for the same state is only remembered."""
+        """Changes the state and emits `ChangeState`; a new reason for the same state is only stored."""
         self.reason = reason
         if after is self.state:
             return
@@ -369,11 +369,11 @@ class MemberContext(MachineContext[Effect]):
         self.emit(ChangeState(before, after, reason))
 
     def lose(self, partitions: Iterable[TopicPartition], reason: str) -> None:
-        """Ends these leases without notice: they are not ours any more. Those not held are passed over."""
+        """Ends the leases of partitions that are lost. Partitions that are not owned are ignored."""
         gone = tuple(sorted(tp for tp in partitions if tp in self.owned.held))
         if not gone:
             return
-        # First the order to stop, then the record: no delivery may be recorded after the end.
+        # First the effect that stops delivery, then the record: no delivery may be recorded after it.
         self.emit(Lose(gone, reason))
         for tp in gone:
             held = self.owned.drop(tp)
@@ -381,7 +381,7 @@ class MemberContext(MachineContext[Effect]):
                 self.note("own.end", topic=tp.topic, partition=tp.partition, token=held.token, reason=reason)
 
     def own(self, claimed: Iterable[OwnedPartition]) -> None:
-        """Accepted claims. One that is assigned elsewhere by now goes back before the application sees it."""
+        """Takes accepted claims. One that is no longer in the target is released without `on_assigned`."""
         wanted = []
         move_id = self.next_id()
         for held in claimed:
@@ -401,5 +401,5 @@ class MemberContext(MachineContext[Effect]):
 
 
 def tp_fields(tp: TopicPartition) -> Mapping[str, object]:
-    """A partition as the history writes it."""
+    """The fields of a partition in a history record."""
     return {"topic": tp.topic, "partition": tp.partition}

@@ -1,25 +1,25 @@
 """Membership: the registration `ids/<c>` (recipes.md 2) and the lease of its session (recipes.md 9).
 
 The registration is created with its final data in one create, never set. The create is the first write of a
-session. A registration of the same name that is in the way is waited for: without limit where it belongs to
-one of this member's former sessions (a stale registration), for twice the session timeout where it is another
-client's.
+session. If there is a registration of the same name, the member waits for its end: without limit if it
+belongs to one of this member's former sessions (a stale registration), else for twice the session timeout.
 
-The lease says how long delivery and commits are allowed without news from the quorum:
+The lease limits how long delivery and commits are allowed without an acknowledged write:
 
     deadline = sent_at(last acknowledged write) + lease_fraction x T - min(server_tick_ms / 2, T / 4)
 
 `sent_at` is the time of the step that issued the write: the server's own timer cannot have started
 earlier. Only transactions count (claims, commits, releases, the check-only heartbeat); pings, reads and
-`sync` are answered by servers that may be cut off from the quorum. After T without an acknowledgement
-the session may be over by the server's clock: it is given up before another one is asked for.
+`sync` are answered by servers that may be cut off from the quorum. After T without an acknowledgement the
+session may have expired by the server's clock: it is given up before another one is opened.
 
-A lease that has ended comes back only after the held partitions were read back and found unchanged.
+A lease that has ended continues only after the owned partitions were read back and found unchanged.
 
-The heartbeat follows the last write by T/6, and by up to a fifth of that more, so that the members of a
-group do not beat together. Never by less: an idle session makes at most six quorum writes in T, and one
-whose writes are never T/6 apart makes no heartbeat at all. Nor by more: the lease (with the default
-fraction at least 5/12 of T) spans two of the longest periods, so an unanswered one leaves time for another.
+The heartbeat follows the last write by T/6, and by up to a fifth of that more, so that the members of a group
+do not send it together. It is not earlier: an idle session makes at most six quorum writes in T, and one
+whose writes are never T/6 apart makes no heartbeat at all. It is not later: the lease (with the default
+fraction at least 5/12 of T) spans two of the longest periods, so after one without a reply there is time for
+another.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from zkgroup.znodes.ids import member_host
 
 WAIT_TIMER = "register"
 RECHECK_MS = 2000
-"""A second look at a registration that is in the way, beside the watch."""
+"""Milliseconds between two reads of another registration of this name, besides the watch."""
 
 
 class Membership:
-    """The own registration."""
+    """The registration of this member."""
 
     def __init__(self, context: MemberContext, paths: Paths) -> None:
         self._context = context
@@ -64,22 +64,22 @@ class Membership:
         self.subscription: Subscription = context.config.subscription
         self.is_registered = False
         self.is_waiting = False
-        """Another session's registration of this name is in the way; a watch and a timer wake us."""
+        """Whether another session has a registration of this name; a watch and a timer end the wait."""
         self.data: bytes | None = None
-        """What the registration holds, or what the create under way will write."""
+        """The data of the registration, or of the running create."""
         self.is_outcome_unknown = False
-        """A create was sent without an answer: there may be a registration of this member."""
+        """Whether a create was sent without a reply: there may be a registration of this member."""
         self.must_replace = False
         self.in_use: MemberIdInUseError | None = None
         self.may_have_orphans = False
-        """Claims of an earlier member of this name may stand in the session of a shared client."""
+        """Whether the session of a shared client may have claims of an earlier member of this name."""
         self._waiting_since: int | None = None
         self._stale_session: int | None = None
 
     # --- joining ----------------------------------------------------------------------------------
 
     def register(self) -> Procedure[None]:
-        """Sync, make the parents, create; ends registered, waiting, or `in_use`."""
+        """Registers: sync, create the parents, create. Ends registered, waiting, or with `in_use` set."""
         paths = self._paths
         outcomes = yield from ask(Query(Sync(paths.ids)), Query(ReadMany(paths.parents)))
         found = outcomes[1]
@@ -98,9 +98,9 @@ class Membership:
         if isinstance(answer, MultiDone):
             self._registered(answer.zxid)
         else:
-            yield from self._look_at_obstacle()
+            yield from self._read_obstacle()
 
-    def _look_at_obstacle(self) -> Procedure[None]:
+    def _read_obstacle(self) -> Procedure[None]:
         (outcome,) = yield from ask(Query(Read(self._paths.own, watch=True), Watch(self.wake)))
         znode = read_done(outcome)
         self.is_outcome_unknown = znode is not None and self.is_outcome_unknown
@@ -114,7 +114,7 @@ class Membership:
         elif znode.data == self.data and znode.stat.version == 0:
             self._registered(znode.stat.czxid)  # an earlier create of this member whose reply was lost
         else:
-            # Left over on a shared client, or rewritten by a stranger: ours to replace.
+            # Left over on a shared client, or rewritten by another client: this member replaces it.
             yield from self._create_over(znode.stat.version)
 
     def _registered(self, czxid: int | None) -> None:
@@ -132,7 +132,7 @@ class Membership:
         assert context.session is not None
         if self._stale_session != holder:
             self._stale_session, self._waiting_since = holder, context.now.ms
-            context.note("ghost", path=znode.path, session=holder)
+            context.note("stale_registration", path=znode.path, session=holder)
         context.reason = "waiting_for_old_registration"
         assert self._waiting_since is not None
         limit_ms = self._waiting_since + 2 * context.session.timeout_ms
@@ -146,16 +146,16 @@ class Membership:
         self.is_waiting = True
 
     def wake(self) -> None:
-        """The znode in the way changed, or it is time for another look."""
+        """Ends the wait: the other registration has changed, or is to be read again."""
         self.is_waiting = False
 
-    # --- leaving, and asking for something else ---------------------------------------------------
+    # --- leaving, and another subscription --------------------------------------------------------
 
     def replace(self) -> Procedure[None]:
-        """A changed subscription is a new registration (recipes.md 2): one multi, held claims stay valid."""
+        """Replaces the registration for a new subscription in one multi (recipes.md 2); claims stay valid."""
         self.data = self._encode()
         yield from self._create_over(0)
-        # Without an answer `must_replace` stays: doing it twice is doing it once.
+        # Without a reply `must_replace` stays: the replacement is idempotent.
         self.must_replace = False
 
     def _create_over(self, version: int) -> Procedure[None]:
@@ -166,12 +166,12 @@ class Membership:
             self._registered(answer.zxid)
 
     def remove(self) -> Procedure[None]:
-        """The last act of a member that shares its client (recipes.md 7)."""
+        """Deletes the registration of a member that shares its client, as its last write (recipes.md 7)."""
         yield from write([Delete(self._paths.own, 0)], (self._paths.own,))
         raise GuardRefusedError(self._paths.own)
 
     def lost(self) -> None:
-        """Not registered any more, for whatever reason; the next registration has a new timestamp."""
+        """Notes that the registration is gone; the next one has a new timestamp."""
         self.is_registered = self.is_waiting = self.must_replace = self.is_outcome_unknown = False
         self.data = None
         self._waiting_since = self._stale_session = self._context.registered_zxid = None
@@ -202,18 +202,18 @@ class SessionLease:
         self._paths = paths
         context.on_write_acknowledged = self._acknowledged
         self.until_ms: int | None = None
-        """End of the lease as told; None before the first acknowledgement and after its end."""
+        """End of the lease in milliseconds; None before the first acknowledgement and after its end."""
         self.has_ended = False
-        """It ran out and what is held was not verified since."""
+        """Whether it ran out and the owned partitions were not verified since."""
         self.is_refused = False
-        """A heartbeat was refused at the own registration."""
+        """Whether a heartbeat was refused at the own registration."""
         self._is_running = False
         self._last_sent_ms: int | None = None
         """When the newest acknowledged write was issued."""
         self._last_beat_ms = 0
         """When the newest heartbeat was due; sent or not, the next one is a period later."""
         self._period_ms = 0
-        """From the last write to the next heartbeat; drawn anew for each heartbeat."""
+        """Milliseconds from the last write to the next heartbeat; drawn anew for each heartbeat."""
         self._heartbeat_under_way = False
 
     @property
@@ -221,12 +221,12 @@ class SessionLease:
         return self.until_ms is not None and self._context.now.ms < self.until_ms
 
     def start(self) -> None:
-        """Before the registration is created: its create is the first write that counts."""
+        """Starts the lease before the registration is created: its create is the first write that counts."""
         self._is_running = True
         self._period_ms = self._draw_period_ms()
 
     def stop(self) -> None:
-        """Not registered any more: nothing to hold and nothing to renew."""
+        """Stops the lease: the registration is gone."""
         self._is_running = False
         self.until_ms = self._last_sent_ms = None
         self.has_ended = self.is_refused = self._heartbeat_under_way = False
@@ -244,7 +244,7 @@ class SessionLease:
         self._arm()
 
     def verified(self) -> None:
-        """What is held was read back after an acknowledged write: the lease may go on."""
+        """Continues the lease: the owned partitions were read back after an acknowledged write."""
         self.has_ended = False
         self._extend()
 
@@ -252,7 +252,7 @@ class SessionLease:
         assert self._last_sent_ms is not None
         until_ms = self._last_sent_ms + self._span_ms()
         if until_ms <= self._context.now.ms:
-            self.has_ended = True  # the answer came too late to allow anything
+            self.has_ended = True  # the reply came too late
             self.until_ms = None
         elif self.until_ms is None or until_ms > self.until_ms:
             self.until_ms = until_ms
@@ -268,10 +268,10 @@ class SessionLease:
         assert session is not None
         return session.timeout_ms
 
-    # --- the own clock ----------------------------------------------------------------------------
+    # --- the member's clock -----------------------------------------------------------------------
 
     def has_run_out(self) -> bool:
-        """Looked at in the first line of every step, so that a process that was stopped never acts on it."""
+        """Whether the lease is over; checked first in every step, as the process may have been stopped."""
         return self.until_ms is not None and self._context.now.ms >= self.until_ms
 
     def end(self) -> None:
@@ -279,7 +279,7 @@ class SessionLease:
         self._context.note("lease.expired")
 
     def is_expired(self) -> bool:
-        """T has passed since the last acknowledged write was issued."""
+        """Whether T has passed since the last acknowledged write was sent."""
         return (
             self._last_sent_ms is not None
             and self._context.session is not None
@@ -287,7 +287,7 @@ class SessionLease:
         )
 
     def _arm(self) -> None:
-        """Timers are moved when they fire, not at every write."""
+        """Sets the timers. They are set when they fire, not at every write."""
         context, sent_ms = self._context, self._last_sent_ms
         assert sent_ms is not None
         if self.until_ms is not None and not context.has_timer(LEASE_TIMER):
@@ -305,7 +305,7 @@ class SessionLease:
         return heartbeat_period_ms(self._timeout_ms(), self._context.config.jitter)
 
     def timer_fired(self, name: str) -> None:
-        """Sends a heartbeat if no other write was acknowledged for a period; arms what is still ahead."""
+        """Sends a heartbeat if no other write was acknowledged for a period; sets the next timers."""
         if self._last_sent_ms is None or self._context.session is None:
             return
         if name == HEARTBEAT_TIMER and self._context.now.ms >= self._heartbeat_due_ms():
@@ -314,7 +314,7 @@ class SessionLease:
         self._arm()
 
     def _send_heartbeat(self) -> None:
-        """The check-only multi. While disconnected none is sent: the reconnection makes its own."""
+        """Sends the check-only multi. A reconnection sends its own, so none is sent while disconnected."""
         if self._context.connected and not self._heartbeat_under_way:
             self._heartbeat_under_way = True
             self._context.ask(Multi((Check(self._paths.own, 0),)), self._heartbeat_answered)

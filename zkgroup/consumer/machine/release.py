@@ -1,11 +1,11 @@
-"""Giving partitions up (recipes.md 7, and the moves between own threads of recipes.md 5).
+"""Releases partitions (recipes.md 7), and hands them over between this member's threads (recipes.md 5).
 
     Revoke -> Revoked, or its deadline -> one multi of commit and delete for all of them -> EndLease
 
-The commit and the end of the claim are one transaction. Refused, or without an answer: the offset is
-read first, then the owner; what is not ours any more is done, what stands is sent again, and where the
-offset was moved by a foreign hand the owner alone is deleted, under the version just read. Leaked claims
-(ours by recipes.md 1, but not held) take that last way.
+The commit and the end of the claim are one transaction. If it is refused or gets no reply, the offset is read
+first, then the owner. A claim that is gone is released, one that is unchanged is sent again, and if another
+client has written the offset, only the owner is deleted, under the version just read. Orphaned claims (this
+member's by recipes.md 1, but not adopted) are deleted in that last way.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from zkgroup.runtime.procedures import Procedure, Query, require_answers
 
 REVOKE_TIMER = "revoke:"
 ROUNDS_MAX = 20
-"""Refusals and read-backs in a row within one procedure; the next one goes on."""
+"""Most refusals and read-backs in a row within one procedure; the next procedure goes on."""
 
 Groups = list[tuple[TopicPartition, list[Operation]]]
 
 
 class Releases:
-    """What this member is giving up."""
+    """Revokes and releases partitions of this member."""
 
     def __init__(
         self, context: MemberContext, paths: Paths, snapshot: SnapshotReader, planning: AssignmentComputer
@@ -63,15 +63,15 @@ class Releases:
         self._paths = paths
         self._snapshot = snapshot
         self._planning = planning
-        self._doubtful: set[TopicPartition] = set()
-        """Releases without an answer: read back before anything else is written for them."""
+        self._unknown_outcomes: set[TopicPartition] = set()
+        """Releases without a reply: read back before anything else is written for them."""
         self._moving: dict[TopicPartition, int] = {}
-        """Threads that the transactions under way move partitions to."""
+        """Partition to the thread that gets it by a transaction without a reply yet."""
 
     # --- revoking ---------------------------------------------------------------------------------
 
     def revoke(self, partitions: Sequence[TopicPartition], reason: str, deadline_ms: int) -> None:
-        """Asks the application to stop; the release follows its answer, or the deadline."""
+        """Emits `Revoke`; the release follows `Revoked`, or the deadline."""
         if not partitions:
             return
         call_id = self._context.next_id()
@@ -80,7 +80,7 @@ class Releases:
         self._context.set_timer(f"{REVOKE_TIMER}{call_id}", deadline_ms)
 
     def revoked(self, event: Revoked) -> None:
-        """The callback has returned in time."""
+        """Takes `Revoked`: the callback has returned in time."""
         revocation = self._context.owned.revoking.pop(event.call_id, None)
         if revocation is not None:
             self._context.cancel_timer(f"{REVOKE_TIMER}{event.call_id}")
@@ -88,7 +88,7 @@ class Releases:
             self._end(revocation, "revoked", positions, event.last_move_id)
 
     def overdue(self, timer: str) -> None:
-        """The callback is too late: the partitions go without it."""
+        """Ends the leases without `Revoked`: the callback is overdue."""
         call_id = int(timer.removeprefix(REVOKE_TIMER))
         revocation = self._context.owned.revoking.pop(call_id, None)
         if revocation is not None:
@@ -122,23 +122,23 @@ class Releases:
 
     @property
     def has_unknown_outcome(self) -> bool:
-        return bool(self._doubtful)
+        return bool(self._unknown_outcomes)
 
     def forget(self) -> None:
-        """The registration is gone: nothing is released that is not ours."""
-        self._doubtful.clear()
+        """Drops all releases: the registration is gone."""
+        self._unknown_outcomes.clear()
         self._moving.clear()
 
     def forget_calls(self) -> None:
-        """Nothing is held any more: answers to earlier calls are ignored."""
+        """Ignores the callbacks that have not returned: no partition is owned any more."""
         for call_id in self._context.owned.revoking:
             self._context.cancel_timer(f"{REVOKE_TIMER}{call_id}")
 
     def release(self) -> Procedure[None]:
-        """Everything that is to be released, and leaked claims, until nothing is left."""
+        """Releases all partitions that are to be released, and orphaned claims."""
         owned = self._context.owned
         for _ in range(ROUNDS_MAX):
-            unclear = self._doubtful | owned.orphaned
+            unclear = self._unknown_outcomes | owned.orphaned
             standing = [tp for tp in sorted(owned.releasing) if tp not in unclear]
             groups: Groups = [(tp, self._operations(owned.held[tp])) for tp in standing]
             if unclear:
@@ -157,18 +157,18 @@ class Releases:
         return transactions.thread_handover_operations(self._paths, member, held, self._value(held), thread)
 
     def _moves_to(self, held: OwnedPartition) -> int | None:
-        """The thread of this member that gets the partition next, by a plan of the present snapshot."""
+        """The thread of this member that gets the partition by the assignment of the present snapshot."""
         if self._planning.is_waiting_for_brokers or self._planning.is_outdated or self._snapshot.is_new:
             return None
         return self._context.owned.target.get(held.topic_partition)
 
     def _value(self, held: OwnedPartition) -> int:
-        """The processed position; below what is committed already only after a seek (item 59)."""
+        """The processed position to commit; lower than the committed one only after a seek (item 59)."""
         position = self._context.owned.releasing.get(held.topic_partition)
         return held.value if position is None else held.leads_to(position)
 
     def _is_sought(self, held: OwnedPartition, offset: int) -> bool:
-        """A seek that is not written yet led back to here."""
+        """Whether a seek that is not written yet led to this offset."""
         position = self._context.owned.releasing.get(held.topic_partition)
         return position is not None and position.seek > held.sought and offset <= held.value
 
@@ -182,19 +182,19 @@ class Releases:
         ]
         records = [self._invoke(packet) for packet, _ in packets]
         for packet, _ in packets:
-            self._doubtful.update(tp for tp, _ in packet)
+            self._unknown_outcomes.update(tp for tp, _ in packet)
         outcomes = yield tuple(Query(Multi(tuple(operations))) for _, operations in packets)
         for (packet, operations), record, outcome in zip(packets, records, outcomes, strict=True):
             self._record(record, outcome)
             if isinstance(outcome, MultiDone):
-                self._doubtful.difference_update(tp for tp, _ in packet)
+                self._unknown_outcomes.difference_update(tp for tp, _ in packet)
                 self._released(packet, operations, outcome)
             elif isinstance(outcome, MultiRefused):
                 self._refused(packet, operations[outcome.index])
         require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
 
     def _checks(self, packet: Groups) -> list[Operation]:
-        """A packet with a move is a claim too: it rests on the topics and the plan."""
+        """The checks of a packet; with a handover it is a claim too, and checks topics and assignment."""
         held = self._context.owned.held
         moved = {tp.topic for tp, _ in packet if tp in self._moving and tp in held}
         snapshot = self._snapshot.newest
@@ -233,7 +233,10 @@ class Releases:
                 self._context.note("release.info", **record, reason=reason)
 
     def _refused(self, packet: Groups, refused: Operation) -> None:
-        """A move rests on the plan and the topics; without them it becomes a plain release."""
+        """Handles a refusal.
+
+        A handover that was refused at the topics or the assignment becomes a release.
+        """
         owned = self._context.owned
         if not isinstance(refused, Check) or refused not in self._checks(packet):
             return
@@ -273,14 +276,14 @@ class Releases:
     # --- reading back -----------------------------------------------------------------------------
 
     def _read_back(self, tps: Iterable[TopicPartition]) -> Procedure[Groups]:
-        """Offset, then owner: what is still to be done for each, with what was just read."""
+        """The operations that are still to be done, by offset and then owner as just read."""
         session = self._context.session
         assert session is not None
         mine = MemberIdentity(self._context.config.member_id, session.session_id)
         seen = yield from read_back(self._paths, tps)
         groups: Groups = []
         for tp, znodes in seen.items():
-            self._doubtful.discard(tp)
+            self._unknown_outcomes.discard(tp)
             held = self._context.owned.held.get(tp)
             if held is not None and tp in self._context.owned.releasing:
                 groups += self._remaining(held, znodes, mine)
@@ -295,7 +298,7 @@ class Releases:
         return groups
 
     def _keep_move(self, tp: TopicPartition, seen: PartitionZnodes, mine: MemberIdentity) -> None:
-        """Ours under another token: a move between own threads was applied, and its reply got lost."""
+        """Takes over a claim with another token: a handover was applied, and its reply was lost."""
         planned, thread = self._moving.pop(tp, None), mine.thread_of(seen.owner)
         if thread is None:
             return
@@ -314,7 +317,7 @@ class Releases:
                 self._context.emit(EndLease((tp,)))
                 self._keep_move(tp, seen, mine)
                 return []
-            case WriteVerdict.STANDS:
+            case WriteVerdict.UNCHANGED:
                 return [(tp, self._operations(held))]
             case _:
                 self._moving.pop(tp, None)

@@ -1,8 +1,8 @@
-"""Starts the most urgent procedure that the state of the machine calls for.
+"""Starts the most urgent procedure by the state of the machine.
 
-Nothing is remembered about *why* something has to be done, only that it has to be, so that no order of
-events can be forgotten. Trust comes first (am I registered, are my reads up to date, do I hold what I think);
-only then comes ordinary work, commits and rebalancing by turns.
+The state has no reasons, only what is to be done, so the order of events does not matter. First the member
+must be registered, its reads must be up to date and its claims verified; then ordinary work follows, commits
+and rebalancing by turns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zkgroup.runtime.procedures import (
 
 
 class Components:
-    """Who does what: one part for each recipe."""
+    """The components of a member's machine, one for each recipe."""
 
     def __init__(self, config: MemberConfig) -> None:
         self.context = context = MemberContext(config)
@@ -51,7 +51,7 @@ class Components:
 
 
 JVM_REVOKE_MS_MAX = 3100
-"""With the longest settling it stays below 0.6 of the 6 s that a JVM member retries (4.10)."""
+"""Milliseconds. With `settle_max_ms` it is below 0.6 of the 6 s in which a JVM member retries (4.10)."""
 
 
 class Scheduler(ProcedureLoop[Effect]):
@@ -61,18 +61,18 @@ class Scheduler(ProcedureLoop[Effect]):
         super().__init__(components.context)
         self._components = components
         self.has_left_group = False
-        """The application does not poll: no registration until it does."""
+        """Whether the member does not register until the application polls."""
         self.is_leaving = False
         self.session_ends = False
-        """The leave under way ends the session, which does the releasing."""
+        """Whether the running leave ends the session, which releases the partitions."""
         self.was_away = False
-        """The connection was lost: what is held must be looked at."""
+        """Whether the owned partitions must be read back after a lost connection."""
         self.on_unregistered: Callable[[str], None] = lambda reason: None
         self.on_denied: Callable[[str], None] = lambda path: None
 
     @property
     def must_clean_up(self) -> bool:
-        """There may be znodes of this member in a session that lives on: back in, for as long as it takes."""
+        """Whether the member must register again to remove its znodes from a session that goes on."""
         components = self._components
         has_orphans = self.is_leaving and not self.session_ends and bool(components.context.owned.orphaned)
         return components.context.session is not None and (
@@ -82,15 +82,15 @@ class Scheduler(ProcedureLoop[Effect]):
     # --- the loop ---------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Starts what is due until something waits for an answer or nothing is due."""
+        """Starts due procedures until one waits for a reply or none is due."""
         self._run()
 
     def start(self, name: str, procedure: Procedure[None]) -> None:
-        """Starts a procedure out of turn; none may be under way."""
+        """Starts a procedure out of turn; none may be running."""
         self._runner.start(name, procedure)
 
     def stop(self) -> None:
-        """What is under way is not continued."""
+        """Ends the running procedure."""
         self._runner.stop()
 
     def _may_start(self) -> bool:
@@ -102,18 +102,18 @@ class Scheduler(ProcedureLoop[Effect]):
             case ConnectionLossError():
                 is_hopeless = error.too_big and not context.cut_packets()
                 if is_hopeless:
-                    context.note("odd_answer", detail=str(error))
+                    context.note("unexpected_reply", detail=str(error))
                 if not error.certain:
                     context.caught_up = False
                 self._back_off(
                     UNEXPECTED_REPLY_BACKOFF_MS if is_hopeless else context.jittered(BACKOFF_MS, 0.5)
                 )
             case NoAuthError():
-                if self.is_leaving:  # what is still to be done is tried again, but not without a pause
+                if self.is_leaving:  # the leave is tried again after a pause
                     self._back_off(UNEXPECTED_REPLY_BACKOFF_MS)
                 self.on_denied(error.path)
             case UnexpectedReplyError():
-                context.note("odd_answer", detail=str(error))
+                context.note("unexpected_reply", detail=str(error))
                 self._back_off(UNEXPECTED_REPLY_BACKOFF_MS)
             case _:
                 super()._ended_by(error)
@@ -170,12 +170,12 @@ class Scheduler(ProcedureLoop[Effect]):
         if p.membership.must_replace and not self.is_leaving:
             return "register anew", p.membership.replace
         if p.resets.is_due and p.snapshot.newest is not None:
-            return "look at resets", p.resets.look
+            return "read reset markers", p.resets.read_markers
         if p.commits.review:
-            return "review", p.commits.look_at
-        by_turns = [self._committing, self._releasing, self._looking, self._claiming]
+            return "review", p.commits.read_reviewed
+        by_turns = [self._committing, self._releasing, self._reading, self._claiming]
         if self._runner.name == "commit":
-            by_turns = [self._looking, self._claiming, self._releasing, self._committing]
+            by_turns = [self._reading, self._claiming, self._releasing, self._committing]
         for turn in by_turns:
             work = turn()
             if work is not None:
@@ -189,12 +189,12 @@ class Scheduler(ProcedureLoop[Effect]):
         is_due = self._components.releases.is_ready and not self.session_ends
         return ("release", self._components.releases.release) if is_due else None
 
-    def _looking(self) -> Work | None:
+    def _reading(self) -> Work | None:
         p = self._components
         if self.is_leaving:
             return None
         if p.snapshot.settling.is_due:
-            return "snapshot", self._take_picture
+            return "snapshot", self._take_snapshot
         if p.snapshot.is_new or p.planning.is_outdated:
             return "plan", self._plan
         return None
@@ -204,9 +204,9 @@ class Scheduler(ProcedureLoop[Effect]):
         if self.is_leaving:
             return None
         if p.membership.may_have_orphans and p.planning.planned is not None:
-            return "look for leaks", self._find_orphans
+            return "find orphaned claims", self._find_orphans
         if p.claims.recheck_is_due:
-            return "look at blocked", p.claims.look_at_blocked
+            return "recheck blocked", p.claims.recheck_blocked
         return ("claim", p.claims.claim) if p.claims.is_ready else None
 
     def _idle(self) -> Work | None:
@@ -229,26 +229,26 @@ class Scheduler(ProcedureLoop[Effect]):
             p.verification.start()
 
     def _catch_up(self) -> Procedure[None]:
-        """An acknowledged write: only after it do reads tell what became of earlier ones (recipes.md 10)."""
+        """Makes an acknowledged write: only later reads show the outcome of earlier ones (recipes.md 10)."""
         p = self._components
         yield from ask(Query(Sync(p.paths.ids)))
         yield from write([guard(p.paths)], (p.paths.own,))
 
     def _review(self) -> Procedure[None]:
-        """Back after a while: is everything as it was? Then the lease goes on with the same tokens."""
+        """Reads back the owned partitions after a disconnect; the lease continues with the same tokens."""
         p = self._components
         p.commits.review.update(p.context.owned.held)
-        yield from p.commits.look_at()
+        yield from p.commits.read_reviewed()
         self.was_away = False
         p.lease.verified()
         if p.lease.has_ended:
-            p.context.caught_up = False  # the acknowledgement was too old: another one
+            p.context.caught_up = False  # the acknowledgement was too old: make another write
 
-    def _take_picture(self) -> Procedure[None]:
+    def _take_snapshot(self) -> Procedure[None]:
         p = self._components
         owners = yield from p.snapshot.take()
         if owners is not None:
-            p.verification.judge(owners)
+            p.verification.check_owners(owners)
         if p.snapshot.is_new:
             yield from self._plan()
 
@@ -258,10 +258,10 @@ class Scheduler(ProcedureLoop[Effect]):
         p.membership.may_have_orphans = False
 
     def _plan(self) -> Procedure[None]:
-        """Plan, and give up what the plan takes away."""
+        """Computes the assignment, and revokes partitions that are no longer in the target."""
         p = self._components
         yield from p.planning.make()
-        if self.is_leaving:  # it began while the plan was on its way
+        if self.is_leaving:  # the leave began while the assignment znode was written
             p.context.owned.retarget({})
             return
         if p.snapshot.is_new or p.planning.is_waiting_for_brokers:

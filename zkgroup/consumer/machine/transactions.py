@@ -1,15 +1,13 @@
-"""The transactions of recipes.md 4-7 and 9 as values. Every one carries the check of the own registration.
+"""The transactions of recipes.md 4-7 and 9 as values, and the read-back of their outcomes.
 
-Kept apart and pure, so that a test can put them beside the operations of the exhaustive model
-(`tests/programs/model`), and so that a deliberately broken one shows whether anything would notice
-(`tests/pure/simulation`, catalogue of seeded bugs).
+Every transaction checks the own registration. They are pure, so that a test can compare them with the
+operations of the exhaustive model (`tests/programs/model`), and a deliberately broken one shows whether the
+simulation detects it (`tests/pure/simulation`, catalogue of seeded bugs).
 
-`read_back` reads what a partition's znodes say about a claim or a commit of this member (recipes.md 1, 5, 6,
-7, 10).
-
-Always read in two ordered requests, the **offset first, then the owner** (and the reset marker with it): in
-the other order a successor's fence could be taken for this member's. `classify` decides from what was read;
-it is the model's `settle_commit`, one partition at a time.
+`read_back` reads the znodes of a partition after a claim or a commit of this member (recipes.md 1, 5, 6, 7,
+10), in two ordered requests, the **offset first, then the owner** (and the reset marker with it): in the
+other order a successor's fence could be taken for this member's. `classify` decides from these znodes; it is
+the model's `settle_commit`, one partition at a time.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ from zkgroup.znodes.group_records import Reset
 from zkgroup.znodes.ids import thread_id
 
 CLAIMED_VERSION = 1
-"""Data version of an owner znode of this member: created and set once. A JVM member's stays at 0."""
+"""Data version of an owner znode of zkgroup: created and set once. A JVM member's has version 0."""
 
 NO_OFFSET = -1
-"""Written with the first claim of a partition; JVM members and tools take it for "none"."""
+"""The offset written with the first claim of a partition; JVM members and tools take it as "none"."""
 
 OPERATION_OVERHEAD_BYTES = 64
-"""Header, lengths, version and ACL of one operation, rounded up."""
+"""Bytes of header, lengths, version and ACL of one operation, rounded up."""
 
 
 class Claim(NamedTuple):
@@ -48,14 +46,14 @@ class Claim(NamedTuple):
 
 
 def guard(paths: Paths) -> Check:
-    """I am registered. Its refusal ends everything (recipes.md 10)."""
+    """The check of the own registration; its refusal ends all claims (recipes.md 10)."""
     return Check(paths.own, 0)
 
 
 def snapshot_checks(
     topics: Iterable[str], topic_versions: Mapping[str, int | None], plan: Check | None
 ) -> list[Operation]:
-    """What a claim was computed from is still so: topics and, for sticky, the plan."""
+    """The checks that the assignment's input is unchanged: topics and, for sticky, the assignment znode."""
     checks: list[Operation] = []
     for topic in sorted(set(topics)):
         version = topic_versions.get(topic)
@@ -65,7 +63,7 @@ def snapshot_checks(
 
 
 def claim_operations(paths: Paths, member: str, claim: Claim) -> list[Operation]:
-    """Create the owner, set it once (version 1: not a JVM member's), bump the offset: the fence."""
+    """Creates the owner, sets it once (version 1: not a JVM member's) and writes the offset as a fence."""
     tp = claim.topic_partition
     owner, text = paths.owner(tp), Owner(thread_id(member, claim.thread)).encode()
     operations: list[Operation] = [Create(owner, text, ephemeral=True), SetData(owner, text, 0)]
@@ -77,7 +75,7 @@ def claim_operations(paths: Paths, member: str, claim: Claim) -> list[Operation]
 
 
 def commit_operations(paths: Paths, held: OwnedPartition, value: int) -> list[Operation]:
-    """The owner is a claim of this member, and the offset is as this claim left it."""
+    """Writes the offset, if the owner is this claim and the offset was not written since."""
     tp = held.topic_partition
     return [
         Check(paths.owner(tp), CLAIMED_VERSION),
@@ -86,7 +84,7 @@ def commit_operations(paths: Paths, held: OwnedPartition, value: int) -> list[Op
 
 
 def release_operations(paths: Paths, held: OwnedPartition, value: int) -> list[Operation]:
-    """The last commit and the end of the claim, at once."""
+    """Makes the last commit and ends the claim, in one transaction."""
     return [
         *commit_operations(paths, held, value),
         Delete(paths.owner(held.topic_partition), CLAIMED_VERSION),
@@ -96,7 +94,7 @@ def release_operations(paths: Paths, held: OwnedPartition, value: int) -> list[O
 def thread_handover_operations(
     paths: Paths, member: str, held: OwnedPartition, value: int, thread: int
 ) -> list[Operation]:
-    """From one thread of this member to another: delete, create, set, with the bump of the release."""
+    """Hands a partition over between threads of this member: commit, delete, create, set."""
     owner, text = paths.owner(held.topic_partition), Owner(thread_id(member, thread)).encode()
     return [
         *release_operations(paths, held, value),
@@ -106,13 +104,13 @@ def thread_handover_operations(
 
 
 def release_without_commit(paths: Paths, tp: TopicPartition, offset: Znode | None) -> list[Operation]:
-    """Fallback after "offset, then owner" was read: a claim in between would have bumped this offset."""
+    """Ends a claim after a read-back: the check of the offset fails if another claim came in between."""
     checks: list[Operation] = [] if offset is None else [Check(paths.offset(tp), offset.stat.version)]
     return [*checks, Delete(paths.owner(tp), CLAIMED_VERSION)]
 
 
 def operations_bytes(operations: Iterable[Operation]) -> int:
-    """About the size of these operations in a request."""
+    """The approximate size of these operations in a request, in bytes."""
     return sum(
         OPERATION_OVERHEAD_BYTES + len(operation.path.encode()) + len(getattr(operation, "data", None) or b"")
         for operation in operations
@@ -127,7 +125,7 @@ def flat(groups: Iterable[tuple[TopicPartition, list[Operation]]]) -> list[Opera
 def in_packets(
     groups: Sequence[tuple[TopicPartition, list[Operation]]], bytes_max: int
 ) -> Iterator[list[tuple[TopicPartition, list[Operation]]]]:
-    """The partitions in their order, cut so that each packet fits; one that is too big stands alone."""
+    """The partitions in their order, split so that each packet fits; a larger one is sent alone."""
     packet: list[tuple[TopicPartition, list[Operation]]] = []
     size = 0
     for tp, operations in groups:
@@ -151,15 +149,13 @@ class PartitionZnodes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Who "mine" is: recipes.md 1."""
+    """The member id and session of this member, which identify its znodes (recipes.md 1)."""
 
     member: str
     session_id: int
 
     def thread_of(self, owner: Znode | None) -> int | None:
-        """The thread that an owner znode of this very member and session names; None for that of another
-        client.
-        """
+        """The thread in an owner znode of this member and session; None for another client's."""
         if owner is None or owner.stat.ephemeral_owner != self.session_id:
             return None
         try:
@@ -169,14 +165,14 @@ class MemberIdentity:
         return decoded.thread if decoded.member == self.member else None
 
     def holds(self, held: OwnedPartition, owner: Znode | None) -> bool:
-        """This znode is the claim that `held` stands for: session, text and token."""
+        """Whether the znode is the claim `held`, by session, text and token."""
         return self.thread_of(owner) is not None and owner is not None and owner.stat.czxid == held.token
 
 
 def read_back(
     paths: Paths, partitions: Iterable[TopicPartition]
 ) -> Procedure[Mapping[TopicPartition, PartitionZnodes]]:
-    """Two pipelined, ordered bulk reads: offsets, then owners and markers."""
+    """The znodes of partitions, by two pipelined, ordered bulk reads: offsets, then owners and markers."""
     tps = tuple(partitions)
     markers = [paths.marker(tp) for tp in tps]
     offsets, rest = yield from read_many(paths.offsets(tps), [*paths.owners(tps), *markers])
@@ -185,26 +181,26 @@ def read_back(
 
 
 class WriteVerdict(Enum):
-    """What became of a held partition, and of a value that was to be written to it."""
+    """The result of a read-back: the state of an owned partition and of a value that was to be written."""
 
-    STANDS = "stands"
-    """As the claim left it: nothing was written since."""
+    UNCHANGED = "unchanged"
+    """The offset is unchanged: nothing was written since the claim or the last commit."""
     APPLIED = "applied"
-    """The value is written: only the answer was lost."""
+    """The value is written: only the reply was lost."""
     RESET = "reset"
-    """An operator's marker is newer than the last write of this member: obey it before anything else."""
+    """An operator's marker is newer than the last write of this member: it is applied first."""
     FOREIGN = "foreign"
     """Another client wrote the offset."""
     NOT_MINE = "not_mine"
-    """The owner znode is gone or another client's."""
+    """The owner znode does not exist or is another client's."""
     FENCE_BROKEN = "fence_broken"
-    """The offset znode was deleted (and perhaps made again): its versions mean nothing."""
+    """The offset znode was deleted (and perhaps created again), so its version is no fence."""
 
 
 def classify(
     held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
 ) -> WriteVerdict:
-    """The order matters: ownership before everything, a reset before every other reading of a version."""
+    """The verdict on a partition. It checks ownership first, then a reset, then the version."""
     if not mine.holds(held, seen.owner):
         return WriteVerdict.NOT_MINE
     if seen.offset is None or seen.offset.stat.czxid != held.offset_czxid:
@@ -213,7 +209,7 @@ def classify(
         return WriteVerdict.RESET
     version = seen.offset.stat.version
     if version == held.fence:
-        return WriteVerdict.STANDS
+        return WriteVerdict.UNCHANGED
     if intended is not None and version == held.fence + 1 and offset_value(seen.offset) == intended:
         return WriteVerdict.APPLIED
     return WriteVerdict.FOREIGN
@@ -222,11 +218,11 @@ def classify(
 def adopted_partition(
     tp: TopicPartition, thread: int, seen: PartitionZnodes, registered_zxid: int | None
 ) -> OwnedPartition | None:
-    """A claim of this member as read back: the fence is *that* offset's, read before "the owner is mine" [M].
+    """A claim of this member as read back; the fence is *that* offset's, which was read before the owner [M].
 
-    None for a claim that must not be taken over as it stands (docs/adr/0014):
-    one that an earlier registration made, whose token the application may have had already; and one whose
-    offset znode is gone, unreadable, or younger than the claim, which is then not fenced by its version.
+    None for a claim that must not be adopted (docs/adr/0014): one of an earlier registration, whose token the
+    application may have had already; and one whose offset znode is missing, unreadable, or younger than the
+    claim, so that its version is no fence.
     """
     if seen.owner is None or seen.offset is None:
         return None
@@ -240,7 +236,7 @@ def adopted_partition(
 
 
 def offset_value(znode: Znode) -> int | None:
-    """The number in an offset znode, or None where there is none that can be read."""
+    """The number in an offset znode; None if it is unreadable."""
     try:
         return Offset.decode(znode.path, znode.data).value
     except CorruptZnodeError:
@@ -248,7 +244,7 @@ def offset_value(znode: Znode) -> int | None:
 
 
 def marker_offset(znode: Znode) -> int | None:
-    """Where a reset marker points, or None where it cannot be read."""
+    """The offset in a reset marker; None if it is unreadable."""
     try:
         return Reset.decode(znode.path, znode.data).offset
     except CorruptZnodeError:

@@ -164,7 +164,7 @@ def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
     member = stage.join("a", run_ms=3000)
 
     assert (owned(member), stage.owners(), len(releases(member))) == ([], {}, 1)
-    assert stage.notes("poison")
+    assert stage.notes("corrupt_znode")
     stage.stranger(SetData(OFFSET, b"4", -1))
     stage.run(2000)
     assert member.machine.held()[tp(0)].offset == 4

@@ -291,7 +291,7 @@ def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
     member = stage.join("a", run_ms=5000)
 
     assert owned(member) == [1]
-    assert [note.fields["path"] for note in stage.notes("poison")] == ["/consumers/g/offsets/t/0"]
+    assert [note.fields["path"] for note in stage.notes("corrupt_znode")] == ["/consumers/g/offsets/t/0"]
     stage.server.put("/consumers/g/offsets/t/0", b"3")
     stage.run(2000)
     assert member.machine.held()[tp(0)].offset == 3

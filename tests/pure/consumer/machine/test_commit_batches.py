@@ -68,7 +68,7 @@ def test_ten_thousand_commits_that_wait_are_one_transaction(
         {tp(0): 11 + n * spread % count} for n in range(count)
     ]
     highest = 11 + (count - 1 if spread else 0)
-    assert all(effect.stands == {tp(0): highest} for effect in told_of)
+    assert all(effect.stored == {tp(0): highest} for effect in told_of)
     assert values(member) == [b"%d" % highest]
 
 
@@ -94,7 +94,7 @@ def test_lower_than_ones_own_commit_counts_as_committed(stage: SteppedGroup, mem
         stage.drain()
 
     assert [effect.committed for effect in outcomes(member, commits)] == [{tp(0): n} for n in (14, 12, 13)]
-    assert [effect.stands for effect in outcomes(member, commits)] == [{tp(0): 14}] * 3
+    assert [effect.stored for effect in outcomes(member, commits)] == [{tp(0): 14}] * 3
     assert values(member) == [b"14"]
 
 
@@ -120,7 +120,7 @@ def test_a_seek_is_written_and_what_follows_it_goes_forward_again(
         commit = ask(member, value, seek)
         stage.drain()
         (effect,) = outcomes(member, [commit])
-        seen.append((effect.committed, effect.stands))
+        seen.append((effect.committed, effect.stored))
 
     stands = (20, 6, 6, 6, 8, 3)
     asked = (20, 6, 4, 5, 8, 3)
@@ -151,7 +151,7 @@ def test_what_counts_already_is_told_where_a_seek_after_it_leads(stage: SteppedG
     stage.run(500)
 
     assert [effect.committed for effect in outcomes(member, commits)] == [{tp(0): 10}, {tp(0): 4}]
-    assert [effect.stands for effect in outcomes(member, commits)] == [{tp(0): 4}] * 2
+    assert [effect.stored for effect in outcomes(member, commits)] == [{tp(0): 4}] * 2
     assert values(member) == [b"4"]
 
 
@@ -170,7 +170,7 @@ def test_a_position_of_before_a_seek_does_not_undo_it(stage: SteppedGroup, membe
     stage.server.resume("client-a")
     stage.run(500)
 
-    assert [effect.stands for effect in outcomes(member, commits)] == [
+    assert [effect.stored for effect in outcomes(member, commits)] == [
         {tp(0): n} for n in (4, 4, 6, 6, 3, 3, 3)
     ]
     assert values(member) == [b"4", b"6", b"3"]
@@ -186,7 +186,7 @@ def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member
     commits.append(ask(member, 5))
     stage.drain()
 
-    assert [effect.stands for effect in outcomes(member, commits)] == [{tp(0): 4}, {tp(0): 5}]
+    assert [effect.stored for effect in outcomes(member, commits)] == [{tp(0): 4}, {tp(0): 5}]
     assert stage.offset(0).data == b"5"
 
 
@@ -195,7 +195,7 @@ def test_a_seek_to_where_the_offset_stands_is_not_written(stage: SteppedGroup, m
     commits = [ask(member, 10, 1), ask(member, 9, 1)]
     stage.drain()
 
-    assert [effect.stands for effect in outcomes(member, commits)] == [{tp(0): 10}] * 2
+    assert [effect.stored for effect in outcomes(member, commits)] == [{tp(0): 10}] * 2
     assert values(member) == []
 
 
@@ -208,7 +208,7 @@ def test_a_seek_without_an_answer_is_read_back(stage: SteppedGroup, member: Memb
     commits.append(ask(member, 2, 1))
     stage.drain()
 
-    assert [effect.stands for effect in outcomes(member, commits)] == [{tp(0): 3}] * 2
+    assert [effect.stored for effect in outcomes(member, commits)] == [{tp(0): 3}] * 2
     assert values(member) == [b"3"]
 
 

@@ -77,7 +77,7 @@ def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Member) -
 def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Member) -> None:
     """Item 59: it is committed up to there already; with a seek it is written."""
     stage.commit(member, {tp(0): 7})
-    assert (last(member).committed, last(member).stands) == ({tp(0): 7}, {tp(0): 10})
+    assert (last(member).committed, last(member).stored) == ({tp(0): 7}, {tp(0): 10})
     assert commits(member) == []
 
     stage.commit(member, {tp(0): 7}, seeks={tp(0): 1})

@@ -34,7 +34,7 @@ def test_poison_registration_is_ignored_and_reported_once() -> None:
 
     assert is_stable(member)
     assert owned(member) == [0, 1]
-    assert len(stage.notes("poison", "a")) == 1
+    assert len(stage.notes("corrupt_znode", "a")) == 1
 
 
 def test_registration_that_vanishes_between_list_and_read_means_another_picture() -> None:
@@ -61,7 +61,7 @@ def test_registration_hidden_by_an_acl_is_reported_and_stops_nobody() -> None:
 
     assert is_stable(member)
     assert owned(member) == [0, 1, 2, 3]
-    assert [note.fields["path"] for note in stage.notes("poison")] == [path]
+    assert [note.fields["path"] for note in stage.notes("corrupt_znode")] == [path]
 
 
 def test_peer_wildcard_that_cannot_be_evaluated_leaves_this_member_unassigned() -> None:

@@ -102,7 +102,7 @@ def test_ghost_of_an_own_former_session_is_waited_for_without_limit() -> None:
 
     assert member.state is MemberState.JOINING
     assert member.finished is None
-    assert len(stage.notes("ghost")) == 1
+    assert len(stage.notes("stale_registration")) == 1
     stage.server.expire_session(session.session_id)
     stage.run(1000)
     assert is_stable(member)
@@ -177,7 +177,7 @@ def test_session_is_that_of_the_registration_read_back() -> None:
 
     assert "lost" in [state.value for state in member.states]
     assert member.machine.held() == {}
-    assert stage.notes("ghost")
+    assert stage.notes("stale_registration")
 
 
 def test_joiner_costs_ten_packets_and_an_unaffected_member_two() -> None:

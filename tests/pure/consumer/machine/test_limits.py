@@ -118,7 +118,7 @@ def test_packets_have_a_least_size(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(client, "MAX_REQUEST_BYTES", 400)
         stage.commit(member, {tp(n): 1 for n in range(30)})
         stage.run(3500)
-    told_of = stage.notes("odd_answer", "a")
+    told_of = stage.notes("unexpected_reply", "a")
     member.asked.clear()
     stage.run(2000)
 

@@ -62,8 +62,8 @@ def test_mine_is_session_and_member_together(found: Znode | None, thread: int | 
 @pytest.mark.parametrize(
     ("seen", "verdict"),
     [
-        (PartitionZnodes(offset(), owner(), None), WriteVerdict.STANDS),
-        (PartitionZnodes(offset(b"8"), owner(), None), WriteVerdict.STANDS),
+        (PartitionZnodes(offset(), owner(), None), WriteVerdict.UNCHANGED),
+        (PartitionZnodes(offset(b"8"), owner(), None), WriteVerdict.UNCHANGED),
         (PartitionZnodes(offset(b"8", version=4), owner(), None), WriteVerdict.APPLIED),
         (PartitionZnodes(offset(b"9", version=4), owner(), None), WriteVerdict.FOREIGN),
         (PartitionZnodes(offset(b"x", version=4), owner(), None), WriteVerdict.FOREIGN),
@@ -71,8 +71,8 @@ def test_mine_is_session_and_member_together(found: Znode | None, thread: int | 
         (PartitionZnodes(offset(version=2), owner(), None), WriteVerdict.FOREIGN),
         (PartitionZnodes(offset(), owner(), marker(31)), WriteVerdict.RESET),
         (PartitionZnodes(offset(b"8", version=4), owner(), marker(31)), WriteVerdict.RESET),
-        (PartitionZnodes(offset(), owner(), marker(30)), WriteVerdict.STANDS),
-        (PartitionZnodes(offset(), owner(), marker(29)), WriteVerdict.STANDS),
+        (PartitionZnodes(offset(), owner(), marker(30)), WriteVerdict.UNCHANGED),
+        (PartitionZnodes(offset(), owner(), marker(29)), WriteVerdict.UNCHANGED),
         (PartitionZnodes(offset(czxid=11), owner(), marker(31)), WriteVerdict.FENCE_BROKEN),
         (PartitionZnodes(None, owner(), None), WriteVerdict.FENCE_BROKEN),
         (PartitionZnodes(offset(), owner(czxid=21), None), WriteVerdict.NOT_MINE),

@@ -148,7 +148,7 @@ class WatchedMachine(MemberMachine):
             self._state = effect.after
             self.states.append(effect.after)
         elif isinstance(effect, ef.FinishCommit):
-            self.on_committed(effect.stands)
+            self.on_committed(effect.stored)
         elif isinstance(effect, ef.ExtendLease):
             self.on_extended(effect.until_ms)
         elif isinstance(effect, ef.Finish):

@@ -390,4 +390,11 @@ def _members_log_nothing() -> Iterator[None]:
             logger.setLevel(level)
 
 
-_COUNTED = ("reset.obeyed", "foreign_write", "lease.expired", "ghost", "watch_gap", "fence_broken")
+_COUNTED = (
+    "reset.obeyed",
+    "foreign_write",
+    "lease.expired",
+    "stale_registration",
+    "watch_gap",
+    "fence_broken",
+)
