@@ -1,8 +1,8 @@
 """The ZooKeeper-era Kafka coordination layer: embed it, operate it, audit it.
 
 Public names are loaded when first used: importing this package does no work and loads no
-connection code. What is not named here is internal, except `zkgroup.errors`, `zkgroup.testing`,
-`zkgroup.zookeeper.embedded`, `zkgroup.metrics.prometheus` and `zkgroup.lines.producer`.
+connection code. Names that are not listed here are internal, except those of `zkgroup.errors`,
+`zkgroup.testing`, `zkgroup.zookeeper.embedded`, `zkgroup.metrics.prometheus` and `zkgroup.lines.producer`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _HOMES = {
     "ZooKeeperClient": "zkgroup.zookeeper",
     "assign": "zkgroup.assignment",
 }
-"""Public name -> module that defines it; the imports above say the same to type checkers."""
+"""Public name to the module that defines it; the imports above are the same list for type checkers."""
 
 __all__ = [
     "Admin",

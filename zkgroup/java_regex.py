@@ -1,8 +1,8 @@
-"""Wildcard expressions of Kafka: Java regular expressions, evaluated by Python's `re` or refused.
+"""Translates Java regular expressions (Kafka's wildcards) for Python's `re`, or refuses them.
 
-Every member evaluates every other member's wildcard itself. A member that evaluates one differently from
-the JVM members disagrees with them for good, so an expression is either translated into one that means
-the same for topic names (letters, digits, `.`, `_`, `-`), or refused by the name of what differs.
+Every member evaluates the wildcards of all members itself. A member that evaluates one differently from the
+JVM members never agrees with them. So an expression is translated into one with the same meaning for topic
+names (letters, digits, `.`, `_`, `-`), or refused with the name of the construct that differs.
 Grammar: java.util.regex.Pattern (Java 8 to 21); `tests/golden/java-regex` holds a real JVM's verdicts.
 """
 
@@ -31,7 +31,7 @@ _DANGLING: Final = "a quantifier with nothing before it"
 def normalise(expression: str) -> str:
     """The expression as kafka/consumer/TopicFilter.scala@0.8.2.2 normalises it.
 
-    Trims, turns `,` into `|`, removes spaces and quotes at both ends, in this order. So a counted
+    It trims, replaces `,` with `|`, removes spaces and quotes at both ends, in this order. So a counted
     quantifier with a comma cannot be expressed.
     """
     text = expression.strip(_TRIMMED).replace(",", "|").replace(" ", "")
@@ -43,8 +43,8 @@ def compile_java(expression: str) -> re.Pattern[str]:
     """A pattern whose `fullmatch` accepts the topic names that Java's `matches` accepts.
 
     Raises UnsupportedRegexError for an expression that Java knows (or may know, by version) and Python
-    evaluates differently, ConfigError for one that Java refuses. The expression is taken as it is; what
-    a person or a znode gives is to be normalised first.
+    evaluates differently, ConfigError for one that Java refuses. The expression is not normalised; one from
+    a user or a znode goes through `normalise` first.
     """
     translated = _Translator(expression).translate()
     try:
@@ -54,7 +54,7 @@ def compile_java(expression: str) -> re.Pattern[str]:
 
 
 class _Translator:
-    """Walks a Java expression once and writes what means the same to Python."""
+    """Reads a Java expression once and writes a Python expression with the same meaning."""
 
     def __init__(self, expression: str) -> None:
         self._text = expression
@@ -63,7 +63,7 @@ class _Translator:
         self._groups: list[bool] = []
         """For each open group, whether it can be repeated once closed (lookarounds cannot)."""
         self._before: str = "start"
-        """What a quantifier would apply to: `start` and `quantifier` are nothing, `assertion`, `atom`."""
+        """What precedes: `atom` can be repeated, `assertion`, `start` and `quantifier` cannot."""
 
     def translate(self) -> str:
         while self._at < len(self._text):

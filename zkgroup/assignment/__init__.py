@@ -1,4 +1,4 @@
-"""Who should own what: pure functions from one snapshot of a group to the whole group's assignment.
+"""The assignment strategies: pure functions from one snapshot of a group to the whole group's assignment.
 
 Every member computes it for itself, so the same input gives the same answer in every process, whatever the
 order of members, topics and partitions.

@@ -1,7 +1,7 @@
-"""Compares assignments: what differs between two of them, and short stable hashes of inputs and results.
+"""Compares assignments: the difference between two of them, and short stable hashes of inputs and results.
 
-Members publish the hashes (views, assignment znode), so that a tool can name who disagrees. Equal values
-have equal digests in every process and version; the texts hashed are part of the format.
+Members publish the hashes (views, assignment znode), so that a tool can name the member that disagrees.
+Equal values have equal digests in every process and version; the texts hashed are part of the format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def inputs_digest(
     partitions: Mapping[str, Sequence[int]],
     previous: Mapping[TopicPartition, str] | None = None,
 ) -> str:
-    """16 hex digits over the strategy, who wants what, the partitions there are and the common past."""
+    """16 hex digits over the strategy, the members' subscriptions, the partitions and the previous owners."""
     wanted = {member.member: dict(sorted(member.threads.items())) for member in members}
     text = json.dumps(
         [
@@ -49,7 +49,10 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDiff:
-    """Partitions by what becomes of them, in order. A change of thread within a member is a move, too."""
+    """The partitions of two assignments by how their owner differs, in order.
+
+    A change of thread within a member counts as a move.
+    """
 
     kept: tuple[TopicPartition, ...]
     moved: tuple[TopicPartition, ...]

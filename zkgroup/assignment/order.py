@@ -13,8 +13,8 @@ from zkgroup.model import EvaluatedMember
 THREADS_COUNTED = 100_000
 """Threads of one member in a topic that take part: more partitions than any topic's znode can hold.
 
-A foreign registration may ask for 2,147,483,647; those beyond the partitions own nothing, so that naming
-them all would only exhaust the memory of every member of the group.
+A registration of another client may ask for 2,147,483,647. Threads beyond the partitions own nothing, and a
+name for each of them would exhaust the memory of every member of the group.
 """
 
 
@@ -35,7 +35,7 @@ def java_sorted(texts: Iterable[str]) -> list[str]:
 
 
 def java_hash(text: str, seed: int = 0) -> int:
-    """`String.hashCode` as a signed 32-bit number; `seed` is the hash of what stands before the text."""
+    """`String.hashCode` as a signed 32-bit number; `seed` is the hash of the text before this one."""
     value = seed & 0xFFFFFFFF
     for unit in _utf16_units(text):
         value = (31 * value + unit) & 0xFFFFFFFF
@@ -63,7 +63,7 @@ def threads_by_topic(members: Sequence[EvaluatedMember]) -> dict[str, list[str]]
 
 
 def _first_threads(count: int) -> Iterable[int]:
-    """The thread numbers below `count`; of very many, those whose ids come first."""
+    """The thread numbers below `count`; of more than `THREADS_COUNTED`, those whose ids come first."""
     if count <= THREADS_COUNTED:
         return range(count)
     return islice(_in_text_order(count), THREADS_COUNTED)

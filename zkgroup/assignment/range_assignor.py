@@ -1,4 +1,4 @@
-"""Kafka's default: each topic is cut into contiguous blocks, one per thread.
+"""The strategy `range`, Kafka's default: each topic is cut into contiguous blocks, one per thread.
 
 For a topic with partitions P and threads T, both sorted, let n = |P| div |T| and e = |P| mod |T|. The
 thread at index i gets k = n + (1 if i < e else 0) partitions from index n*i + min(i, e) on. For example

@@ -1,11 +1,12 @@
-"""Kafka's round robin: the partitions of all topics, in the order of a Java hash, dealt to threads in turn.
+"""The strategy `roundrobin`: the partitions of all topics, in the order of a Java hash, to threads in turn.
 
-Precondition: every subscribed topic has the same threads, that is every member wants the same topics with
-the same number of threads each. (RoundRobinAssignor in kafka/consumer/PartitionAssignor.scala@0.8.2.2.)
+Precondition: every subscribed topic has the same threads, which means that every member subscribes to the
+same topics with the same number of threads each. (RoundRobinAssignor in
+kafka/consumer/PartitionAssignor.scala@0.8.2.2.)
 
-The hash is that of the text `[topic,partition]`. Where two texts have the same hash, the JVM deals them in
-the order of a Scala hash map, which cannot be reproduced: among zkgroup members ties are broken by topic and
-partition, and the assignment carries a note.
+The hash is that of the text `[topic,partition]`. If two texts have the same hash, the JVM takes them in the
+order of a Scala hash map, which cannot be reproduced. zkgroup members order them by topic and partition, and
+the assignment has a note about it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def assign_round_robin(
 ) -> Assignment:
     """The whole group's assignment.
 
-    Raises AssignmentError where topics have different threads; a JVM member fails its rebalance then, too.
-    A group without any subscription is no error (Kafka 0.9; 0.8.2.2 fails).
+    Raises AssignmentError if topics have different threads; a JVM member fails its rebalance then, too.
+    A group without any subscription is not an error (as in Kafka 0.9; 0.8.2.2 fails).
     """
     by_topic = threads_by_topic(members)
     if not by_topic:
@@ -41,7 +42,7 @@ def assign_round_robin(
 
 
 def round_robin_ties(partitions: Mapping[str, Sequence[int]]) -> tuple[tuple[TopicPartition, ...], ...]:
-    """Groups of partitions that Kafka's round robin cannot tell apart: with a JVM member, do not use it."""
+    """Groups of partitions with the same Java hash. With them and a JVM member, use another strategy."""
     order = _hash_order({topic: sorted_partitions(partitions, topic) for topic in partitions})
     return tuple(tuple(TopicPartition(topic, number) for _, topic, number in tie) for tie in _ties(order))
 
@@ -52,7 +53,7 @@ def _common_threads(by_topic: Mapping[str, list[str]]) -> list[str]:
         if threads != first[1]:
             odd = sorted(set(threads) ^ set(first[1]))[:3]
             raise AssignmentError(
-                "strategy roundrobin: expected every member to want the same topics with equal thread counts,"
+                "strategy roundrobin: expected every member to have the same topics with equal thread counts,"
                 f" found topics {first[0]!r} and {topic!r} to differ in {', '.join(odd)}"
             )
     return first[1]
@@ -78,4 +79,4 @@ def _ties(order: Sequence[_Hashed]) -> list[list[_Hashed]]:
 
 def _tie_note(tie: Sequence[_Hashed]) -> str:
     names = ", ".join(f"{topic}-{number}" for _, topic, number in tie)
-    return f"roundrobin: {names} have the same Java hash {tie[0][0]}; JVM members may order them otherwise"
+    return f"roundrobin: {names} have the same Java hash {tie[0][0]}; JVM members may order them differently"

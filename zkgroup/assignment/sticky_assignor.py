@@ -1,24 +1,23 @@
-"""Balanced, and as few moves as possible. A strategy of zkgroup; JVM members do not have it.
+"""The strategy `sticky`: balanced, with as few moves as possible. JVM members do not have it.
 
-Two demands, the first before the second:
+It has two goals, the first before the second:
 
 1. Balance: the loads of the threads are as even as the subscriptions allow (the sum of their squares is
    least). Threads that can take each other's partitions then differ by at most 1.
 2. Moves: among all balanced assignments, one that takes the fewest partitions from their previous thread.
 
-Groups are split into parts that share no thread. Where all topics of a part have the same threads, the
-answer follows from quotas. Otherwise it is a flow of least cost (below).
+A group is split into parts that share no thread. If all topics of a part have the same threads, quotas give
+the result. Otherwise the assignment is computed as a flow of least cost:
 
-Groups whose members subscribe to different topics are balanced as a flow of least cost.
-Seen as a flow, every partition sends one unit to a thread that may have it, and from there to a sink. The
-n-th unit of a thread costs 2n-1 (their sum is the square of the load); a unit costs a little more when its
-partition leaves its previous thread. An assignment is optimal exactly when no cycle of changes lowers the
-cost. So we start from a good one, first apply chains that improve the balance, then cycles that keep it and
-save moves, until there are none.
+Every partition sends one unit to a thread that may have it, and from there to a sink. The n-th unit of a
+thread costs 2n-1 (their sum is the square of the load); a unit costs a little more when its partition leaves
+its previous thread. An assignment is optimal exactly when no cycle of changes lowers the cost. So the search
+starts from a good assignment, applies chains that improve the balance, and then cycles that keep the balance
+and save moves, until there are none.
 
-A group of 200 members and 10,000 partitions is planned on the member's own thread, within its lease. So
-partitions of a topic are interchangeable here but for where their home is, cheap cycles are looked for
-first, and the search that proves that there is none is left for the end.
+A group of 200 members and 10,000 partitions is computed on the member's own thread, within its lease. So
+partitions of a topic differ only by their home here, cheap cycles are tried first, and the search that proves
+that there is none comes last.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def assign_sticky(
     partitions: Mapping[str, Sequence[int]],
     previous: Mapping[TopicPartition, str],
 ) -> Assignment:
-    """The whole group's assignment. A previous owner that is gone or left the topic counts as none."""
+    """The whole group's assignment. A previous owner that has left the group or the topic counts as none."""
     by_topic = {topic: threads for topic, threads in threads_by_topic(members).items() if threads}
     owners: dict[TopicPartition, str] = {}
     for topics in _parts(by_topic):
@@ -67,9 +66,9 @@ def _parts(by_topic: Mapping[str, Sequence[str]]) -> list[list[str]]:
 def _by_quota(
     partitions: Sequence[TopicPartition], threads: Sequence[str], homes: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, str]:
-    """Every thread keeps what it has up to its quota; the rest is dealt in turn to those below theirs.
+    """Partition to thread: each keeps its partitions up to its quota, and the rest fills the other quotas.
 
-    The quotas that are one higher go to the threads that have most, which saves one move each.
+    The quotas that are one higher go to the threads with most partitions, which saves one move each.
     """
     kept: dict[str, list[TopicPartition]] = {thread: [] for thread in threads}
     for tp, thread in homes.items():
@@ -99,10 +98,10 @@ class Hop(Protocol):
 
 
 class ThreadHoldings:
-    """An assignment under improvement. Everything is iterated in the order given, so all members agree.
+    """An assignment that is being improved. Everything is iterated in the order given, so all members agree.
 
-    A partition is *settled* where it is at home, and *loose* elsewhere, also where it has no home: to move it
-    on is no further move.
+    The *home* of a partition is its previous thread. A partition is *at home* on that thread, and *loose* on
+    any other or if it has no home: moving a loose partition on costs no further move.
     """
 
     def __init__(self, allowed: Mapping[str, Sequence[str]], homes: Mapping[TopicPartition, str]) -> None:
@@ -119,10 +118,10 @@ class ThreadHoldings:
         self._loose: dict[tuple[str, str], Bucket] = {}
         self._away: dict[TopicPartition, str] = {}
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def topics_of(self, thread: str) -> Sequence[str]:
-        """Those that it may have."""
+        """The topics that the thread may have."""
         return self._topics[thread]
 
     def has_loose(self, thread: str, topic: str) -> bool:
@@ -163,7 +162,7 @@ class ThreadHoldings:
             self.place(tp, thread)
 
     def choose(self, hops: Iterable[Hop]) -> list[tuple[TopicPartition, str]]:
-        """For each hop a partition: one that comes home by it, else a loose one, else one at home."""
+        """A partition for each hop: one that comes home by it, else a loose one, else one at home."""
         return [(self._chosen(hop), hop.target) for hop in hops]
 
     def pass_on(self, hops: Iterable[Hop]) -> None:
@@ -184,7 +183,7 @@ def balance(
     threads_by_topic: Mapping[str, Sequence[str]],
     homes: Mapping[TopicPartition, str],
 ) -> dict[TopicPartition, str]:
-    """Partition to thread: loads as even as can be, and among those the fewest partitions away from home.
+    """Partition to thread, with loads as even as possible and then the fewest partitions away from home.
 
     Args:
         partitions: all partitions, topic by topic, in order.
@@ -207,7 +206,7 @@ def _deal(
     threads_by_topic: Mapping[str, Sequence[str]],
     homes: Mapping[TopicPartition, str],
 ) -> None:
-    """Everything home that has one; of the others each to the emptiest thread that may have it."""
+    """Places each partition on its home, or without one on the least loaded thread that may have it."""
     for tp in partitions:
         if tp in homes:
             holdings.place(tp, homes[tp])
@@ -237,9 +236,9 @@ class _Hop(NamedTuple):
 
 
 def _even_out(holdings: ThreadHoldings) -> None:
-    """Along the cheapest chains from the fullest threads to ones with at least 2 less, until there is none.
+    """Applies the cheapest chains from the fullest threads to ones with at least 2 less, until none is left.
 
-    From where no emptier thread can be reached, none ever can: what could change that lies within.
+    A thread from which no emptier thread can be reached is not tried again: no later chain changes that.
     """
     left = dict.fromkeys(holdings.threads)
     while left:
@@ -261,7 +260,7 @@ def _cheapest_chain(
     came: dict[str, _Hop | None] = dict.fromkeys(sources)
     cheap, dear, topics = list(came), list[tuple[str, str]](), set[str]()
     while cheap:
-        for thread in cheap:  # grows while it is gone through: what costs nothing more comes at once
+        for thread in cheap:  # grows during the loop: a hop that costs nothing more is followed at once
             for topic in holdings.topics_of(thread):
                 if topic in topics:
                     continue
@@ -311,14 +310,14 @@ def _walk_back(came: Mapping[str, _Hop | None], end: str) -> list[_Hop]:
 
 
 def _bring_home(holdings: ThreadHoldings) -> bool:
-    """Partitions that come home by changes that take no other one from its home. False where none does."""
+    """Brings partitions home by changes that take no other from its home; whether there was any."""
     found = False
     reached: dict[str, Mapping[str, object]] = {}
     """Home to the threads that its load can be handed on to, until something is changed."""
     for tp, home in list(holdings.away()):
         owner = holdings.owners[tp]
         if owner == home:
-            continue  # by a change for another one
+            continue  # a change for another partition brought it home
         came = reached.get(home)
         if came is not None and owner not in came:
             continue
@@ -333,10 +332,10 @@ def _bring_home(holdings: ThreadHoldings) -> bool:
 
 
 def _free_chain(holdings: ThreadHoldings, start: str, end: str) -> dict[str, _Hop | str | None]:
-    """How threads are reached, to `end` or all of them: by hops of partitions that are not at home.
+    """How threads are reached from `start`, up to `end` or all of them, by hops of partitions not at home.
 
-    So what `start` has too much comes to what `end` lacks. A chain that ends at a thread of load n may go on
-    at one of load n + 1, which gives one up instead: the two exchange their loads, and nothing moves for it.
+    A chain that ends at a thread of load n can continue at one of load n + 1, which gives one up instead: the
+    two exchange their loads, and nothing moves for it.
     """
     came: dict[str, _Hop | str | None] = {start: None}
     queue, topics, loads = [start], set[str](), set[int]()
@@ -379,9 +378,9 @@ class _Edge(NamedTuple):
 
 
 def _apply_cheaper_cycle(holdings: ThreadHoldings) -> bool:
-    """A cycle of negative price, by the method of Bellman and Ford. False where none is left."""
+    """Applies a cycle of negative price, found by the method of Bellman and Ford; False if none is left."""
     if not any(True for _ in holdings.away()):
-        return False  # only what comes home lowers a price
+        return False  # only a partition that comes home lowers the cost
     edges, threads = _edges(holdings)
     cycle = _negative_cycle(edges)
     moves = []
@@ -442,7 +441,7 @@ def _edges(holdings: ThreadHoldings) -> tuple[list[_Edge], Sequence[str]]:
 
 
 def _cycle_in(via: Mapping[int, _Edge]) -> list[_Edge]:
-    """A cycle among the edges by which nodes were reached, in walking order; empty where there is none."""
+    """A cycle among the edges by which nodes were reached, in walking order; empty if there is none."""
     seen: set[int] = set()
     for start in via:
         path: set[int] = set()

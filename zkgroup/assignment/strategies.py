@@ -27,11 +27,11 @@ class Strategy:
     assign: Callable[[Members, Partitions], Assignment] | Callable[[Members, Partitions, Owners], Assignment]
     """Computes the whole group's assignment; with the previous owners where `needs_previous`."""
     needs_previous: bool
-    """It starts from the group's previous assignment, which members agree on in the assignment znode
-    (`/consumers/<group>/plan`). So it is in force only when every registration publishes it."""
+    """Whether it starts from the group's previous assignment, which members agree on in the assignment znode
+    (`/consumers/<group>/plan`). Such a strategy is in force only when every registration publishes it."""
     known_to_jvm: bool
-    """Members of Kafka 0.8 have it under the same name. They publish none: where the owners are explained by
-    such a strategy alone, it is taken for theirs."""
+    """Whether members of Kafka 0.8 have it under the same name. They publish no strategy: if only one known
+    strategy explains the owners, it is taken for theirs."""
 
 
 STRATEGIES: Mapping[str, Strategy] = {
@@ -52,17 +52,17 @@ def needs_previous(strategy: str) -> bool:
 def assign(
     strategy: str, members: Members, partitions: Partitions, previous: Owners | None = None
 ) -> Assignment:
-    """Computes the whole group's assignment.
+    """The whole group's assignment by one strategy.
 
     Args:
-        strategy: a key of `STRATEGIES`. Kafka 0.8 takes every other word for range; here it raises
-        ConfigError. members: every member of the group, itself included, each with its evaluated
-        subscription. partitions: the partition numbers of every topic that exists; a topic that is missing
-        has none. previous: the assignment before (partition to thread id), from which `sticky` starts;
-        strategies
+        strategy: a key of `STRATEGIES`. Kafka 0.8 takes every other word for range.
+        members: every member of the group, each with its evaluated subscription.
+        partitions: the partition numbers of every topic that exists; a topic that is missing has none.
+        previous: the assignment before (partition to thread id), from which `sticky` starts; strategies
             without `needs_previous` ignore it.
 
     Raises:
+        ConfigError: the strategy is not in the table.
         AssignmentError: `roundrobin` with unequal subscriptions.
     """
     row = STRATEGIES.get(strategy)
@@ -78,12 +78,12 @@ def agreed_strategy(published: Collection[str | None], own: str | None = None) -
     """The strategy of a group, or of one of its members, by what each registration publishes.
 
     Args:
-        published: of every registration; None of one that publishes none (a JVM member).
-        own: the setting of one member, where its strategy is asked for. As in Kafka it uses its own whatever
-            the others publish, unless that needs the previous assignment.
+        published: the strategy in each registration; None for one without (a JVM member).
+        own: the setting of one member, if the question is which strategy that member uses. As in Kafka it
+            uses its own whatever the others publish, unless that needs the previous assignment.
 
     Returns:
-        None where no strategy is published and none is given. Members that publish different ones never
+        None if no strategy is published and none is given. Members that publish different ones never
         agree; a strategy that needs the previous assignment is in force only when every registration
         publishes it. Otherwise `DEFAULT_STRATEGY` (recipes 4).
     """
@@ -98,9 +98,7 @@ def agreed_strategy(published: Collection[str | None], own: str | None = None) -
 
 
 def inferred_strategy(members: Members, partitions: Partitions, owners: Owners) -> str:
-    """JVM members publish none: another strategy than range only where it, and not range, explains all
-    owners.
-    """
+    """The strategy of JVM members, which publish none: `range` unless only another explains all owners."""
     candidates = [name for name, row in STRATEGIES.items() if row.known_to_jvm and name != DEFAULT_STRATEGY]
     if not owners:
         return DEFAULT_STRATEGY

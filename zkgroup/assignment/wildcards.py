@@ -1,4 +1,4 @@
-"""Which topics a subscription means at the moment (kafka/consumer/TopicFilter.scala@0.8.2.2)."""
+"""Evaluates a subscription against the topics that exist (kafka/consumer/TopicFilter.scala@0.8.2.2)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from zkgroup.model import Blacklist, StaticSubscription, Subscription, Whitelist
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets"})
 
 _ZNODE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+")
-"""What can be one name in a path (org.apache.zookeeper.common.PathUtils); Java sees pairs of surrogates."""
+"""A valid name in a path (org.apache.zookeeper.common.PathUtils); Java reads pairs of surrogates."""
 
 __all__ = ["INTERNAL_TOPICS", "compile_java", "evaluate", "normalise"]
 
 
 def evaluate(subscription: Subscription, topics: Iterable[str], exclude_internal: bool) -> Mapping[str, int]:
-    """Topic to thread count: the topics named, or those of `topics` that the wildcard lets through.
+    """Topic to thread count: the topics of a static subscription, or those that a wildcard matches.
 
-    A static subscription names its topics whether they exist or not, but for names that no znode can have:
-    a foreign registration may hold them, and to ask for their znodes would be an error. A wildcard accepts
-    (white) or refuses (black) by the whole name; internal topics are left out of both when
-    `exclude_internal` is set, which is the reader's setting, not the subscriber's. Raises as `compile_java`
-    does.
+    A static subscription keeps its topics whether they exist or not, except names that no znode can have: a
+    registration of another client may contain them, and a request for their znodes would be an error. A
+    whitelist accepts and a blacklist refuses by the whole name. Both leave out internal topics when
+    `exclude_internal` is set, which is the setting of the member that evaluates. Raises as `compile_java`.
     """
     match subscription:
         case StaticSubscription(named):

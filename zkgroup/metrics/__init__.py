@@ -1,4 +1,4 @@
-"""Where counters and gauges go: the no-op default, and adapters beside it (`zkgroup.metrics.prometheus`).
+"""Metrics: the no-op default sink, and adapters for monitoring systems (`zkgroup.metrics.prometheus`).
 
 The port is `zkgroup.model.ports.MetricsSink`. The names:
 
@@ -15,7 +15,7 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_ack_ignored_total` | counter | `group`, `member` |
 | `zkgroup_history_lost_total` | counter | `group`, `member` |
 | `zkgroup_lines_fetch_total` | counter, of `BrokerSource` | `outcome` |
-| `zkgroup_controller_active_controller_count` | gauge, 1 while it rules | `broker` |
+| `zkgroup_controller_active_controller_count` | gauge, 1 while it is the controller | `broker` |
 | `zkgroup_controller_global_topic_count` | gauge | `broker` |
 | `zkgroup_controller_global_partition_count` | gauge | `broker` |
 | `zkgroup_controller_offline_partitions_count` | gauge | `broker` |

@@ -19,41 +19,41 @@ except ImportError as error:  # pragma: no cover - depends on the installation
 
 _HELP = {
     "zkgroup_rebalance_total": "Rebalances that this process took part in, by reason.",
-    "zkgroup_rebalance_seconds": "From a change noticed to claims settled.",
+    "zkgroup_rebalance_seconds": "From the first change noticed to the last claim.",
     "zkgroup_partitions_owned": "Partitions owned by the member now.",
     "zkgroup_commit_total": "Commits by outcome: ok, refused, unknown.",
-    "zkgroup_lease_remaining_seconds": "Time for which delivery is allowed without news from ZooKeeper.",
-    "zkgroup_watch_gap_total": "Changes found by the periodic check that no watch had told.",
+    "zkgroup_lease_remaining_seconds": "Time for which delivery is allowed without a reply from ZooKeeper.",
+    "zkgroup_watch_gap_total": "Changes found by the periodic check for which no watch had fired.",
     "zkgroup_session_state": "1 for the present state of the member, 0 for the others.",
-    "zkgroup_callback_overdue_total": "Callbacks of the application left behind after their deadline.",
-    "zkgroup_ack_ignored_total": "Acknowledgements that came after the partition was gone.",
+    "zkgroup_callback_overdue_total": "Callbacks of the application that did not end by their deadline.",
+    "zkgroup_ack_ignored_total": "Acknowledgements that came after the partition was given up.",
     "zkgroup_history_lost_total": "Records that are missing in a history that raised.",
-    "zkgroup_lines_fetch_total": "Answers of brokers to questions for lines, by outcome.",
+    "zkgroup_lines_fetch_total": "Responses of brokers to fetches of lines, by outcome.",
     "zkgroup_controller_active_controller_count": "1 while this process is the controller, else 0.",
     "zkgroup_controller_global_topic_count": "Topics, as the controller knows them.",
     "zkgroup_controller_global_partition_count": "Partitions, as the controller knows them.",
     "zkgroup_controller_offline_partitions_count": "Partitions without a leader.",
     "zkgroup_controller_preferred_replica_imbalance_count": "Partitions not led by their first replica.",
-    "zkgroup_controller_event_queue_size": "Pieces of work that wait at the controller.",
-    "zkgroup_controller_event_queue_oldest_seconds": "How long the oldest of them has waited.",
-    "zkgroup_controller_leader_election_seconds": "Time of work that elected leaders.",
+    "zkgroup_controller_event_queue_size": "Events in the controller's queue.",
+    "zkgroup_controller_event_queue_oldest_seconds": "How long the oldest event in the queue has waited.",
+    "zkgroup_controller_leader_election_seconds": "Duration of events that elected leaders.",
     "zkgroup_controller_unclean_leader_elections_total": "Leaders elected outside the ISR.",
     "zkgroup_broker_partition_count": "Replicas on the broker.",
     "zkgroup_broker_leader_count": "Replicas that lead.",
-    "zkgroup_broker_under_replicated_partitions": "Led here, and not all in sync.",
-    "zkgroup_broker_isr_shrinks_total": "Members that left an ISR, by writes.",
-    "zkgroup_broker_isr_expands_total": "Members that joined an ISR, by writes.",
+    "zkgroup_broker_under_replicated_partitions": "Partitions led by the broker with replicas not in sync.",
+    "zkgroup_broker_isr_shrinks_total": "ISR writes that removed a replica.",
+    "zkgroup_broker_isr_expands_total": "ISR writes that added a replica.",
     "zkgroup_broker_connection_count": "Connections to the port.",
     "zkgroup_broker_requests_total": "Requests answered.",
-    "zkgroup_broker_request_seconds": "Time to the answer, waits that were asked for included.",
+    "zkgroup_broker_request_seconds": "Time to the response, with waits that the request asked for.",
     "zkgroup_broker_bytes_in_total": "Bytes of lines appended at their leader.",
-    "zkgroup_broker_bytes_out_total": "Bytes of lines given to followers and consumers.",
+    "zkgroup_broker_bytes_out_total": "Bytes of lines sent to followers and consumers.",
     "zkgroup_broker_log_end_offset": "Offset of the next line of a replica.",
 }
 
 
 class _Made:
-    """What was made in one registry, which refuses a second metric of the same name."""
+    """The metrics made in one registry, which refuses a second metric of the same name."""
 
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}

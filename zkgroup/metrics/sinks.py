@@ -1,4 +1,4 @@
-"""The sink that is used when none is given, and what keeps a sink's errors away from the member."""
+"""The default sink, which drops everything, and a wrapper that logs the errors of another sink."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger("zkgroup.metrics")
 
 
 SLOW_S = 0.1
-"""A call of a sink that takes longer is told of once: a member waits for its sinks."""
+"""Seconds. A call of a sink that takes longer is logged once: a member waits for its sinks."""
 
 
 class NoMetrics:
@@ -29,17 +29,17 @@ class NoMetrics:
 
 
 class GuardedMetrics:
-    """A `MetricsSink` over another whose errors are logged: nobody stops working for want of a metric.
+    """A `MetricsSink` over another, whose errors it logs and does not raise.
 
-    The first error is logged with its traceback, the first call that takes long without one; the others
-    would only repeat it. Errors are counted. The sink is called again: its backend may come back.
+    It logs the first error with its traceback, and the first call that takes long; it only counts further
+    errors. It keeps calling the sink, whose backend may come back.
     """
 
     def __init__(self, sink: MetricsSink) -> None:
         self._sink = sink
         self._told_slow = False
         self.errors = 0
-        """Calls that raised."""
+        """Number of calls that raised."""
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
         """Passes it on."""

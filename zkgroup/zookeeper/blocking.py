@@ -1,7 +1,7 @@
 """Blocking calls over any store, for tools, tests and start-up code; a member uses the asynchronous store.
 
-Reads are tried again (tenacity) until the time is over: they change nothing. A write is submitted once; its
-outcome is returned, raised as refused, or raised as unknown.
+Reads are retried (tenacity) until the timeout. A write is submitted once; its outcome is returned, raised as
+refused, or raised as unknown.
 """
 
 from __future__ import annotations
@@ -66,22 +66,22 @@ Found = TypeVar("Found")
 
 
 class Blocking:
-    """Waits for the session, submits, waits for the outcome.
+    """Blocking requests to a store: each method waits for the session, submits, and waits for the outcome.
 
-    All methods are safe to call from any thread but those of the store's callbacks, and raise
-    `StoreUnavailableError` when nothing came of it within `timeout_s` (`OutcomeUnknownError` for a
-    write that may have been applied) and `AccessDeniedError` where an ACL forbids it.
+    All methods may be called from any thread except those of the store's callbacks. They raise
+    `StoreUnavailableError` after `timeout_s` (`OutcomeUnknownError` for a write that may have been applied)
+    and `AccessDeniedError` if an ACL forbids the request.
     """
 
     def __init__(self, store: Store, timeout_s: float = 10.0, clock: Clock | None = None) -> None:
-        """`clock`: what `timeout_s` and the pauses between two attempts are measured on; the system's."""
+        """`clock` measures `timeout_s` and the pauses between two attempts; by default the system's."""
         self._store = store
         self._clock = clock or SystemClock()
         self._timeout_s = timeout_s
         self._changed = threading.Condition()
         self._session: Session | None = None
         self._fatal: Exception | None = None
-        self._stop_listening = store.listen(self._hear)
+        self._stop_listening = store.listen(self._on_session)
 
     def __enter__(self) -> Self:
         return self
@@ -96,29 +96,32 @@ class Blocking:
         self._stop_listening()
 
     def wait_connected(self) -> Session:
-        """The connected session. Raises `StoreUnavailableError`, or what ended the store for good."""
+        """The connected session.
+
+        Raises `StoreUnavailableError`, or the error that ended the store for good.
+        """
         return self._connected(after(self._clock, self._timeout_s))
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid that any answer has shown."""
+        """The highest zxid of any reply so far."""
         return self._store.last_zxid
 
     # --- reads -------------------------------------------------------------------------------------
 
     def read(self, path: str) -> Znode:
-        """Raises `NotFoundError` where there is no such znode."""
+        """The znode at a path. Raises `NotFoundError` if it does not exist."""
         found = self.find(path)
         if found is None:
             raise NotFoundError(f"there is no znode {path}")
         return found
 
     def find(self, path: str) -> Znode | None:
-        """The znode, or None where there is none."""
+        """The znode at a path, or None if it does not exist."""
         return self._ask(Read(path), ReadDone, path).znode
 
     def read_many(self, paths: tuple[str, ...] | list[str]) -> dict[str, Znode | None]:
-        """Every znode asked for, None for those that do not exist."""
+        """Path to znode, or to None if it does not exist."""
         wanted = tuple(paths)
         done = self._ask(ReadMany(wanted), ReadManyDone, "/")
         return _by_path(wanted, done.znodes)
@@ -131,40 +134,40 @@ class Blocking:
         return done.children, done.stat
 
     def list_many(self, paths: tuple[str, ...] | list[str]) -> dict[str, tuple[str, ...] | None]:
-        """Names of the children of every path asked for, None for those that do not exist."""
+        """Path to the names of its children, or to None if it does not exist."""
         wanted = tuple(paths)
         done = self._ask(ListMany(wanted), ListManyDone, "/")
         return _by_path(wanted, done.children)
 
     def read_each(self, paths: Sequence[str]) -> dict[str, Znode | Code | None]:
-        """As `read_many`, with a Code for each that may not be read."""
+        """Path to znode as in `read_many`, or to a Code if it may not be read."""
         done = self._ask(ReadMany(tuple(paths)), ReadManyDone, "/")
         return dict(zip(paths, done.znodes, strict=True))
 
     def list_each(self, paths: Sequence[str]) -> dict[str, tuple[str, ...] | Code | None]:
-        """As `list_many`, with a Code for each that may not be listed."""
+        """Path to children as in `list_many`, or to a Code if they may not be listed."""
         done = self._ask(ListMany(tuple(paths)), ListManyDone, "/")
         return dict(zip(paths, done.children, strict=True))
 
     def acl_each(self, paths: Sequence[str]) -> dict[str, ZnodeAcl | Code | None]:
-        """ACL and Stat of every path asked for, None or a Code where it cannot be read."""
+        """Path to ACL and Stat, or to None or a Code if they cannot be read."""
         done = self._ask(ReadAcls(tuple(paths)), ReadAclsDone, "/")
         return dict(zip(paths, done.acls, strict=True))
 
     def exists(self, path: str) -> ZnodeStat | None:
-        """The znode's Stat, or None where there is none."""
+        """The Stat of the znode at a path, or None if it does not exist."""
         return self._ask(Exists(path), ExistsDone, path).stat
 
     def sync(self, path: str = "/") -> None:
-        """Reads after this see everything that was written before it, on whichever server."""
+        """Waits until this server has everything that was written before: later reads return it."""
         self._ask(Sync(path), SyncDone, path)
 
     # --- writes ------------------------------------------------------------------------------------
 
     def multi(self, *operations: Operation) -> MultiDone:
-        """One transaction, submitted once.
+        """The outcome of one transaction, submitted once.
 
-        Raises `OperationRefusedError` with code and path, `OutcomeUnknownError` where no answer came,
+        Raises `OperationRefusedError` with code and path, `OutcomeUnknownError` if no reply came, and
         `RequestTooBigError`.
         """
         outcome = self._write(Multi(operations))
@@ -173,12 +176,12 @@ class Blocking:
         return _expect(outcome, MultiDone, operations[0].path if operations else "/")
 
     def create_missing(self, *paths: str) -> None:
-        """Persistent znodes with null data, in this order, where they do not exist yet."""
+        """Creates persistent znodes with null data, in this order, unless they exist."""
         _expect(self._write(CreateMissing(paths)), CreateMissingDone, paths[0] if paths else "/")
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _hear(self, event: SessionEvent) -> None:
+    def _on_session(self, event: SessionEvent) -> None:
         with self._changed:
             self._session = event.session if isinstance(event, Connected) else None
             if isinstance(event, Lost):
@@ -240,7 +243,7 @@ class Blocking:
 
         self._store.submit(request, incarnation=session.incarnation, on_outcome=on_outcome)
         if not wait_for(self._clock, arrived.is_set, end_ms, arrived.wait):
-            return Unanswered(f"no answer within {self._timeout_s:g} s")
+            return Unanswered(f"no reply within {self._timeout_s:g} s")
         return outcomes[0]
 
 
@@ -250,7 +253,7 @@ def _temporary_error(state: RetryCallState) -> bool:
 
 
 def _expect(outcome: Outcome, done: type[Done], path: str) -> Done:
-    """The outcome if it is the good one, else the exception that says what it is."""
+    """The outcome if it is of type `done`; raises the matching exception otherwise."""
     if isinstance(outcome, done):
         return outcome
     match outcome:
@@ -266,7 +269,7 @@ def _expect(outcome: Outcome, done: type[Done], path: str) -> Done:
 def _refused(code: Code, path: str) -> NoReturn:
     if code is Code.NO_AUTH:
         raise AccessDeniedError(
-            f"{path}: expected the right to do this, found an access list that gives it to others only; "
+            f"{path}: expected the permission for this request, found an ACL that does not give it; "
             "connect as a user who has it, with --zk-digest-file, --zk-sasl-file or --zk-tls-cert "
             "(in a program: `ClientSettings(auth=..., tls=...)`)"
         )
@@ -274,7 +277,7 @@ def _refused(code: Code, path: str) -> NoReturn:
 
 
 def _by_path(paths: Sequence[str], found: Sequence[Found | Code]) -> dict[str, Found]:
-    """Raises `AccessDeniedError` for the first path that may not be read."""
+    """Path to what was found. Raises `AccessDeniedError` for the first path that may not be read."""
     for path, one in zip(paths, found, strict=True):
         if type(one) is Code:
             _refused(one, path)

@@ -1,8 +1,8 @@
-"""Calls of many packets or of many paths: bulk reads, and the creation of missing parents.
+"""Calls for many paths: bulk reads, and the creation of missing parents.
 
-Bulk reads use multiRead (operation 22, ZooKeeper 3.6 and newer) where the server supports it.
-A 3.4 server answers it by closing the connection, so it is tried on a connection, and a session, of its own,
-and the answer is remembered for the whole process, server by server.
+Bulk reads use multiRead (operation 22, ZooKeeper 3.6 and newer) if the server supports it. A 3.4 server
+closes the connection at a multiRead, so it is probed on a connection and session of its own. The result is
+kept for the whole process, server by server.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _AUTH_XID, _AUTH = -4, 100
 
 
 class Support:
-    """What is known about servers; shared by all clients of the process."""
+    """Which servers support multiRead; shared by all clients of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,18 +76,18 @@ class Support:
             return self._known.get(server)
 
     def forget(self, server: Server) -> None:
-        """It closed a connection on which a multiRead was waiting: it may be another server now."""
+        """Forgets a server that closed a connection with an open multiRead: it may be another one now."""
         with self._lock:
             self._known.pop(server, None)
 
-    def find_out(self, server: Server, probe: Callable[[], bool], tell: Callable[[bool], None]) -> None:
-        """Runs the probe on a thread of its own, once however many ask; `tell` is called from there.
+    def find_out(self, server: Server, probe: Callable[[], bool], report: Callable[[bool], None]) -> None:
+        """Runs the probe on a thread of its own, once for all callers; that thread calls `report`.
 
-        A probe that fails to connect tells False and leaves nothing behind.
+        A probe that fails to connect reports False, and the result is not kept.
         """
         with self._lock:
             waiting = self._asking.setdefault(server, [])
-            waiting.append(tell)
+            waiting.append(report)
             if len(waiting) > 1:
                 return
             thread = threading.Thread(
@@ -101,18 +101,18 @@ class Support:
         try:
             answer = probe()
         except (OSError, struct.error) as error:
-            _log.debug("asking %s:%d for multiRead failed: %s", *server, error)
+            _log.debug("the probe of %s:%d for multiRead failed: %s", *server, error)
         finally:
             with self._lock:
                 if answer is not None:
                     self._known[server] = answer
                 waiting = self._asking.pop(server, [])
                 self._threads.discard(threading.current_thread())
-            for tell in waiting:
-                tell(bool(answer))
+            for report in waiting:
+                report(bool(answer))
 
     def join(self, timeout_s: float) -> None:
-        """Waits for probes under way, so that a closed client leaves no thread behind."""
+        """Waits for running probes, so that a closed client leaves no thread behind."""
         end = time.monotonic() + timeout_s
         with self._lock:
             threads = tuple(self._threads)
@@ -120,7 +120,7 @@ class Support:
             thread.join(max(0.0, end - time.monotonic()))
 
     def after_fork(self) -> None:
-        """In the child: its lock may be held by a thread that does not exist here."""
+        """Starts afresh in a child process: a thread that does not exist here may have the lock."""
         self.__init__()  # type: ignore[misc]
 
 
@@ -128,14 +128,14 @@ SUPPORT = Support()
 
 
 def probe(server: Server, host: str, tls: ssl.SSLContext | None, auth: object) -> bool:
-    """Tries one multiRead in a session that is closed again: 3 packets, 4 with digest.
+    """Whether the server supports multiRead: one is tried in a session of its own (3 packets, 4 with digest).
 
-    Raises OSError where the server cannot be connected to, or grants no session.
+    Raises OSError if the server cannot be connected to, or grants no session.
     """
     with contextlib.closing(open_connection(server, host, timeout_s=PROBE_TIMEOUT_S, tls=tls)) as sock:
         connection = RawConnection(sock, PROBE_TIMEOUT_S)
         if not connection.open_session():
-            raise ConnectionError("no session is granted")
+            raise ConnectionError("the server granted no session")
         if isinstance(auth, Digest):
             scheme, credential = b"digest", auth.credential.encode()
             parts = (
@@ -155,7 +155,7 @@ def probe(server: Server, host: str, tls: ssl.SSLContext | None, auth: object) -
 
 
 class _Packet:
-    """Answer to one multiRead, of the paths from `start` up to `stop`."""
+    """Receives the reply to one multiRead, of the paths from `start` up to `stop`."""
 
     __slots__ = ("_call", "_start", "_stop")
 
@@ -182,7 +182,7 @@ class _Packet:
 
 
 class _Single:
-    """Answer to one plain read in place of an operation of a multiRead."""
+    """Receives the reply to one plain read in place of an operation of a multiRead."""
 
     __slots__ = ("_call", "_index")
 
@@ -208,9 +208,9 @@ class _Single:
 
 
 class _BulkCall(Call):
-    """Many reads of one kind, by multiRead where the server has it, else pipelined one by one.
+    """Many reads of one kind, by multiRead if the server supports it, else pipelined one by one.
 
-    Once a packet is refused as a whole or lost, what else arrives of this call is of no use.
+    Once a packet is refused as a whole or lost, later replies to this call are ignored.
     """
 
     __slots__ = ("_found", "_missing", "_raw", "paths")
@@ -218,7 +218,7 @@ class _BulkCall(Call):
     op: Op
 
     def __init__(self, paths: Sequence[str], where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
-        """Raises `ValueError` for a path that is none."""
+        """Raises `ValueError` for an invalid path."""
         super().__init__(paths[0] if paths else "/", on_outcome)
         self.paths = paths
         self._raw = where.raws(paths)
@@ -227,7 +227,7 @@ class _BulkCall(Call):
 
     @property
     def size(self) -> int:
-        """Of a packet with the longest path alone; others are split to fit."""
+        """Bytes of a packet with the longest path alone; packets of several paths are split to fit."""
         return max(map(len, self._raw), default=0) + READ_OVERHEAD
 
     @property
@@ -255,11 +255,11 @@ class _BulkCall(Call):
             wire.send(Op.MULTI_READ, body, _Packet(self, start, stop))
 
     def _single(self, raw: bytes) -> bytes:
-        """Body of the plain read of one path."""
+        """The body of the plain read of one path."""
         return encode_read(raw, False)
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
-        """The reply to it."""
+        """The decoded reply to the plain read of one path."""
         raise NotImplementedError
 
     def note_reply(self, reads: int, size: int) -> None:
@@ -306,7 +306,7 @@ class ListManyCall(_BulkCall):
 
 
 class ReadAclsCall(_BulkCall):
-    """Always one by one, so nothing has to be known of the server first."""
+    """Reads of ACLs, always one by one: multiRead has no such operation."""
 
     __slots__ = ()
 
@@ -330,11 +330,11 @@ class ReadAclsCall(_BulkCall):
 
 
 class CreateMissingCall(_BulkCall):
-    """Looks which paths are missing, then creates those, in order; later calls wait meanwhile.
+    """Reads which paths are missing, then creates those, in order; later calls wait meanwhile.
 
-    Looking first costs one packet. Creating first would cost one packet and one refused quorum write
-    for each path that exists, and would be refused with NoAuth where only the parent may not be
-    written: an existing znode is all that is asked for.
+    Reading first costs one packet. Creating first would cost one packet and one refused quorum write for
+    each path that exists, and NoAuth would be the answer for an existing znode under a parent that may not
+    be written.
     """
 
     __slots__ = ("_bad", "_creating")
@@ -347,7 +347,7 @@ class CreateMissingCall(_BulkCall):
         self._bad: Outcome | None = None
 
     def _send(self) -> None:
-        self._wire.hold(True)
+        self._wire.block(True)
         super()._send()
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
@@ -355,7 +355,7 @@ class CreateMissingCall(_BulkCall):
 
     def settle(self, outcome: Outcome) -> None:
         if self.outcome is None:
-            self._wire.hold(False)
+            self._wire.block(False)
         super().settle(outcome)
 
     def _complete(self) -> None:
@@ -370,7 +370,7 @@ class CreateMissingCall(_BulkCall):
             self._wire.send(Op.CREATE, body, _Creation(self, self.paths[index]))
 
     def created(self, outcome: Outcome | None) -> None:
-        """The answer to one create, in order; the first that is no success decides."""
+        """Takes the reply to one create, in order; the first failure is the outcome."""
         self._creating -= 1
         self._bad = self._bad or outcome
         if not self._creating:
@@ -378,7 +378,7 @@ class CreateMissingCall(_BulkCall):
 
 
 class _Creation:
-    """Answer to the create of one missing path."""
+    """Receives the reply to the create of one missing path."""
 
     __slots__ = ("_call", "_path")
 
@@ -393,4 +393,4 @@ class _Creation:
         self._call.created(None if number == NODE_EXISTS else refusal(number, self._path))
 
     def lost(self, sent: bool) -> None:
-        self._call.settle(lost(True))  # one before it may have been carried out
+        self._call.settle(lost(True))  # an earlier create may have been applied

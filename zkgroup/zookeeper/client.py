@@ -1,4 +1,4 @@
-"""`ZooKeeperClient`: the store on a real ZooKeeper, its event listeners, and its end in a forked child."""
+"""`ZooKeeperClient`, the store on a real ZooKeeper, with its event listeners and its state after a fork."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ from zkgroup.zookeeper.wire import Paths, pack_acl
 _log = logging.getLogger("zkgroup.zookeeper")
 
 _CLOSE_SESSION_S = 1.0
-"""How long a session that was given up may take to tell the server so."""
+"""Seconds in which a session that was given up may still be closed at the server."""
 _CRASH_PAUSE_S = 0.5
-"""Before the session after one that ended oddly, so that a lasting cause does not make a busy loop."""
+"""Seconds before the session after one that ended unexpectedly, which avoids a busy loop."""
 
 Listener = Callable[[SessionEvent], None]
 
@@ -62,22 +62,22 @@ class ZooKeeperClient:
 
     Connects at the first listener or wait, or by `start`. All methods may be called from any thread;
     outcomes, watches and events are called back on the connection's thread and must only enqueue.
-    The client goes on for ever: after the loss of a session it opens the next one by itself. Only
-    what waiting cannot mend ends it (a missing chroot, refused credentials): listeners get a `Lost`
-    with `fatal` set, and `wait_connected` raises it.
+    After the loss of a session the client opens the next one by itself. Only errors that waiting does not
+    resolve end it (a missing chroot, refused credentials): listeners get a `Lost` with `fatal` set, and
+    `wait_connected` raises it.
 
-    After a fork every method raises `ForkedClientError` in the child, but `close`, which does nothing.
+    After a fork, every method except `close` raises `ForkedClientError` in the child; `close` does nothing.
     """
 
     def __init__(
         self, address: str, settings: ClientSettings | None = None, *, clock: Clock | None = None
     ) -> None:
-        """Raises `ConfigError`; does not connect yet.
+        """Does not connect yet. Raises `ConfigError`.
 
         Args:
             address: `HOST:PORT[,HOST:PORT...][/CHROOT]`.
             settings: authentication, TLS, timeouts.
-            clock: for tests: what pings and silence on an established connection are measured by.
+            clock: for tests; measures pings and silence on an established connection.
         """
         self._clock = clock
         self._address = Address.parse(address)
@@ -89,7 +89,7 @@ class ZooKeeperClient:
         self._events = EventDispatcher()
         self._listeners: dict[int, Listener] = {}
         self._listener_keys = itertools.count()
-        self._told: SessionEvent | None = None
+        self._last_event: SessionEvent | None = None
         self._connection: ClientConnection | None = None
         self._connections: set[ClientConnection] = set()
         self._incarnation = 0
@@ -119,10 +119,10 @@ class ZooKeeperClient:
     def address(self) -> str:
         return str(self._address)
 
-    # --- life --------------------------------------------------------------------------------------
+    # --- start and close ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to connect, in the background. Done by the first `listen` or `wait_connected` as well."""
+        """Starts to connect, in the background. The first `listen` or `wait_connected` does it as well."""
         self._check_process()
         with self._changed:
             if self._connection is not None or self._closed:
@@ -130,9 +130,9 @@ class ZooKeeperClient:
             self._open_next(0.0)
 
     def wait_connected(self, timeout_s: float | None = None) -> Session:
-        """The session, once it is connected; within the connection timeout of the settings by default.
+        """The connected session. The timeout is by default the connection timeout of the settings.
 
-        Raises `StoreUnavailableError` in time, `ConfigError` for a missing chroot and
+        Raises `StoreUnavailableError` at the timeout, `ConfigError` for a missing chroot and
         `AuthenticationError` for refused credentials.
         """
         self.start()
@@ -153,7 +153,7 @@ class ZooKeeperClient:
             return self._session
 
     def unconnected(self, timeout_s: float) -> StoreUnavailableError:
-        """The error of a wait for the first connection that ran out: whom we asked, and what came of it."""
+        """The error for a timeout before the first connection: the address, and the last attempt's error."""
         connection = self._connection
         found = connection.last_error if connection is not None else ""
         return StoreUnavailableError(
@@ -162,10 +162,10 @@ class ZooKeeperClient:
         )
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Ends the session: what was submitted is still answered, its ephemerals go at once.
+        """Ends the session: submitted requests still get their replies, its ephemerals go at once.
 
         Always returns within the timeout; then connections are cut and the server ends the session by
-        its own clock. Idempotent. From a callback of this client it only begins to close.
+        its own clock. Idempotent. Called from a callback of this client, it does not wait.
         """
         if self._forked:
             return
@@ -234,22 +234,24 @@ class ZooKeeperClient:
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid that any answer has shown."""
+        """The highest zxid of any reply so far."""
         self._check_process()
         connection = self._connection
         return max(self._zxid, connection.pipeline.zxid) if connection is not None else self._zxid
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """See `Store`. A newcomer is told where things stand, but not of a session that is gone."""
+        """See `Store`. A new listener gets the present state, but no `Lost` of an earlier session."""
         self._check_process()
         self.start()
         key = next(self._listener_keys)  # the same function may be registered twice
 
         def add() -> None:
             self._listeners[key] = listener
-            told = self._told
-            if told is not None and (not isinstance(told, Lost) or told.fatal is not None or self._closed):
-                listener(told)
+            latest = self._last_event
+            if latest is not None and (
+                not isinstance(latest, Lost) or latest.fatal is not None or self._closed
+            ):
+                listener(latest)
 
         def remove() -> None:
             self._listeners.pop(key, None)
@@ -259,7 +261,7 @@ class ZooKeeperClient:
         return remove
 
     def abandon(self, incarnation: int, reason: str) -> None:
-        """See `Store`. The old session is closed if the server can still be told within a second."""
+        """See `Store`. The old session is closed at the server if that is possible within a second."""
         self._check_process()
         connection = self._connection
         if connection is None or connection.incarnation != incarnation:
@@ -267,7 +269,7 @@ class ZooKeeperClient:
         connection.shutdown(_CLOSE_SESSION_S, drop_waiting=True)
         self.on_lost(connection, reason, None)
 
-    # --- LineOwner ---------------------------------------------------------------------------------
+    # --- ConnectionOwner ---------------------------------------------------------------------------
 
     def on_connected(self, connection: ClientConnection, session: Session) -> None:
         with self._changed:
@@ -287,7 +289,7 @@ class ZooKeeperClient:
         self._events.run()
 
     def on_lost(self, connection: ClientConnection, reason: str, fatal: ZkGroupError | None) -> None:
-        """Every listener is told before the next session is opened; told once for each session."""
+        """Posts `Lost` to every listener, once for each session, before the next session is opened."""
         with self._changed:
             if connection.incarnation <= self._lost_up_to:
                 return
@@ -311,7 +313,7 @@ class ZooKeeperClient:
 
     def _post(self, event: SessionEvent) -> None:
         def action() -> None:
-            self._told = event
+            self._last_event = event
             for listener in tuple(self._listeners.values()):
                 try:
                     listener(event)
@@ -326,7 +328,7 @@ class ZooKeeperClient:
                 self._open_next(_CRASH_PAUSE_S if lost.crashed else 0.0)
 
     def _open_next(self, pause_s: float) -> None:
-        """With the lock held."""
+        """Opens the next session. Called with the lock taken."""
         self._incarnation += 1
         self._connection = ClientConnection(
             self, self._incarnation, self._address, self._settings, self._tls, self._clock
@@ -352,10 +354,10 @@ def _too_big(size: int, settings: ClientSettings) -> NotSent:
 
 
 class EventDispatcher:
-    """Runs actions in the order posted, from whichever thread comes by, never two at a time.
+    """Runs actions in the order posted, on the calling threads, never two at a time.
 
-    An action that posts another one gets it run after itself. No lock is held while an action runs,
-    so a listener may take locks of its own and may call the client.
+    An action that an action posts runs after it. No lock is taken while an action runs, so a listener may
+    take locks of its own and may call the client.
     """
 
     def __init__(self) -> None:
@@ -364,7 +366,7 @@ class EventDispatcher:
         self._busy = False
 
     def post(self, *actions: Callable[[], None]) -> None:
-        """Queues actions; run them with `run`. May be called with other locks held."""
+        """Queues actions for `run`. May be called with other locks taken."""
         with self._lock:
             self._actions.extend(actions)
 
@@ -387,7 +389,7 @@ class EventDispatcher:
 
 class Forkable(Protocol):
     def after_fork_in_child(self) -> None:
-        """Takes no lock: its holder may not exist in this process."""
+        """Marks the client as forked. Takes no lock: the thread that has it may not exist in this process."""
         ...
 
 
@@ -395,7 +397,7 @@ _clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
 def guard(client: Forkable) -> None:
-    """From now on the client learns when it wakes up in a child."""
+    """Registers a client, so that `after_fork_in_child` is called in a child process."""
     _clients.add(client)
 
 

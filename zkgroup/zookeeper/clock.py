@@ -12,9 +12,9 @@ _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 class SystemClock:
     """Implements `zkgroup.model.ports.Clock`.
 
-    CLOCK_BOOTTIME goes on while the machine sleeps, so a lease is over when it wakes. Where the
-    system has none (macOS, Windows), CLOCK_MONOTONIC serves and `counts_sleep` is false: a lease may
-    then look valid for a moment after a suspend.
+    CLOCK_BOOTTIME runs while the machine sleeps, so a lease is over when it wakes. On a system without it
+    (macOS, Windows) the clock is CLOCK_MONOTONIC and `counts_sleep` is false: a lease may then appear valid
+    for a moment after a suspend.
     """
 
     counts_sleep: bool = _BOOTTIME is not None
@@ -28,7 +28,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
-        """See `Clock.call_at`. Each call costs a thread; waits that can end by themselves need none."""
+        """See `Clock.call_at`. Each call takes a thread."""
         left_ms = at_ms - self.now_ms()
         if left_ms <= 0:
             callback()

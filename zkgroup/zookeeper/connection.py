@@ -1,6 +1,6 @@
 """One ZooKeeper session: one `KazooClient` from its first connection to its end.
 
-kazoo keeps the session: it finds a server, shakes hands, authenticates, pings and reconnects. It would also
+kazoo maintains the session: it finds a server, connects, authenticates, pings and reconnects. It would also
 open a new session under the same object after the old one has expired. A `ClientConnection` (ZooKeeper's
 `ClientCnxn`) prevents that: when its session ends, or when it is shut down, kazoo's loop ends. The next
 session is another `ClientConnection`. The requests go through a `RequestPipeline`.
@@ -37,27 +37,27 @@ _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_j
 """kazoo's pauses between rounds over the servers: 50 ms, doubling up to half a second, each ± 40 %."""
 _UNASKED = "no server has been asked yet"
 _HANDSHAKE_MIN_S = 1.0
-"""A server under load may take so long to make a session; each attempt costs it a write."""
+"""Seconds that a server under load may take to create a session; each attempt costs it a write."""
 
 
 class ConnectionOwner(Protocol):
-    """Is notified of what becomes of a connection. Called on the connection thread."""
+    """Receives the state changes of a connection. Called on the connection thread."""
 
     def on_connected(self, connection: ClientConnection, session: Session) -> None: ...
 
     def on_suspended(self, connection: ClientConnection) -> None: ...
 
     def on_lost(self, connection: ClientConnection, reason: str, fatal: ZkGroupError | None) -> None:
-        """No more requests are sent on this connection. May come after the owner itself reported it."""
+        """The session is lost; no more requests are sent. The owner may already have reported it itself."""
         ...
 
     def on_ended(self, connection: ClientConnection) -> None:
-        """Thread and sockets are gone."""
+        """The connection has ended: its thread and sockets are gone."""
         ...
 
 
 class ClientConnection:
-    """Implements `handler.Driver`."""
+    """One session on one `KazooClient`. Implements `kazoo_adapter.Driver`."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class ClientConnection:
         self.ended = threading.Event()
         self.crashed = False
         self.last_error = _UNASKED
-        """Why the latest attempt to connect failed, in words; of the first one, who is being asked."""
+        """The error of the latest attempt to connect as text; during the first attempt, the server's name."""
         self._owner = owner
         self._address = address
         self._settings = settings
         self._tls = tls
         self._up = False
-        """Connected, authenticated, chroot seen: requests go out."""
+        """Whether it is connected and authenticated and the chroot exists: requests are sent."""
         self._over = False
         self._shutdown_at: float | None = None
         self._close_session = CloseSession()
@@ -110,14 +110,14 @@ class ClientConnection:
     # --- from any thread -------------------------------------------------------------------------
 
     def open(self, pause_s: float = 0.0) -> None:
-        """Starts to connect, after a pause."""
+        """Starts to connect, after a pause in seconds."""
         self._pause_s = pause_s
         self._kazoo.start_async()
 
     def shutdown(self, within_s: float, *, drop_waiting: bool) -> None:
-        """Take nothing more, close the session if the server can still be told, end in any case.
+        """Takes no more requests, closes the session if the server still replies, and ends in any case.
 
-        drop_waiting: what has not been sent yet is not sent any more.
+        drop_waiting: requests that have not been sent yet are dropped.
         """
         self.pipeline.refuse_more(drop_waiting=drop_waiting)
         at = self._now() + within_s
@@ -148,7 +148,7 @@ class ClientConnection:
             self._owner.on_ended(self)
 
     def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
-        # What this session has seen, no older server may serve; kazoo tells it in its handshake.
+        # A server behind the last zxid of this session must refuse it; kazoo sends the zxid in its handshake.
         self._kazoo.last_zxid = self.pipeline.zxid
         if self.last_error == _UNASKED:
             self.last_error = f"{address[0]}:{address[1]}: no answer yet"
@@ -207,10 +207,10 @@ class ClientConnection:
     def check_timeouts(self) -> str | None:
         now = self._now()
         if self._shutdown_at is not None and now >= self._shutdown_at:
-            raise ShutdownError("the time to close is over")
+            raise ShutdownError("the time to close has run out")
         give_up_at = self._give_up_at()
         if give_up_at is not None and now >= give_up_at:
-            return f"no answer for {now - (self.pipeline.oldest or now):.1f} s"
+            return f"no reply for {now - (self.pipeline.oldest or now):.1f} s"
         hello_due = self._handshake_deadline()
         if hello_due is not None and now >= hello_due:
             return f"no session granted within {self._handshake_timeout_s():.1f} s"
@@ -229,10 +229,10 @@ class ClientConnection:
             raise ShutdownError("this session is over for us")
 
     def _handshake_timeout_s(self) -> float:
-        """How long a server may take to grant a session before the next one, or it again, is asked.
+        """Seconds that a server may take to grant a session before the next attempt.
 
         kazoo would wait as long as the caller that waits for the connection. A starting server can accept a
-        connection and forget it.
+        connection and never reply.
         """
         settings = self._settings
         whole_ms = min(
@@ -242,16 +242,16 @@ class ClientConnection:
         return max(share_s, min(_HANDSHAKE_MIN_S, whole_ms / 2000))
 
     def _handshake_deadline(self) -> float | None:
-        """When the server that was asked for a session should have answered; None where none was."""
+        """When the server must have granted the requested session; None if none was requested."""
         sock = self.handler.socket
         if self._up or sock is None or sock.connect_response is not None:
             return None
         return sock.last_heard + self._handshake_timeout_s()
 
     def _give_up_at(self) -> float | None:
-        """The oldest request or ping waits too long, or nothing at all comes while it waits.
+        """When the connection is given up: the oldest request or ping waits too long, or nothing arrives.
 
-        kazoo takes a request that was sent for a sign of life, and so never misses an answer as long
+        kazoo counts a request that it sent as a sign of life, so it does not notice a missing reply as long
         as requests are sent (faults.md, finding 4).
         """
         sent_at = self.pipeline.oldest
@@ -261,14 +261,14 @@ class ClientConnection:
         return min(sent_at + self._timeout_s, max(sent_at, heard_at) + self._silence_s)
 
     def _ping_at(self) -> float:
-        """Nothing was sent for a third of the session timeout, as the Java client has it."""
+        """When to ping: after a third of the session timeout without a request, as the Java client does."""
         sock = self.handler.socket
         return (sock.last_sent if sock is not None else 0.0) + self._ping_s
 
     # --- connected ---------------------------------------------------------------------------------
 
     def _on_connected(self) -> None:
-        """First turns on a connection: it is authenticated now (kazoo says CONNECTED before)."""
+        """Takes the first turns on a connection, authenticated by now (kazoo reports CONNECTED earlier)."""
         sock = self.handler.socket
         if sock is None or sock.connect_response is None:
             return
@@ -290,13 +290,13 @@ class ClientConnection:
             )
 
     def _check_chroot(self) -> None:
-        look = self._chroot
-        if look.missing:
-            self._end("the chroot does not exist", look.error())
+        check = self._chroot
+        if check.missing:
+            self._end("the chroot does not exist", check.error())
             raise ShutdownError("the chroot does not exist")
-        if not look.asked:
-            look.asked = True
-            self.pipeline.send(Op.EXISTS, encode_read(self._address.chroot.encode(), False), look)
+        if not check.asked:
+            check.asked = True
+            self.pipeline.send(Op.EXISTS, encode_read(self._address.chroot.encode(), False), check)
 
     def _process(self) -> None:
         if self.pipeline.waiting:
@@ -308,15 +308,15 @@ class ClientConnection:
         self._asking = True
         server, host, tls, auth = self._server, self._host, self._tls, self._settings.auth
 
-        def tell(answer: bool) -> None:  # on the probe's thread
+        def report(answer: bool) -> None:  # on the probe's thread
             if self._server == server:
                 self.pipeline.multi_read = answer
                 self.handler.waker.wake()
 
-        bulk_requests.SUPPORT.find_out(server, lambda: bulk_requests.probe(server, host, tls, auth), tell)
+        bulk_requests.SUPPORT.find_out(server, lambda: bulk_requests.probe(server, host, tls, auth), report)
 
     def _send_close_session(self) -> None:
-        """Close the session behind everything that was sent."""
+        """Closes the session after all requests that were sent."""
         if self.pipeline.dropping:
             self.pipeline.refuse_outbox("the session was given up")
         else:
@@ -329,16 +329,18 @@ class ClientConnection:
         if text.startswith("Cannot resolve"):
             self.last_error = text
 
-    # --- disconnected, over ------------------------------------------------------------------------
+    # --- disconnected, ended -----------------------------------------------------------------------
 
     def _kazoo_state(self, state: str) -> None:
-        """kazoo's listener: CONNECTED is announced too early for us, see `_on_connected`."""
+        """kazoo's listener. It reports CONNECTED before authentication, so `_on_connected` handles that."""
         if state == KazooState.SUSPENDED:
             self._disconnect()
         elif state == KazooState.LOST:
             why = self._kazoo.client_state
             if why == KeeperState.AUTH_FAILED:
-                refused = AuthenticationError(f"ZooKeeper at {self._address} refused our credentials")
+                refused = AuthenticationError(
+                    f"ZooKeeper at {self._address} refused the client's credentials"
+                )
                 self._end("authentication failed", refused)
             elif why == KeeperState.EXPIRED_SESSION:
                 self._end("the session expired", None)
@@ -357,7 +359,7 @@ class ClientConnection:
             self._owner.on_suspended(self)
 
     def _end(self, reason: str, fatal: ZkGroupError | None) -> None:
-        """The session is over: nothing gets out any more, then the owner is told."""
+        """Ends the session: no request is sent any more, then the owner is notified."""
         if self._over:
             return
         self._up = False

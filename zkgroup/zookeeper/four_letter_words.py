@@ -1,4 +1,4 @@
-"""What a server reports about itself, by four-letter words on its client port or by its AdminServer (HTTP).
+"""Reads a server's own status, by four-letter words on its client port or by its AdminServer (HTTP).
 
 Both can be switched off: words that `4lw.commands.whitelist` does not name are answered with a sentence, and
 the AdminServer (3.5 and later, port 8080) may not run or not be reachable. No session is opened.
@@ -14,68 +14,68 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 ADMIN_PORT = 8080
-"""Where an AdminServer listens unless `admin.serverPort` says otherwise."""
+"""The port of an AdminServer unless `admin.serverPort` sets another."""
 
 _ANSWER_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """What one server reported; None for what it did not."""
+    """The status that one server reported; None for values that it did not report."""
 
     server: str
     """`HOST:PORT`."""
     by: str | None
-    """`mntr`, `wchs` or `AdminServer`; None where nothing answered."""
+    """`mntr`, `wchs` or `AdminServer`; None if the server reported nothing."""
     mode: str | None = None
     """`leader`, `follower`, `standalone`, ..."""
     version: str | None = None
     connections: int | None = None
     watches: int | None = None
-    """Of this server's own clients."""
+    """The watches of this server's own clients."""
     znodes: int | None = None
-    """Of the whole ensemble, above a chroot too."""
+    """The znodes of the whole ensemble, also those above a chroot."""
     reason: str | None = None
-    """Why there is nothing."""
+    """Why the server reported nothing."""
 
 
 def ask_server(
     host: str, port: int, *, admin_port: int | None = ADMIN_PORT, words: bool = True, timeout_s: float = 3.0
 ) -> ServerStatus:
-    """Asks one server, by `mntr`, its AdminServer, `wchs`. Never raises: the reason is in the answer.
+    """The status of one server, by `mntr`, its AdminServer or `wchs`. Never raises: see `reason`.
 
     Args:
-        admin_port: None to leave the AdminServer alone.
-        words: whether the client port speaks plain text; behind TLS no word is sent.
+        admin_port: None to leave the AdminServer out.
+        words: whether the client port speaks plain text; no word is sent to a port with TLS.
     """
     server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    told = []
+    reasons = []
     if not words:
-        told.append("four-letter words are not sent to a port that speaks TLS")
+        reasons.append("four-letter words are not sent to a port that speaks TLS")
     else:
         try:
             return _by_mntr(server, host, port, timeout_s)
         except (OSError, ValueError) as error:
-            told.append(f"mntr: {_why(error)}")
+            reasons.append(f"mntr: {_why(error)}")
     if admin_port is not None:
         try:
             return _by_admin_server(server, host, admin_port, timeout_s)
         except (OSError, ValueError, http.client.HTTPException) as error:
-            told.append(f"AdminServer at port {admin_port}: {_why(error)}")
+            reasons.append(f"AdminServer at port {admin_port}: {_why(error)}")
     watches = None
     if words:
         try:
             watches = read_wchs(send_word(host, port, "wchs", timeout_s))
         except OSError as error:
-            told.append(f"wchs: {_why(error)}")
+            reasons.append(f"wchs: {_why(error)}")
     by = None if watches is None else "wchs"
-    return ServerStatus(server=server, by=by, watches=watches, reason="; ".join(told))
+    return ServerStatus(server=server, by=by, watches=watches, reason="; ".join(reasons))
 
 
 def send_word(host: str, port: int, word: str, timeout_s: float) -> str:
-    """The answer to a four-letter word, such as `srvr`, `conf` or `mntr`. Raises OSError where there is none.
+    """The reply to a four-letter word, such as `srvr`, `conf` or `mntr`. Raises OSError if there is none.
 
-    `timeout_s` bounds the connecting, and each wait for a part of the answer.
+    `timeout_s` bounds the connecting, and each wait for a part of the reply.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(word.encode("ascii"))
@@ -86,19 +86,19 @@ def send_word(host: str, port: int, word: str, timeout_s: float) -> str:
 
 
 def read_fields(answer: str) -> dict[str, str]:
-    """The lines of an answer that read `name=value` or `name: value`, as those of `srvr` and `conf` do."""
+    """The fields of a reply with lines `name=value` or `name: value`, as of `srvr` and `conf`."""
     rows = (line.replace("=", ":", 1).partition(":") for line in answer.splitlines())
     return {name.strip(): value.strip() for name, colon, value in rows if colon}
 
 
 def read_mntr(answer: str) -> Mapping[str, str]:
-    """The lines `zk_name<TAB>value` of `mntr`, names without `zk_`."""
+    """The fields of a reply to `mntr` (lines `zk_name<TAB>value`), names without `zk_`."""
     rows = (line.partition("\t") for line in answer.splitlines())
     return {name.removeprefix("zk_"): value.strip() for name, tab, value in rows if tab}
 
 
 def read_wchs(answer: str) -> int | None:
-    """The total of `wchs`: `Total watches:13`. ZooKeeper 3.4.6 leaves child watches out."""
+    """The total in a reply to `wchs` (`Total watches:13`). ZooKeeper 3.4.6 leaves child watches out."""
     for line in answer.splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "Total watches" and value.strip().isdigit():
@@ -110,8 +110,8 @@ def _by_mntr(server: str, host: str, port: int, timeout_s: float) -> ServerStatu
     answer = send_word(host, port, "mntr", timeout_s)
     fields = read_mntr(answer)
     if not fields:
-        told = answer.strip().splitlines()
-        raise ValueError(told[0] if told else "no answer")
+        lines = answer.strip().splitlines()
+        raise ValueError(lines[0] if lines else "no reply")
     return _figures(server, "mntr", fields)
 
 

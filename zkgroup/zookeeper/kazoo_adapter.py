@@ -2,10 +2,10 @@
 
 Everything of one client happens on one thread, the one that runs kazoo's loop:
 
-* it is woken by a `Waker` and asks its driver for work (`turn`) in each round, so requests are sent on this
-  thread only, and never while it is not connected and authenticated;
-* answers and watches are called back on it: no completion thread, no callback thread;
-* the wait is cut short where the driver has a deadline, so no timer thread is needed either.
+* it is woken by a `Waker` and calls its driver (`turn`) in each round, so requests are sent on this thread
+  only, and never while it is not connected and authenticated;
+* replies and watches are called back on it: no completion thread, no callback thread;
+* the wait ends at the driver's deadline, so no timer thread is needed either.
 
 A process with a hundred clients therefore has a hundred sleeping threads and no more.
 """
@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 
 class ConnectionTimers:
-    """Seconds of `time.monotonic`, or of a clock that a test moves. Used on the connection thread."""
+    """The time and the waits of a connection thread, on `time.monotonic` or on a clock that a test moves."""
 
     def __init__(self, clock: Clock | None, name: str, has_news: Callable[[], object]) -> None:
-        """`has_news`: whether the thread was woken, or has been told to wake."""
+        """`has_news`: whether the thread is awake, or `wake` was called."""
         self.now: Callable[[], float] = time.monotonic
         self._sleeper: Sleeper | None = None
         if clock is not None:
@@ -44,18 +44,18 @@ class ConnectionTimers:
             self._sleeper = Sleeper(clock, name, has_news)
 
     def begin(self) -> None:
-        """On the thread itself, before anything else."""
+        """Registers the thread at its clock. Called on the thread, before anything else."""
         if self._sleeper is not None:
             self._sleeper.worker = threading.get_ident()
             self._sleeper.join()
 
     def end(self) -> None:
-        """The thread waits no more."""
+        """Removes the thread from its clock: it ends."""
         if self._sleeper is not None:
             self._sleeper.leave()
 
     def sleep(self, seconds: float | None, wait: Callable[[float | None], T], wake: Callable[[], None]) -> T:
-        """`wait(seconds)`, which `wake` ends; real time is not bounded where a test moves the clock."""
+        """The result of `wait(seconds)`, which `wake` ends; without a limit on a clock that a test moves."""
         if self._sleeper is None:
             return wait(seconds)
         until_ms = None if seconds is None else math.ceil((self.now() + seconds) * 1000)
@@ -63,7 +63,7 @@ class ConnectionTimers:
 
 
 _GATHER_S = 0.0005
-"""A pipelined read then costs a third less CPU and, where cores are few, a quarter less time."""
+"""Seconds. A pipelined read then costs a third less CPU and, with few cores, a quarter less time."""
 
 
 class ShutdownError(RetryFailedError):  # type: ignore[misc]
@@ -71,22 +71,22 @@ class ShutdownError(RetryFailedError):  # type: ignore[misc]
 
 
 class Driver(Protocol):
-    """Who decides what the loop does. Called on the connection thread only."""
+    """The object that decides what the loop does. Called on the connection thread only."""
 
     def turn(self) -> None:
-        """The loop is connected and comes by: send requests. May raise `ShutdownError`."""
+        """Sends requests; called in each round of a connected loop. May raise `ShutdownError`."""
         ...
 
     def has_work(self) -> bool:
-        """Whether something came up since `turn`."""
+        """Whether there is new work since `turn`."""
         ...
 
     def should_batch(self) -> bool:
-        """Whether so many answers are awaited that waiting a moment longer costs nothing."""
+        """Whether so many replies are expected that waiting a moment longer costs nothing."""
         ...
 
     def next_deadline_s(self) -> float | None:
-        """How long to wait at most before `check_timeouts` is asked; None without limit."""
+        """Seconds until `check_timeouts` must be called; None without limit."""
         ...
 
     def check_timeouts(self) -> str | None:
@@ -94,7 +94,7 @@ class Driver(Protocol):
         ...
 
     def shutting_down(self) -> bool:
-        """Whether the loop has to end instead of waiting or connecting."""
+        """Whether the loop must end instead of waiting or connecting."""
         ...
 
     def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
@@ -107,7 +107,7 @@ class Driver(Protocol):
 
 
 class _AtOnce:
-    """In place of a queue with a thread behind it."""
+    """A queue that runs each action at once, in place of kazoo's with a thread."""
 
     def put(self, action: Callable[[], object]) -> None:
         action()
@@ -134,11 +134,11 @@ class KazooHandler:
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float | None = None
     ) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Three callers in kazoo: about to write, in the middle of a reply, or in the main loop.
+        """The ready objects. kazoo calls it before a write, within a reply, and in its main loop.
 
-        The main loop waits for two things, [connection, wake-ups]. Reaching it says that the
-        connection is set up and authenticated. Its timeout is for kazoo's ping, which would know
-        nothing of our traffic: a busy server that answers it late would be given up. The driver pings.
+        Its loop waits for [connection, wake-ups]; the connection is then set up and authenticated. The
+        timeout of the loop is for kazoo's ping, which does not count zkgroup's requests: it would give up a
+        busy server that replies late. So the driver pings.
         """
         if wlist:
             return [], wlist, []  # SharedSocket takes any amount
@@ -147,7 +147,7 @@ class KazooHandler:
         return self._await(rlist[0], None, timeout), [], []
 
     def _await(self, sock: SharedSocket, wakeups: WakeUps | None, timeout: float | None) -> list[Any]:
-        """Returns empty only at the timeout of a reply that kazoo waits for."""
+        """The objects that are ready; empty only at the timeout of a reply that kazoo waits for."""
         driver = self._driver
         end = None if timeout is None else self.time.now() + timeout
         while True:
@@ -161,7 +161,7 @@ class KazooHandler:
             if ready:
                 return ready
             left = None if end is None else end - self.time.now()
-            # Look at least once: after a pause of this process the answers may all be there.
+            # Read at least once: after a pause of this process the replies may all be there.
             if self._wait(sock, _least(left, driver.next_deadline_s()), wakeups is not None):
                 continue
             if left is not None and left <= 0:
@@ -177,10 +177,10 @@ class KazooHandler:
             sock.fill()
             return True
         if connected and self._driver.should_batch():
-            time.sleep(_GATHER_S)  # else each answer would wake this thread by itself
+            time.sleep(_GATHER_S)  # else each reply would wake this thread by itself
         self.waker.arm()
         if self._driver.shutting_down() or (connected and self._driver.has_work()):
-            timeout = 0.0  # it came before the waker was armed, so `wake` was not called
+            timeout = 0.0  # the work came before the waker was armed, so `wake` was not called
         poll = select.poll()
         poll.register(sock.fileno(), select.POLLIN | (select.POLLOUT if sock.unsent else 0))
         poll.register(self.waker.fileno(), select.POLLIN)
@@ -198,7 +198,7 @@ class KazooHandler:
         return False
 
     def sleep_func(self, seconds: float) -> None:
-        """kazoo's pause between two attempts to connect."""
+        """Sleeps between two of kazoo's attempts to connect."""
         end = self.time.now() + seconds
         poll = select.poll()
         poll.register(self.waker.fileno(), select.POLLIN)
@@ -214,7 +214,7 @@ class KazooHandler:
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **_tls: object
     ) -> SharedSocket:
-        """kazoo's TLS options are not used: the driver knows how to connect."""
+        """A new connection, made by the driver; kazoo's TLS options are not used."""
         if self._driver.shutting_down():
             raise ShutdownError("this session is over for us")
         self.socket = self._driver.connect(address, hostname, timeout)
@@ -225,7 +225,7 @@ class KazooHandler:
         return both, both
 
     def discard_descriptors(self) -> None:
-        """In a forked child: give the parent's descriptors back without a word on them."""
+        """Closes the parent's descriptors in a forked child, without sending anything on them."""
         with contextlib.suppress(OSError):
             self.waker.close()
         if self.socket is not None:
@@ -234,10 +234,10 @@ class KazooHandler:
     # --- the rest of what kazoo expects ------------------------------------------------------------
 
     def start(self) -> None:
-        """No worker threads to start."""
+        """Does nothing: there are no worker threads to start."""
 
     def stop(self) -> None:
-        """The loop ends by itself (`Driver.shutting_down`)."""
+        """Does nothing: the loop ends by itself (`Driver.shutting_down`)."""
 
     def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> threading.Thread:
         thread = threading.Thread(
@@ -261,7 +261,7 @@ class KazooHandler:
         return threading.RLock()
 
     def async_result(self) -> Any:
-        """For kazoo's own calls, which we do not use: our requests carry light results of their own."""
+        """A result for kazoo's own calls; zkgroup's requests have lighter ones (`requests.Call`)."""
         return AsyncResult(self, threading.Condition, KazooTimeoutError)
 
 
@@ -277,24 +277,24 @@ def _least(first: float | None, second: float | None) -> float | None:
 
 _log = logging.getLogger("zkgroup.zookeeper")
 _CONNECTING = {"connecting": True}
-"""Marks what is told of a connection: a program that tells in the end why there is none can leave it out."""
+"""Marks log records about connecting, so that a program which prints the final error can leave them out."""
 
 
 class RedactingLogger:
-    """Has the methods of a logger that kazoo uses."""
+    """The logger for kazoo, with the methods that it uses; it logs no secrets and no data."""
 
     def __init__(self, where: str, over: Callable[[], bool], on_warning: Callable[[str], None]) -> None:
-        """where: what to call this client; over: true once its end is wanted, which is no news."""
+        """where: the client's name in the log; over: true once it shuts down, which mutes warnings."""
         self._where = where
         self._over = over
         self._on_warning = on_warning
         self._latest = ""
 
     def debug(self, message: str, *args: object, **_more: object) -> None:
-        """Dropped: may hold secrets and data."""
+        """Drops the record: it may contain secrets and data."""
 
     def log(self, level: int, message: str, *args: object, **_more: object) -> None:
-        """Dropped: kazoo uses it for levels at and below DEBUG only."""
+        """Drops the record: kazoo uses this for levels at and below DEBUG only."""
 
     def info(self, message: str, *args: object, **_more: object) -> None:
         text = message % args if args else message
@@ -313,7 +313,7 @@ class RedactingLogger:
     warn = warning
 
     def error(self, message: str, *args: object, **_more: object) -> None:
-        """Without arguments and without the traceback: they may hold a request."""
+        """Logs the message without arguments and traceback: they may contain a request."""
         if not self._over():
             _log.error("%s: kazoo: %s", self._where, message, extra=_CONNECTING)
 

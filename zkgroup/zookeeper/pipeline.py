@@ -1,9 +1,9 @@
-"""The requests of one session, from submission to outcome, and the watches they leave.
+"""The requests of one session, from submission to outcome, and the watches that they arm.
 
-A submitted call waits in the `_outbox`. On the connection thread it is begun and is in `_in_progress` until
-it has its outcome; each of its packets is in `_pending` until its reply has come. ZooKeeper answers a
-connection in the order of the requests, and outcomes are delivered in the same order. At most `max_in_flight`
-packets are unanswered at once; further ones wait in `_queued`, and so do the calls after them.
+A submitted call waits in the `_outbox`. The connection thread starts it, and it is in `_in_progress` until it
+has its outcome; each of its packets is in `_pending` until its reply has come. ZooKeeper replies in the order
+of the requests, and outcomes are delivered in the same order. At most `max_in_flight` packets are without a
+reply at once; further ones wait in `_queued`, and so do the calls after them.
 
 Threads: `offer`, `refuse_more` and `zxid` from anywhere, all else on the connection thread.
 """
@@ -28,9 +28,9 @@ from zkgroup.zookeeper.wire import PING_XID, WATCH_XID, Op, Paths, decode_event,
 _log = logging.getLogger("zkgroup.zookeeper")
 
 _SEND_AT = 1 << 14
-"""Hand requests to the system once this many bytes wait: the server works while we still encode."""
+"""Bytes of requests that are passed to the system at once: the server works while the rest is encoded."""
 _BACKLOG = 1 << 20
-"""Begin no more calls while the server does not read what it was sent."""
+"""Bytes that the server has not read, beyond which no call is started."""
 
 
 _BATCH_FROM = 200
@@ -46,12 +46,12 @@ class _Packet(NamedTuple):
     xid: int
     answer: Answer
     start: int
-    """Position of its first byte among all that was written to this connection."""
+    """Position of its first byte in everything written to this connection."""
     sent_at: float
 
 
 class RequestPipeline:
-    """Implements `calls.Wire` for one session; survives its reconnects."""
+    """The calls of one session, across its reconnects. Implements `requests.Wire`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RequestPipeline:
         self.paths = paths
         self.multi_read: bool | None = None
         self.zxid = 0
-        """The highest that any answer has shown."""
+        """The highest zxid of any reply so far."""
         self._wake = wake
         self._now = now
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class RequestPipeline:
         self._pending: deque[_Packet] = deque()
         self._queued: deque[_Queued] = deque()
         self._watches = Watches()
-        self._held = False
+        self._is_blocked_by_call = False
         self._sock: SharedSocket | None = None
         self._xid = FIRST_XID
         self._pinged_at: float | None = None
@@ -90,7 +90,7 @@ class RequestPipeline:
         return self._accepting
 
     def offer(self, call: Call) -> bool:
-        """Takes a call if the session is connected; it is then sure to get its outcome."""
+        """Takes a call if the session is connected; whether it did. A taken call gets its outcome."""
         with self._lock:
             if not self._accepting:
                 return False
@@ -99,7 +99,7 @@ class RequestPipeline:
         return True
 
     def refuse_more(self, *, drop_waiting: bool) -> None:
-        """From now on `offer` takes nothing, for good; drop_waiting: nor is anything begun."""
+        """Makes `offer` refuse all calls from now on; drop_waiting: waiting calls are not started either."""
         with self._lock:
             self._accepting = False
             self._refusing = True
@@ -108,18 +108,18 @@ class RequestPipeline:
     # --- connection --------------------------------------------------------------------------------
 
     def attach(self, sock: SharedSocket) -> None:
-        """A new connection is up; nothing is taken before `accept`."""
+        """Takes a new connection; no call is taken before `accept`."""
         if self._sock is not sock:
             self._sock = sock
             self._xid = FIRST_XID
 
     def accept(self) -> None:
-        """From now on `offer` takes calls, unless `refuse_more` was faster."""
+        """Makes `offer` take calls from now on, unless `refuse_more` was called."""
         with self._lock:
             self._accepting = not self._refusing
 
     def detach(self) -> None:
-        """The connection is gone: an outcome for everything, in order, and nothing more is taken."""
+        """Gives every call an outcome, in order, and takes no more: the connection is lost."""
         self._watches.clear()
         while True:
             while self._pending:
@@ -134,12 +134,12 @@ class RequestPipeline:
                 if not self._outbox and not self._pending and not self._queued:
                     self._accepting = False
                     break
-        self._held = False
+        self._is_blocked_by_call = False
         self._sock = None
-        self._pinged_at = None  # else the next handshake is judged by the silence of this connection
+        self._pinged_at = None  # else the silence of this connection would count for the next handshake
 
     def refuse_outbox(self, reason: str) -> None:
-        """What has not been begun is not sent any more."""
+        """Refuses the calls that have not been started."""
         while self._outbox:
             call = self._outbox.popleft()
             call.outcome = NotSent(reason)
@@ -149,31 +149,31 @@ class RequestPipeline:
 
     @property
     def dropping(self) -> bool:
-        """Whether waiting calls are not to be begun any more."""
+        """Whether waiting calls are dropped."""
         return self._dropping
 
     @property
     def waiting(self) -> bool:
-        """Whether calls wait to be begun."""
+        """Whether calls wait to be started."""
         return bool(self._outbox)
 
     @property
     def can_begin(self) -> bool:
-        """Whether `begin` would get anywhere: nothing holds the first call up."""
+        """Whether `begin` would start a call: nothing blocks the first one."""
         return bool(self._outbox) and not self._blocked() and not self.needs_multi_read
 
     @property
     def needs_multi_read(self) -> bool:
-        """The first call waits for `multi_read` to be found out."""
+        """Whether the first call waits until `multi_read` is known."""
         return bool(self._outbox) and self._outbox[0].wants_multi_read and self.multi_read is None
 
     @property
     def idle(self) -> bool:
-        """Whether a CloseSession may follow what was sent: no call is going to send more."""
-        return not self._held and not self._outbox and not self._queued
+        """Whether a CloseSession may be sent: no call is going to send more."""
+        return not self._is_blocked_by_call and not self._outbox and not self._queued
 
     def begin(self) -> None:
-        """Begins waiting calls, in order, as far as nothing holds them up."""
+        """Starts waiting calls, in order, until one is blocked."""
         outbox, in_progress = self._outbox, self._in_progress
         while outbox and not self._blocked() and not self.needs_multi_read:
             call = outbox.popleft()
@@ -182,7 +182,7 @@ class RequestPipeline:
 
     def _blocked(self) -> bool:
         return (
-            self._held
+            self._is_blocked_by_call
             or self._dropping
             or self._sock is None
             or self._sock.unsent > _BACKLOG
@@ -195,23 +195,23 @@ class RequestPipeline:
 
     @property
     def should_batch(self) -> bool:
-        """Whether answers come in crowds, so that waiting for a few more saves work."""
+        """Whether many replies are expected, so that waiting for a few more saves work."""
         return len(self._pending) > _BATCH_FROM
 
     def ping(self) -> None:
-        """Tells the server that we live; the answer tells the same of it."""
+        """Sends a ping, which the server answers."""
         if self._sock is not None:
             self._pinged_at = self._now()
             self._sock.put(frame(PING_XID, Op.PING, b""))
 
     @property
     def pinging(self) -> bool:
-        """Whether a ping waits for its answer: a second would tell nothing more."""
+        """Whether a ping waits for its reply."""
         return self._pinged_at is not None
 
     @property
     def oldest(self) -> float | None:
-        """When the packet was sent that waits longest for its reply."""
+        """The send time of the oldest packet without a reply."""
         if self._pending:
             sent_at = self._pending[0].sent_at
             return sent_at if self._pinged_at is None else min(sent_at, self._pinged_at)
@@ -222,9 +222,7 @@ class RequestPipeline:
         return any(call.wants_multi_read for call in self._in_progress)
 
     def receive(self, xid: int, zxid: int, number: int, buffer: bytes, offset: int) -> None:
-        """One frame of zkgroup. Raises `OSError` for one that makes no sense: the connection is then
-        dropped.
-        """
+        """Takes one frame of zkgroup. Raises `OSError` for an invalid one, which ends the connection."""
         if xid == WATCH_XID:
             self._fire(*decode_event(buffer, offset))
             return
@@ -232,7 +230,7 @@ class RequestPipeline:
             self._pinged_at = None
             return
         if not self._pending or self._pending[0].xid != xid:
-            raise OSError(errno.EPROTO, "an answer does not belong to the oldest request")
+            raise OSError(errno.EPROTO, "a reply does not belong to the oldest request")
         answer = self._pending.popleft().answer
         if zxid > self.zxid:
             self.zxid = zxid
@@ -242,7 +240,7 @@ class RequestPipeline:
             else:
                 answer.done(buffer, offset, zxid)
         except Exception:  # noqa: BLE001
-            _log.exception("an answer of ZooKeeper could not be read")
+            _log.exception("a reply of ZooKeeper could not be decoded")
             answer.lost(True)
         if self._queued and len(self._pending) < self.settings.max_in_flight:
             self._write(*self._queued.popleft())
@@ -277,7 +275,7 @@ class RequestPipeline:
         self._pending.append(_Packet(xid, answer, sock.written, self._now()))
         sock.put(frame(xid, op, body))
         if sock.unsent >= _SEND_AT:
-            with contextlib.suppress(OSError):  # the next flush, or the end of the stream, tells
+            with contextlib.suppress(OSError):  # the next flush, or the end of the stream, raises it
                 sock.flush()
 
     def settled(self) -> None:
@@ -288,13 +286,16 @@ class RequestPipeline:
     def watch(self, watcher: Watcher, raw_path: bytes, *, children: bool) -> None:
         self._watches.add(watcher, raw_path.decode(), children=children)
 
-    def hold(self, held: bool) -> None:
-        self._held = held
+    def block(self, blocked: bool) -> None:
+        self._is_blocked_by_call = blocked
 
     def reads_per_packet(self, op: Op) -> int:
         by_size = int(self.settings.bulk_reply_bytes / self._reply_sizes[op])
         return max(1, min(self.settings.bulk_paths, by_size))
 
     def note_reply(self, op: Op, reads: int, size: int) -> None:
-        """Grows at once, shrinks slowly: an estimate that is too low is the one that hurts."""
+        """Takes the size of a bulk reply.
+
+        The estimate grows at once and shrinks slowly: too low costs more.
+        """
         self._reply_sizes[op] = max(size / reads, 0.9 * self._reply_sizes[op])

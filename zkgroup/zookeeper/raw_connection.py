@@ -1,7 +1,7 @@
 """ZooKeeper's protocol on one blocking socket, without kazoo: for probes, and for servers that are starting.
 
-A client's own connection is `zkgroup.zookeeper.connection`. Here requests go one after the other, and each
-function below opens a session of its own, does one thing and closes it.
+The connection of a client is `zkgroup.zookeeper.connection`. A raw connection sends one request after the
+other, and each function below opens a session of its own and closes it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _OPEN_ACL: Final = struct.pack(">ii", 1, 31) + struct.pack(">i5si6s", 5, b"world
 
 
 class ClosedByServerError(ConnectionError):
-    """The server closed the connection where a reply was due."""
+    """The server closed the connection instead of replying."""
 
 
 class RawConnection:
-    """Frames on a connected socket. Every method raises OSError when the time is over."""
+    """Requests and replies on a connected socket. Every method raises OSError at the timeout."""
 
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:
-        """`timeout_s` bounds all that is done on the connection, together."""
+        """`timeout_s` bounds the whole use of the connection."""
         self._sock = sock
         self._end_s = time.monotonic() + timeout_s
 
     def open_session(self, session_id: int = 0, password: bytes = NEW_SESSION_PASSWORD) -> bool:
-        """Opens a new session, or takes over the one of this id; False where the server does not grant it."""
+        """Opens a new session, or takes over the one of this id; whether the server granted it."""
         self._send(_CONNECT.pack(0, 0, _SESSION_MS, session_id, len(password), password, False))
         try:
             reply = self._receive()
@@ -44,15 +44,15 @@ class RawConnection:
         return len(reply) >= 8 and struct.unpack_from(">i", reply, 4)[0] > 0
 
     def request(self, xid: int, operation: int, body: bytes = b"") -> int:
-        """The error code of the reply, 0 where the request was executed. Raises ClosedByServerError."""
+        """The error code of the reply, 0 if the request was executed. Raises ClosedByServerError."""
         self._send(struct.pack(">ii", xid, operation) + body)
         reply = self._receive()
         if len(reply) < _REPLY.size:
-            raise ClosedByServerError("the reply was cut off")
+            raise ClosedByServerError("the reply is incomplete")
         return int(_REPLY.unpack_from(reply)[2])
 
     def close_session(self, xid: int) -> None:
-        """Closes the session; what goes wrong is left to the session's timeout."""
+        """Closes the session; if that fails, the session ends by its timeout."""
         with contextlib.suppress(OSError):
             self.request(xid, Op.CLOSE_SESSION)
 
@@ -79,9 +79,9 @@ class RawConnection:
 
 
 def opens_sessions(port: int, timeout_s: float, host: str = "127.0.0.1") -> bool:
-    """Opens a session and closes it again: proof of a leader with a quorum behind this server.
+    """Whether the server opens a session, which needs a leader with a quorum. The session is closed again.
 
-    Raises OSError where the server cannot be connected to, or does not answer in time.
+    Raises OSError if the server cannot be connected to, or does not reply in time.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as sock:
         connection = RawConnection(sock, timeout_s)
@@ -101,20 +101,20 @@ def end_session(port: int, session_id: int, password: bytes, timeout_s: float) -
 
 
 def create_node(port: int, path: str, timeout_s: float) -> None:
-    """Creates a persistent znode with null data, if it is missing: for a chroot.
+    """Creates a persistent znode with null data if it is missing, for a chroot.
 
-    Raises OSError when the server refuses or does not answer: it may be electing a leader just now.
+    Raises OSError if the server refuses or does not reply: it may be electing a leader.
     """
     name = path.encode()
     body = struct.pack(f">i{len(name)}si", len(name), name, -1) + _OPEN_ACL + struct.pack(">i", 0)
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as sock:
         connection = RawConnection(sock, timeout_s)
         if not connection.open_session():
-            raise ConnectionError(f"{path} could not be created: no session is granted")
+            raise ConnectionError(f"{path} could not be created: the server granted no session")
         try:
             error = connection.request(1, Op.CREATE, body)
         except ClosedByServerError as closed:
-            raise ConnectionError(f"{path} could not be created: no answer") from closed
+            raise ConnectionError(f"{path} could not be created: no reply") from closed
         connection.close_session(2)
     if error not in (OK, NODE_EXISTS):
         raise ConnectionError(f"{path} could not be created: error {error}")

@@ -1,6 +1,6 @@
 """Calls of the client: a request of `zkgroup.model.requests` as bytes, its reply as an outcome, its watches.
 
-The server keeps a watch for (connection, path, kind) only, fires it once and forgets it at the end of the
+The server has one watch for each (connection, path, kind), fires it once and drops it at the end of the
 connection; several requests of one client may share it.
 """
 
@@ -46,7 +46,7 @@ from zkgroup.zookeeper.wire import (
 
 
 class Watcher:
-    """Tells one request's `on_watch`, at most once."""
+    """Calls one request's `on_watch`, at most once."""
 
     __slots__ = ("_on_watch", "_path")
 
@@ -72,38 +72,38 @@ class Watches:
         table.setdefault(path, []).append(watcher)
 
     def fired(self, kind: int, path: str) -> list[Watcher]:
-        """Takes out and returns who has to be told of an event."""
-        told: list[Watcher] = []
+        """Removes and returns the watchers of an event."""
+        found: list[Watcher] = []
         if kind in (Event.CREATED, Event.DATA_CHANGED, Event.DELETED):
-            told += self._data.pop(path, ())
+            found += self._data.pop(path, ())
         if kind in (Event.CHILDREN_CHANGED, Event.DELETED):
-            told += self._children.pop(path, ())
-        return told
+            found += self._children.pop(path, ())
+        return found
 
     def clear(self) -> None:
-        """A disconnect ends them all, silently."""
+        """Drops all watches without firing: the connection is lost."""
         self._data.clear()
         self._children.clear()
 
 
 class Answer(Protocol):
-    """Waits for the reply to one packet; exactly one of the three is called, once."""
+    """Receives the reply to one packet: exactly one of the three methods is called, once."""
 
     def done(self, buffer: bytes, offset: int, zxid: int) -> None:
-        """The server's reply, whose body starts at `offset`. Any exception means that it is unreadable."""
+        """Takes the server's reply, whose body starts at `offset`. Raises for one that it cannot decode."""
         ...
 
     def refused(self, number: int) -> None:
-        """The reply's header carries an error."""
+        """Takes a reply whose header has an error number."""
         ...
 
     def lost(self, sent: bool) -> None:
-        """No reply will come; `sent` is false where the packet certainly did not leave."""
+        """Takes the end of the connection: no reply will come. `sent`: false if the packet was not sent."""
         ...
 
 
 class Wire(Protocol):
-    """What a call may use once it is begun. On the connection thread only."""
+    """The pipeline as a started call uses it. On the connection thread only."""
 
     paths: Paths
     settings: ClientSettings
@@ -113,26 +113,26 @@ class Wire(Protocol):
         ...
 
     def settled(self) -> None:
-        """A call has its outcome: deliver it, if all before it have theirs."""
+        """Delivers the outcomes of calls whose predecessors all have theirs."""
         ...
 
     def watch(self, watcher: Watcher, raw_path: bytes, *, children: bool) -> None:
-        """The server has armed a watch."""
+        """Adds a watch that the server has armed."""
         ...
 
-    def hold(self, held: bool) -> None:
-        """While held no later call is begun."""
+    def block(self, blocked: bool) -> None:
+        """Blocks later calls from being started, or lets them start again."""
         ...
 
     @property
     def multi_read(self) -> bool | None:
-        """Whether this server understands multiRead. Known before a call that `wants_multi_read` begins."""
+        """Whether this server supports multiRead. Known before a call with `wants_multi_read` starts."""
         ...
 
     def reads_per_packet(self, op: Op) -> int: ...
 
     def note_reply(self, op: Op, reads: int, size: int) -> None:
-        """What a bulk read's reply held, for the next one's size."""
+        """Takes the size in bytes of a bulk read's reply, to choose the size of the next one."""
         ...
 
 
@@ -145,7 +145,7 @@ class Call:
 
     def __init__(self, path: str, on_outcome: Callable[[Outcome], None]) -> None:
         self.path = path
-        """Named when the server refuses the request as a whole."""
+        """The path in the outcome when the server refuses the request as a whole."""
         self.on_outcome = on_outcome
         self.outcome: Outcome | None = None
         self._wire: Wire
@@ -178,12 +178,12 @@ class Call:
 def lost(sent: bool) -> Outcome:
     """The outcome of a packet whose connection is gone."""
     if sent:
-        return Unanswered("the connection was lost before the answer")
+        return Unanswered("the connection was lost before the reply")
     return NotSent("the connection was lost before the request was sent")
 
 
 class RefusedHere(Call):
-    """Not sent at all, and told so in its turn."""
+    """A call that is not sent and gets its outcome in the order of the calls."""
 
     __slots__ = ("_reason",)
 
@@ -203,7 +203,7 @@ class RefusedHere(Call):
 
 
 class _OneRead(Call):
-    """A read that may leave a watch; where there is no such znode, one for its creation."""
+    """A read that may arm a watch; for a missing znode, a watch for its creation."""
 
     __slots__ = ("_body", "_raw", "_watcher")
 
@@ -217,7 +217,7 @@ class _OneRead(Call):
         on_outcome: Callable[[Outcome], None],
         on_watch: Callable[[str], None] | None,
     ) -> None:
-        """Raises `ValueError` for a path that is none."""
+        """Raises `ValueError` for an invalid path."""
         super().__init__(request.path, on_outcome)
         self._raw = paths.raw(request.path)
         self._body = encode_read(self._raw, request.watch)
@@ -247,7 +247,7 @@ class _OneRead(Call):
         self.settle(self._none())
 
     def _watch_for_creation(self, watcher: Watcher) -> None:
-        """getData and getChildren leave no watch where nothing is; exists does."""
+        """Arms a watch by exists: getData and getChildren arm none for a missing znode."""
         arming = _Arming(self._wire, watcher, self._raw)
         self._wire.send(Op.EXISTS, encode_read(self._raw, True), arming)
 
@@ -300,7 +300,7 @@ class ExistsCall(_OneRead):
 
 
 class _Arming:
-    """Answer to the exists request that watches for the creation of what a read did not find."""
+    """Receives the reply to the exists request that watches for the creation of a missing znode."""
 
     __slots__ = ("_raw", "_watcher", "_wire")
 
@@ -310,7 +310,7 @@ class _Arming:
         self._raw = raw
 
     def done(self, buffer: bytes, offset: int, zxid: int) -> None:
-        self._watcher.fire()  # it was created between the two requests
+        self._watcher.fire()  # the znode was created between the two requests
 
     def refused(self, number: int) -> None:
         if number == NO_NODE:
@@ -322,7 +322,7 @@ class _Arming:
 
 
 def _ignore(path: str) -> None:
-    """For a watch without a listener."""
+    """Does nothing: the listener of a watch without one."""
 
 
 class SyncCall(Call):
@@ -381,7 +381,7 @@ class MultiCall(Call):
 
 
 class CloseSession:
-    """Answer to the request that closes the session."""
+    """Receives the reply to the request that closes the session."""
 
     def __init__(self) -> None:
         self.said = False
@@ -394,11 +394,11 @@ class CloseSession:
         self.answered = True
 
     def lost(self, sent: bool) -> None:
-        """The server ends the session by its own clock, if it has not yet."""
+        """Takes the end of the connection: the server ends the session by its own clock, unless it has."""
 
 
 class ChrootCheck:
-    """Whether our root exists; answer to the request that looks, before anything else is sent."""
+    """Checks whether the chroot exists, before anything else is sent; receives the reply to that request."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -411,10 +411,10 @@ class ChrootCheck:
 
     def refused(self, number: int) -> None:
         self.missing = number == NO_NODE
-        self.exists = not self.missing  # what may not be read is there
+        self.exists = not self.missing  # a znode that may not be read exists
 
     def lost(self, sent: bool) -> None:
-        """The next connection looks again."""
+        """Takes the end of the connection; the next one checks again."""
 
     def error(self) -> ConfigError:
         return ConfigError(

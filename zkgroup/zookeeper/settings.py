@@ -1,7 +1,4 @@
-"""Settings of a client: address, timeouts with the unit in the name, TLS, authentication, ACLs.
-
-Secrets never print themselves.
-"""
+"""Settings of a ZooKeeper client: address, timeouts with the unit in the name, TLS, authentication, ACLs."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from zkgroup.errors import ConfigError
 
 
 class Secret:
-    """A text that is shown as `***` wherever it is printed; `reveal()` is the one way out."""
+    """A text that prints as `***`; only `reveal()` returns it."""
 
     __slots__ = ("_text",)
 
@@ -54,7 +51,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """ZooKeeper's scheme `digest`. The password crosses the network as it is: use TLS beside it."""
+    """ZooKeeper's scheme `digest`. The password is sent in plain text: use TLS with it."""
 
     username: str
     password: Secret
@@ -70,7 +67,7 @@ class Digest:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Digest:
-        """A file with `user:password` in its first line. Raises `ConfigError`."""
+        """The credentials in a file with `user:password` in its first line. Raises `ConfigError`."""
         user, colon, password = Secret.from_file(path).reveal().partition(":")
         if not colon:
             raise ConfigError(f"digest file {path}: expected user:password in the first line")
@@ -78,12 +75,12 @@ class Digest:
 
 
 _KERBEROS = ("kerberos", "winkerberos")
-"""What pure-sasl takes for GSSAPI, whichever it finds; without one kazoo's thread would fail each time."""
+"""The packages that pure-sasl accepts for GSSAPI; without one kazoo's thread would fail each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """SASL as kazoo and pure-sasl do it (extra `sasl`)."""
+    """SASL by kazoo and pure-sasl (extra `sasl`)."""
 
     mechanism: str = "DIGEST-MD5"
     """`DIGEST-MD5` with user name and password, or `GSSAPI` with the process's Kerberos ticket."""
@@ -103,7 +100,7 @@ class Sasl:
             raise ConfigError("sasl mechanism GSSAPI needs the package kerberos: pip install kerberos")
 
     def options(self) -> dict[str, str]:
-        """What kazoo hands to pure-sasl. Holds the password in clear: never log it."""
+        """The options that kazoo passes to pure-sasl, with the password in plain text: never log them."""
         options = {"mechanism": self.mechanism, "service": self.service}
         if self.username:
             options["username"] = self.username
@@ -119,13 +116,13 @@ class Tls:
     """TLS 1.2 or newer; the server's certificate and its host name are checked."""
 
     ca_file: str | None = None
-    """Authorities to trust; those of the system when absent."""
+    """Certificate authorities to trust; those of the system when absent."""
     cert_file: str | None = None
-    """Own certificate, for servers that ask for one (mutual TLS)."""
+    """The client's certificate, for servers that require one (mutual TLS)."""
     key_file: str | None = None
     key_password: Secret | None = None
     check_host_name: bool = True
-    """Off only where certificates name no host, and the network in between is trusted."""
+    """Set to False only if certificates name no host and the network is trusted."""
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
@@ -134,7 +131,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One entry of the list that created znodes get (ZooKeeper Programmer's Guide, "ACL")."""
+    """One entry of the ACL of created znodes (ZooKeeper Programmer's Guide, "ACL")."""
 
     permissions: str
     """Letters of `cdrwa` (create, delete, read, write, admin)."""
@@ -154,9 +151,9 @@ class Acl:
 _PERMISSIONS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
 OPEN_ACL = (Acl("cdrwa", "world", "anyone"),)
-"""What Kafka 0.8 gives its znodes. Members of both kinds can then work on each other's."""
+"""The ACL of Kafka 0.8's znodes. Members of Kafka and of zkgroup can then use each other's."""
 CREATOR_ACL = (Acl("cdrwa", "auth", ""),)
-"""All for the authenticated creator, nothing for anybody else."""
+"""All permissions for the authenticated creator only."""
 
 
 def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
@@ -187,33 +184,33 @@ class ClientSettings:
         None,
         "A connection on which nothing at all arrives for this long, while requests wait, is dropped; a "
         "third of the granted session timeout when absent.",
-        why="kazoo gives an idle connection up after the same time, and one under load never.",
+        why="kazoo gives up an idle connection after the same time, but never one under load.",
     )
     auth: Digest | Sasl | None = field(
-        default=None, metadata={"doc": "Who we are.", "kafka": None, "why": ""}
+        default=None, metadata={"doc": "Credentials of the client.", "kafka": None, "why": ""}
     )
     tls: Tls | None = field(
-        default=None, metadata={"doc": "Encrypt, and check who the server is.", "kafka": None, "why": ""}
+        default=None, metadata={"doc": "Encrypt, and verify the server.", "kafka": None, "why": ""}
     )
     acl: tuple[Acl, ...] = _setting(
         OPEN_ACL,
         "Access list of every znode that is created.",
-        why="Kafka 0.8 members have to write into znodes that we make.",
+        why="Kafka 0.8 members must be able to write znodes that zkgroup created.",
     )
     max_request_bytes: int = _setting(
         1_000_000,
-        "A larger request is refused here: the server would close the connection.",
+        "The client refuses a larger request: the server would close the connection.",
         why="jute.maxbuffer is 1,048,575 by default; the server adds a header when it passes a request on.",
     )
     max_in_flight: int = _setting(
         1000,
-        "Most packets that wait for their answers at once; a bulk read is one for each `bulk_paths` znodes.",
+        "Most packets that wait for their replies at once; a bulk read is one for each `bulk_paths` znodes.",
         kafka="zookeeper.max.in.flight.requests",
         why="Kafka's 10 is for one znode a packet; a server takes 1,000 before it makes its clients wait.",
     )
     bulk_paths: int = _setting(1000, "Most paths in one packet of a bulk read.")
     bulk_reply_bytes: int = _setting(
-        1_000_000, "Size of reply that the packets of a bulk read aim at, by what former replies held."
+        1_000_000, "Target size of the replies to a bulk read, estimated from earlier replies."
     )
 
     def __post_init__(self) -> None:
@@ -239,7 +236,7 @@ DEFAULT_PORT = 2181
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The servers of one ensemble and the folder of it that is our root."""
+    """The servers of one ensemble and the chroot: `HOST:PORT[,HOST:PORT...][/CHROOT]`."""
 
     hosts: tuple[tuple[str, int], ...]
     chroot: str
@@ -247,9 +244,9 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Reads the usual form; IPv6 addresses stand in brackets.
+        """The address in a text of the usual form; IPv6 addresses are in brackets.
 
-        Raises `ConfigError` naming the part that is wrong.
+        Raises `ConfigError` that names the invalid part.
         """
         servers, slash, chroot = text.strip().partition("/")
         hosts = tuple(_host(part.strip(), text) for part in servers.split(","))
@@ -257,7 +254,7 @@ class Address:
 
     @property
     def servers(self) -> str:
-        """The servers alone, as kazoo wants them."""
+        """The servers without the chroot, as kazoo takes them."""
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
     def __str__(self) -> str:

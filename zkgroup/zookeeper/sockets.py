@@ -2,8 +2,8 @@
 
 kazoo asks its handler for a connection and then uses only `send`, `recv`, `pending`, `fileno`,
 `setblocking` and `close` of it. kazoo sets the session up: handshake, authentication. Requests and pings of
-zkgroup travel on the same connection as frames of their own, distinguished by xid, so they need no system
-call, lock or object of kazoo's queue.
+zkgroup are frames on the same connection, distinguished by xid, so they need no system call, lock or object
+of kazoo's queue.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from zkgroup.zookeeper.settings import Tls
 from zkgroup.zookeeper.wire import PING_XID, WATCH_XID
 
 FIRST_XID = 1 << 30
-"""Ours count from here; kazoo's start at 1 on every connection and are only a handful."""
+"""The first xid of zkgroup; kazoo's few requests start at 1 on every connection."""
 LAST_XID = (1 << 31) - 1
 
 _READ_AT_LEAST = 1 << 16
 _READ_AT_MOST = 1 << 20
 _LONGEST_FRAME = 1 << 27
-"""128 MiB: beyond it a length is taken for nonsense. No reply that anybody waits for is as large."""
+"""128 MiB: a larger length of a frame is invalid. No reply to a request of zkgroup is as large."""
 
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!iqi")  # xid, zxid, err (zookeeper.jute, ReplyHeader)
 _CONNECT_RESPONSE = struct.Struct("!iiiq")  # frame length, protocol version, granted timeout, session id
 
 Receiver = Callable[[int, int, int, bytes, int], None]
-"""Given xid, zxid, error number, the bytes read and where the body of this reply starts in them."""
+"""Called with xid, zxid, error number, the bytes read and the offset of this reply's body in them."""
 
 
 class ConnectResponse(NamedTuple):
-    """The server's answer to a connection request (zookeeper.jute, ConnectResponse)."""
+    """The server's response to a ConnectRequest (zookeeper.jute, ConnectResponse)."""
 
     timeout_ms: int
-    """As granted; 0 where the session is over. kazoo keeps it to itself."""
+    """The granted timeout; 0 if the session has expired. kazoo does not publish it."""
     session_id: int
 
 
 class SharedSocket:
     """A connected, non-blocking socket, read and written in large pieces by one thread.
 
-    Reading (`fill`) hands whole frames of zkgroup to the receiver and keeps kazoo's for its `recv`.
-    Writing (`send`, `put`) collects; `flush` hands everything to the system at once.
+    Reading (`fill`) passes whole frames of zkgroup to the receiver and buffers kazoo's for its `recv`.
+    Writing (`send`, `put`) collects; `flush` passes everything to the system at once.
     """
 
     def __init__(
         self, sock: socket.socket, receiver: Receiver, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`now`: what `last_heard` and `last_sent` are told by, in seconds."""
+        """`now`: the clock of `last_heard` and `last_sent`, in seconds."""
         self._sock = sock
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._receiver = receiver
@@ -72,9 +72,9 @@ class SharedSocket:
         self._now = now
         self.last_heard = self.last_sent = now()
         self.written = 0
-        """Bytes put in so far."""
+        """Bytes written so far."""
         self.sent = 0
-        """Bytes that the system has taken; what lies beyond has certainly not reached the server."""
+        """Bytes that the system has taken; bytes after them have not reached the server."""
 
     # --- kazoo's side ------------------------------------------------------------------------------
 
@@ -85,13 +85,13 @@ class SharedSocket:
         self._sock.setblocking(bool(flag))
 
     def pending(self) -> int:
-        """How much kazoo can read now; 1 stands for the end of the stream."""
+        """Bytes that kazoo can read now; 1 at the end of the stream."""
         return len(self._kazoo_frames) or int(self._ended)
 
     def recv(self, size: int) -> bytes:
-        """At most `size` bytes of kazoo's frames; empty where the server closed the connection."""
+        """At most `size` bytes of kazoo's frames; empty if the server closed the connection."""
         if not self._kazoo_frames and not self._ended:
-            # kazoo's word for "try again"; it is asked only after `pending` or `select` said yes
+            # kazoo retries on this error; it reads only after `pending` or `select` reported data
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing to read yet")
         data = bytes(self._kazoo_frames[:size])
         del self._kazoo_frames[:size]
@@ -105,7 +105,7 @@ class SharedSocket:
         with contextlib.suppress(OSError):
             self._sock.close()
 
-    # --- our side ----------------------------------------------------------------------------------
+    # --- zkgroup's side ----------------------------------------------------------------------------
 
     def put(self, frame: bytes | bytearray | memoryview) -> None:
         self._out += frame
@@ -117,11 +117,11 @@ class SharedSocket:
 
     @property
     def more_to_read(self) -> bool:
-        """Whether TLS holds bytes that no poll would tell of."""
+        """Whether TLS has buffered bytes, which no poll reports."""
         return self._tls is not None and self._tls.pending() > 0
 
     def flush(self) -> None:
-        """Sends as much as the system takes now. Raises `OSError` where the connection is broken."""
+        """Sends as much as the system takes now. Raises `OSError` if the connection is broken."""
         while self._out:
             try:
                 sent = self._sock.send(self._out)
@@ -132,7 +132,7 @@ class SharedSocket:
             del self._out[:sent]
 
     def fill(self) -> None:
-        """Reads once and takes the whole frames apart. Raises `OSError` where the connection is broken."""
+        """Reads once and splits the bytes into frames. Raises `OSError` if the connection is broken."""
         try:
             missing = self._partial_need - self._partial_size
             data = self._sock.recv(max(_READ_AT_LEAST, min(missing, _READ_AT_MOST)))
@@ -157,7 +157,7 @@ class SharedSocket:
         while end - at >= 4:
             need = 4 + _INT.unpack_from(data, at)[0]
             if not 4 <= need <= _LONGEST_FRAME:
-                raise OSError(errno.EPROTO, f"a frame of {need:,} bytes makes no sense")
+                raise OSError(errno.EPROTO, f"a frame of {need:,} bytes is invalid")
             if end - at < need:
                 break
             self._take(data, at, need)
@@ -179,9 +179,9 @@ class SharedSocket:
 
 
 class WakeUps:
-    """Stands for kazoo's pair of sockets: one side counts a wake-up, the other takes it.
+    """Replaces kazoo's pair of sockets: one side counts a wake-up, the other takes it.
 
-    kazoo writes into it only for its own queue, which we do not use; `wake` covers that, too.
+    kazoo writes into it only for its own queue, which zkgroup does not use; `wake` covers that, too.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -203,10 +203,10 @@ class WakeUps:
 
 
 class Waker:
-    """Wakes the connection thread out of its wait, once for however many reasons there are.
+    """Wakes the connection thread, once for any number of reasons.
 
-    `wake` costs a system call only when the thread is about to sleep: it is armed then. A thousand
-    requests submitted at once are one byte.
+    `wake` makes a system call only after `arm`, when the thread is about to sleep. A thousand requests
+    submitted at once are one byte.
     """
 
     def __init__(self) -> None:
@@ -219,11 +219,11 @@ class Waker:
         return self._in.fileno()
 
     def arm(self) -> None:
-        """From now on `wake` makes `fileno` readable. Check for work after this, then sleep."""
+        """Makes `wake` write to `fileno` from now on. Check for work after this, then sleep."""
         self._awake = False
 
     def wake(self) -> None:
-        """From any thread; what it is about must have been written down before."""
+        """Wakes the thread; from any thread. The caller has stored the reason before."""
         if not self._awake:
             self._awake = True
             with contextlib.suppress(OSError):  # closed, or full already
@@ -234,11 +234,11 @@ class Waker:
         return self._awake
 
     def disarm(self) -> None:
-        """The thread is awake: `wake` costs nothing again."""
+        """Marks the thread as awake: `wake` makes no system call."""
         self._awake = True
 
     def clear(self) -> None:
-        """Reads away what `wake` has written, after waking up."""
+        """Reads the bytes that `wake` has written, after waking up."""
         self._awake = True
         with contextlib.suppress(OSError):
             self._in.recv(64)
@@ -249,7 +249,7 @@ class Waker:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Raises `ConfigError` where a file cannot be used; the message never holds the key's password."""
+    """The TLS context of the settings. Raises `ConfigError` if a file is invalid; never with the password."""
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.check_host_name
@@ -266,7 +266,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _trusting_only(context: ssl.SSLContext, ca_file: str) -> ssl.SSLContext:
-    """A private authority replaces those of the system: it was named because they are not meant."""
+    """Makes the context trust only `ca_file`: a private authority replaces those of the system."""
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     own.minimum_version = context.minimum_version
     own.check_hostname = context.check_hostname
@@ -285,9 +285,9 @@ def open_connection(
 ) -> socket.socket:
     """A connected, non-blocking socket.
 
-    address: numeric; host: the name it was resolved from, which a certificate must carry.
+    address: numeric; host: the name that it was resolved from, which the certificate must contain.
     waker: interrupts the wait; `check` may then raise to give up.
-    Raises `OSError` (of which TLS errors are one kind).
+    Raises `OSError` (also for TLS errors).
     """
     end = time.monotonic() + timeout_s
     family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0][0]

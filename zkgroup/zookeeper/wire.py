@@ -1,7 +1,7 @@
 """ZooKeeper's requests and replies as bytes (zookeeper.jute, ZooKeeper 3.9). Pure.
 
-Encoders give the body of a request; decoders read the body of a reply where it lies in the bytes received,
-without cutting it out first and without a Python object per field.
+Encoders return the body of a request; decoders read the body of a reply in the received bytes, without
+copying it first and without a Python object per field.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Event(IntEnum):
 
 
 WATCH_XID = -1
-"""Marks a watch event, which answers no request."""
+"""The xid of a watch event, which is no reply to a request."""
 PING_XID = -2
 
 FRAME_OVERHEAD = 8
-"""xid and operation number, which the server counts as part of a request."""
+"""Bytes of xid and operation number, which the server counts as part of a request."""
 
 _INT = struct.Struct("!i")
 _FRAME = struct.Struct("!iii")  # length, xid, operation number
@@ -73,7 +73,7 @@ _OP_AND_PATH = struct.Struct("!iBii")  # the same and the length of what follows
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _END = _OP_HEADER.pack(-1, 1, -1)
 READ_OVERHEAD = FRAME_OVERHEAD + len(_END) + 14
-"""What a multiRead of one path adds to it."""
+"""Bytes that one path takes in a multiRead, besides the path."""
 _ERROR = -1
 _NULL = _INT.pack(-1)
 
@@ -83,7 +83,7 @@ _new = tuple.__new__
 
 
 class Paths:
-    """Turns paths of the caller into those of the server and back."""
+    """Converts paths relative to the chroot into absolute paths and back."""
 
     __slots__ = ("_raw", "chroot")
 
@@ -92,7 +92,7 @@ class Paths:
         self._raw = chroot.encode()
 
     def absolute(self, path: str) -> str:
-        """Raises `ValueError` for a path that would leave the chroot or is none."""
+        """The absolute path. Raises `ValueError` for an invalid path."""
         if not path.startswith("/"):
             raise ValueError(f"a znode path starts with '/': {path!r}")
         if not self.chroot:
@@ -103,7 +103,7 @@ class Paths:
         return self.absolute(path).encode()
 
     def raws(self, paths: Sequence[str]) -> list[bytes]:
-        """The same for many, at a third of the cost."""
+        """The absolute paths as bytes, for many at a third of the cost."""
         if "" in paths or not all([path[0] == "/" for path in paths]):  # noqa: C419  twice as fast
             bad = next(path for path in paths if not path.startswith("/"))
             raise ValueError(f"a znode path starts with '/': {bad!r}")
@@ -258,7 +258,7 @@ def decode_multi(
 
 
 def _refusal(buffer: bytes, offset: int, count: int) -> MultiRefused:
-    """Before the refused operation stand zeros (rolled back), after it RuntimeInconsistency."""
+    """The refusal in a MultiResponse: zeros (rolled back) come before it, RuntimeInconsistency after it."""
     first_odd = 0
     for index in range(count):
         number = _INT.unpack_from(buffer, offset + 9)[0]
@@ -276,7 +276,7 @@ def _refusal(buffer: bytes, offset: int, count: int) -> MultiRefused:
 def encode_reads(
     op: Op, paths: Sequence[bytes], *, max_paths: int, max_bytes: int
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Bodies of one or more multiReads as (first index, end index, body), each within both bounds.
+    """Bodies of one or more multiReads as (first index, end index, body), each within both limits.
 
     A single path beyond `max_bytes` still gets a packet.
     """
@@ -299,7 +299,7 @@ def _packet_end(paths: Sequence[bytes], start: int, max_paths: int, max_bytes: i
 
 
 def decode_data(buffer: bytes, offset: int, paths: Sequence[str]) -> tuple[list[Znode | Code | None], int]:
-    """The answers to getData operations, in order, and where they end. Two unpacks and two tuples a znode."""
+    """The results of getData operations, in order, and where they end. Two unpacks and two tuples a znode."""
     found: list[Znode | Code | None] = []
     add, make, znode, znode_stat = found.append, _new, Znode, ZnodeStat
     head, stat = _OP_AND_PATH.unpack_from, _STAT.unpack_from
@@ -321,7 +321,7 @@ def decode_data(buffer: bytes, offset: int, paths: Sequence[str]) -> tuple[list[
 def decode_children(
     buffer: bytes, offset: int, count: int
 ) -> tuple[list[tuple[str, ...] | Code | None], int]:
-    """The answers to getChildren operations, in order, and where they end."""
+    """The results of getChildren operations, in order, and where they end."""
     found: list[tuple[str, ...] | Code | None] = []
     for _ in range(count):
         kind, _done, _err, names = _OP_AND_PATH.unpack_from(buffer, offset)
@@ -357,10 +357,10 @@ _CODES = {
 _NOT_EXECUTED = {
     -112: "the session has expired",
     -118: "the session has moved to another connection",
-    -124: "the server demands authentication",
+    -124: "the server requires authentication",
     -127: "the server is overloaded and did not execute the request",
 }
-"""Answers by which the server says that it did nothing."""
+"""Error numbers of requests that the server did not execute."""
 
 _UNKNOWN = {
     -4: "the server lost a connection of its own",
@@ -370,12 +370,12 @@ _UNKNOWN = {
 
 
 def code_of(number: int) -> Code:
-    """Our word for an error number; `Code.OTHER` for those that no caller tells apart."""
+    """The `Code` of an error number; `Code.OTHER` for those that no caller distinguishes."""
     return _CODES.get(number, Code.OTHER)
 
 
 def refusal(number: int, path: str) -> Outcome:
-    """What an error in the header of a reply means for the request."""
+    """The outcome of a request whose reply has this error number in its header."""
     if number in _NOT_EXECUTED:
         return NotSent(_NOT_EXECUTED[number])
     if number in _UNKNOWN:

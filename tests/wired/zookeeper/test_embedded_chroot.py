@@ -41,7 +41,7 @@ def serving(*replies: tuple[bytes, ...]) -> Iterator[int]:
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(("told", "why"), [((), "no session is granted"), ((SESSION,), "no answer")])
+@pytest.mark.parametrize(("told", "why"), [((), "the server granted no session"), ((SESSION,), "no reply")])
 def test_a_server_that_leaves_has_created_nothing(told: tuple[bytes, ...], why: str) -> None:
     """Past bug: a missing answer was taken for a good one, and the next request met a broken pipe."""
     with serving(told) as port, pytest.raises(ConnectionError, match=why):
@@ -71,6 +71,6 @@ def test_what_no_server_creates_in_time_is_an_error() -> None:
     """That of the last one."""
     with (
         serving((SESSION,)) as port,
-        pytest.raises(ConnectionError, match="/c could not be created: no answer"),
+        pytest.raises(ConnectionError, match="/c could not be created: no reply"),
     ):
         _ensemble(port).create_chroot("/c", timeout_s=0)

@@ -1,4 +1,4 @@
-"""`EmbeddedZooKeeper`: a standalone server, or an ensemble, started and stopped as one."""
+"""`EmbeddedZooKeeper`: a standalone server or an ensemble, started and stopped as one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CREATE_S = 30.0
 _AGAIN_S = 0.1
 
 Route = Callable[[int, int, PeerPorts], PeerPorts]
-"""(server, peer, ports of the peer) -> ports by which this server reaches that peer."""
+"""(server, peer, ports of the peer) -> ports at which this server reaches that peer."""
 
 
 class EmbeddedZooKeeper:
@@ -45,15 +45,14 @@ class EmbeddedZooKeeper:
         java_options: Sequence[str] = (),
         route: Route | None = None,
     ) -> None:
-        """Nothing is started yet.
+        """Does not start a server yet. Raises ConfigError for an even number of servers.
 
         `port`: client port of the first server, the others follow; any free ports when absent. `data_dir`:
-        kept after `stop`; a folder of its own, removed by `stop`, when absent. Holds one folder `server-<n>`
+        kept after `stop`; when absent, a new folder that `stop` removes. It contains one folder `server-<n>`
         for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`. `fsync`: False skips the wait for
-        the disk at every write: for tests, where nothing outlives the machine. `config` adds or replaces
-        lines of zoo.cfg. `route`: asked at the start for each ordered pair of servers, counted from 0: for
-        proxies between the servers of an ensemble (`zkgroup.testing.proxies`). They reach
-        each other directly when absent. Raises ConfigError for a number of servers that makes no quorum.
+        the disk at every write, for tests. `config` adds or replaces lines of zoo.cfg. `route`: called at
+        the start for each ordered pair of servers, counted from 0, for proxies between the servers of an
+        ensemble (`zkgroup.testing.proxies`). They reach each other directly when absent.
         """
         if servers < 1 or servers % 2 == 0:
             raise ConfigError(f"servers: expected an odd number, found {servers}")
@@ -79,7 +78,7 @@ class EmbeddedZooKeeper:
         self._starting = False
         self._abandoned = False
 
-    # --- what it is -------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------
 
     @property
     def data_dir(self) -> Path:
@@ -103,7 +102,7 @@ class EmbeddedZooKeeper:
 
     @property
     def address(self) -> str:
-        """The connection string that names them all."""
+        """The connection string with all servers."""
         return ",".join(self.addresses)
 
     @property
@@ -113,17 +112,17 @@ class EmbeddedZooKeeper:
 
     @property
     def launcher_pids(self) -> tuple[int, ...]:
-        """Process ids of the small processes that watch over the servers that run."""
+        """Process ids of the launchers of the servers that run."""
         return tuple(pid for server in self._servers if (pid := server.launcher_pid) is not None)
 
-    # --- its life ---------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
 
     def start(self, timeout_s: float = 60.0) -> Self:
         """Starts all servers and returns once each of them serves sessions.
 
-        Raises EmbeddedServerError, with nothing left running: Java or pyspark is missing, the port or
-        the data folder is in use, the end of the log of the server that did not come up, or
-        `abandon_start`.
+        Raises EmbeddedServerError, with nothing left running, if Java or pyspark is missing, the port or the
+        data folder is in use, a server does not come up (with the end of its log), or `abandon_start` was
+        called.
         """
         if self._servers:
             raise EmbeddedServerError("the embedded ZooKeeper is already started")
@@ -146,9 +145,9 @@ class EmbeddedZooKeeper:
         return self
 
     def abandon_start(self) -> None:
-        """Makes a `start` that is under way end at once with EmbeddedServerError, with nothing left running.
+        """Makes a running `start` end at once with EmbeddedServerError, with nothing left running.
 
-        For signal handlers: it takes no lock and waits for nothing. Does nothing at any other time.
+        For signal handlers: it takes no lock and does not wait. Does nothing at any other time.
         """
         if self._starting:
             self._abandoned = True
@@ -160,11 +159,11 @@ class EmbeddedZooKeeper:
             raise EmbeddedServerError("the start of the embedded ZooKeeper was abandoned")
 
     def revive(self, timeout_s: float = 60.0) -> None:
-        """Every server runs and serves sessions again, whatever a test did to them.
+        """Makes every server run and serve sessions again, after a test paused, stopped or killed some.
 
-        A member of an ensemble that stood still can end by itself with the first transaction after it
+        A server of an ensemble that was paused can end by itself at the first transaction after it
         ("Committed proposal cached out of order", ZKDatabase@3.9.5), also when it was resumed long ago. The
-        session that is opened there is such a transaction; a server that ended is started again.
+        session opened here is such a transaction; a server that ended is started again.
         """
         deadline = time.monotonic() + timeout_s
         hurt = [
@@ -193,8 +192,8 @@ class EmbeddedZooKeeper:
     def create_chroot(self, path: str, timeout_s: float = 60.0) -> None:
         """Creates one level of a chroot, so that clients may connect to `address + path`.
 
-        Servers that have lost each other can be looking for a leader still. Raises OSError where no server
-        has created it by the end of `timeout_s`.
+        Servers that have lost each other may still be electing a leader. Raises OSError if no server has
+        created it within `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         running = itertools.cycle([server for server in self._servers if server.pid is not None])
@@ -210,7 +209,7 @@ class EmbeddedZooKeeper:
         """Ends all servers; removes the data folder unless it was given. Idempotent."""
         for server in self._servers:
             if self._wanted_data_dir is None:
-                server.begin_kill()  # nothing to keep, and 0.3 s less than an orderly end
+                server.begin_kill()  # the data is removed anyway; 0.3 s less than an orderly end
             else:
                 server.begin_stop()
         for server in self._servers:
@@ -258,7 +257,7 @@ class EmbeddedZooKeeper:
         return [PeerPorts(quorum.number, election.number) for quorum, election in pairs]
 
     def _peer_lines(self, server: int, peers: Sequence[PeerPorts]) -> list[str]:
-        """`server.<id>` lines, as this server sees the ensemble."""
+        """The `server.<id>` lines of one server's `zoo.cfg`."""
         lines = []
         for peer, ports in enumerate(peers):
             if peer != server and self._route is not None:

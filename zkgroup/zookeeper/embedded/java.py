@@ -1,12 +1,12 @@
 """The command line of a server: Java, the jars inside pyspark, and options that start it fast.
 
-pyspark is located, never imported (importing it costs more than starting the server).
+pyspark is located, never imported (importing it takes longer than starting the server).
 
-What the start costs, measured on two slow cores: all 230 jars of pyspark on the class path 1.2-2.1 s
-(Log4j 2 finds its core and configures it); these ten, C1 only, serial collector 0.3-0.4 s. Log4j's API
-without its core logs to standard error by itself, which the launcher sends to the server's log file.
-An archive of the classes (-XX:ArchiveClassesAtExit) would take another 0.13 s off, for a file that has to
-be made, named and thrown away with every change of Java or pyspark: not worth it.
+The start takes, on two slow cores: with all 230 jars of pyspark on the class path 1.2-2.1 s (Log4j 2 finds
+its core and configures it); with these ten, C1 only, serial collector 0.3-0.4 s. Log4j's API without its core
+logs to standard error, which the launcher sends to the server's log file. An archive of the classes
+(-XX:ArchiveClassesAtExit) would save another 0.13 s, but would have to be made anew with every change of Java
+or pyspark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPTIONS = (
     "-Xshare:auto",
     "-Djava.net.preferIPv4Stack=true",
     "-Djava.awt.headless=true",
-    "-Djavax.net.ssl.trustStore=NONE",  # a quorum peer reads all authorities, and uses none: 0.15 s of CPU
+    "-Djavax.net.ssl.trustStore=NONE",  # a quorum peer reads all authorities without use: 0.15 s of CPU
     "-Dlog4j2.simplelogLevel=INFO",
     "-Dlog4j2.simplelogShowdatetime=true",
     "-Dlog4j2.StatusLogger.level=OFF",
@@ -50,7 +50,7 @@ _OPTIONS = (
 def find_java() -> str:
     """Path of the `java` program: of JAVA_HOME, else on the PATH.
 
-    Raises EmbeddedServerError where there is none.
+    Raises EmbeddedServerError if there is none.
     """
     home = os.environ.get("JAVA_HOME")
     java = (shutil.which("java", path=Path(home, "bin")) if home else None) or shutil.which("java")
@@ -66,7 +66,7 @@ def find_java() -> str:
 def find_jars() -> tuple[Path, ...]:
     """The jars that a server needs, inside the installed pyspark.
 
-    Raises EmbeddedServerError where pyspark, or one of its jars, is not installed.
+    Raises EmbeddedServerError if pyspark, or one of its jars, is not installed.
     """
     spec = find_spec("pyspark")
     places = (spec.submodule_search_locations if spec else None) or ()

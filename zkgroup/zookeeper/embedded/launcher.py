@@ -1,15 +1,14 @@
-"""Runs one server and ends it when the process that asked for it is gone, however that went.
+"""Runs one server as a child process, and ends it when the process that started the launcher has ended.
 
     python -I -S launcher.py PARENT_PID COMMAND [ARGUMENT ...]
 
-Started as a program of its own, so it imports nothing of zkgroup. It writes the server's pid to
-standard output, waits, and exits with the server's status.
+It is a program of its own, so it imports nothing of zkgroup. It writes the server's pid to standard output,
+waits, and exits with the server's status.
 
-Why a process and not PR_SET_PDEATHSIG in the parent: Linux sends that signal when the *thread* that
-spawned the child ends (prctl(2)), and a server is started from whatever thread comes along. Here it is
-used one level down, where there is one thread: it ends the server if this launcher is killed. The
-launcher itself watches the parent through a pidfd, which follows the process. A pipe would not do:
-a forked sibling keeps its other end open.
+PR_SET_PDEATHSIG in the parent is not enough: Linux sends that signal when the *thread* that spawned the child
+ends (prctl(2)), and any thread may start a server. The launcher has one thread, so it uses the signal for its
+own child: the server ends if the launcher is killed. The launcher watches the parent through a pidfd, which
+follows the process. A pipe does not work: a forked sibling keeps its other end open.
 """
 
 import ctypes
@@ -20,11 +19,11 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _POLL_MS = 200
-"""Where there is no pidfd (not Linux, or before 5.3), the parent is looked at this often."""
+"""Seconds between two checks of the parent on a system without pidfd (not Linux, or before 5.3)."""
 
 
 def _exec_server(command: list[str], launcher: int) -> None:
-    os.setsid()  # a Ctrl-C in the terminal is the parent's to handle
+    os.setsid()  # the parent handles a Ctrl-C in the terminal
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != launcher:  # it ended before the line above took effect
@@ -41,7 +40,7 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _wait(parent: int, server: int) -> int:
-    """The server's wait status. Kills it once the parent is gone."""
+    """The server's wait status. Kills the server once the parent has ended."""
     poll = select.poll()
     descriptors = [_pidfd(pid) for pid in (parent, server)]
     for descriptor in descriptors:
@@ -59,7 +58,7 @@ def _wait(parent: int, server: int) -> int:
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Exit status as a shell gives it: 128 + n for a server ended by signal n."""
+    """The exit status as of a shell: 128 + n for a server ended by signal n."""
     launcher = os.getpid()
     server = os.fork()
     if server == 0:

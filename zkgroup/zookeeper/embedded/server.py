@@ -21,16 +21,16 @@ from zkgroup.zookeeper.raw_connection import opens_sessions
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LOOK_S = 0.02
 _ANSWER_S = 2.0
-"""Longest wait for one answer of a server that starts: it is asked again."""
+"""Seconds to wait for one reply of a server that starts, before the next attempt."""
 _ASK_S = 60.0
-"""The same where it is asked once."""
+"""Seconds to wait for a reply to a single attempt."""
 _FIRST_PROBE_S = 0.1
 _STOP_S = 5.0
 _LOG_LINES = 15
 
 
 class ServerState(Enum):
-    """What was last done to a server."""
+    """The state of a server by the last call that changed it."""
 
     STOPPED = "stopped"
     RUNNING = "running"
@@ -51,10 +51,10 @@ class EmbeddedServer:
         """Position in the ensemble, from 0. Its `myid` is one more."""
         self.port = port
         self.folder = folder
-        """Holds `zoo.cfg`, `zookeeper.log` and, once started, `version-2`."""
+        """The folder with `zoo.cfg`, `zookeeper.log` and, once started, `version-2`."""
         self.state = ServerState.STOPPED
         self.stood_still = False
-        """Paused since it was started, and perhaps resumed: it may yet end by itself (`revive`)."""
+        """Whether it was paused since its start: it may end by itself even after `resume` (`revive`)."""
         self._command = command
         self._in_ensemble = in_ensemble
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,11 +81,11 @@ class EmbeddedServer:
         return self._process.pid if running and self._process is not None else None
 
     def ask(self, word: str) -> str:
-        """Answer to a four-letter command. Raises OSError where the server does not answer."""
+        """The reply to a four-letter word. Raises OSError if the server does not reply."""
         return send_word(HOST, self.port, word, _ASK_S)
 
     def spawn(self) -> None:
-        """Starts the process and returns at once. Raises EmbeddedServerError where Java is missing."""
+        """Starts the process and returns at once. Raises EmbeddedServerError if Java is missing."""
         command = self._command()
         with self.log_path.open("ab") as log:
             process = subprocess.Popen(
@@ -97,8 +97,8 @@ class EmbeddedServer:
                 start_new_session=True,
             )
         assert process.stdout is not None
-        with process.stdout as told:
-            pid = told.readline()
+        with process.stdout as output:
+            pid = output.readline()
         if not pid:
             process.wait()
             raise EmbeddedServerError(self._explain("could not be started"))
@@ -106,14 +106,14 @@ class EmbeddedServer:
         self.stood_still = False
 
     def wait_ready(self, deadline: float) -> None:
-        """Returns once the server serves sessions. `deadline` is a time of time.monotonic().
+        """Waits until the server serves sessions. `deadline` is a time of time.monotonic().
 
         Raises EmbeddedServerError with the end of the log when it stops or is not ready in time.
         """
         assert self._process is not None, "wait_ready before spawn"
-        patience_s = _FIRST_PROBE_S
-        while not self._is_ready(patience_s):
-            patience_s = min(patience_s * 1.2, _ANSWER_S)
+        timeout_s = _FIRST_PROBE_S
+        while not self._is_ready(timeout_s):
+            timeout_s = min(timeout_s * 1.2, _ANSWER_S)
             if time.monotonic() > deadline:
                 raise EmbeddedServerError(self._explain("was not ready in time"))
             try:
@@ -122,39 +122,39 @@ class EmbeddedServer:
                 continue
             raise EmbeddedServerError(self._explain(f"stopped (status {self._process.returncode})"))
 
-    def _is_ready(self, patience_s: float) -> bool:
-        """By protocol: it is our server, it has a mode, and in an ensemble a session can be opened.
+    def _is_ready(self, timeout_s: float) -> bool:
+        """Whether it is this server, has a mode and, in an ensemble, opens sessions.
 
-        A connection accepted just before the server is complete is never answered, so the first
-        questions are given little time.
+        A server never replies on a connection that it accepted before it was complete, so the first
+        attempts have a short timeout.
         """
         try:
-            if "Mode" not in read_fields(send_word(HOST, self.port, "srvr", patience_s)):
+            if "Mode" not in read_fields(send_word(HOST, self.port, "srvr", timeout_s)):
                 return False
             data = read_fields(send_word(HOST, self.port, "conf", _ANSWER_S)).get("dataDir")
-            if data is None:  # it has lost its quorum since the question before
+            if data is None:  # it has lost its quorum since the last request
                 return False
             if Path(data).parent.resolve() != self.folder.resolve():
                 raise EmbeddedServerError(
                     f"{self.address} is answered by another ZooKeeper, with its data in {data}"
                 )
-            return not self._in_ensemble or opens_sessions(self.port, patience_s)
+            return not self._in_ensemble or opens_sessions(self.port, timeout_s)
         except OSError:
             return False
 
     def kill(self) -> None:
-        """SIGKILL: the server is gone when this returns; its data and port stay."""
+        """Ends the server by SIGKILL and waits for its end; its data and port stay."""
         self._signal(signal.SIGKILL)
         self._await_end()
 
     def pause(self) -> None:
-        """SIGSTOP: its sockets stay open and nothing answers. Undone by `resume`."""
+        """Pauses the server by SIGSTOP until `resume`: its sockets stay open and it does not reply."""
         self._signal(signal.SIGSTOP)
         self._await_stopped()
         self.state, self.stood_still = ServerState.PAUSED, True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continues a paused server by SIGCONT."""
         self._signal(signal.SIGCONT)
         self.state = ServerState.RUNNING
 
@@ -165,23 +165,23 @@ class EmbeddedServer:
         self.wait_ready(time.monotonic() + timeout_s)
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """SIGTERM, and SIGKILL after `timeout_s`. Nothing happens when it is not running."""
+        """Ends the server by SIGTERM, and by SIGKILL after `timeout_s`. Does nothing if it is not running."""
         self.begin_stop()
         self._await_end(timeout_s)
 
     def begin_stop(self) -> None:
-        """Asks the server to end, without waiting for it."""
+        """Sends SIGTERM and does not wait."""
         with suppress(EmbeddedServerError):
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGCONT)  # a paused process takes no other signal
 
     def begin_kill(self) -> None:
-        """SIGKILL, without waiting for the end. Nothing happens when it is not running."""
+        """Sends SIGKILL and does not wait. Does nothing if the server is not running."""
         with suppress(EmbeddedServerError):
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Raises EmbeddedServerError where there is no process (any more)."""
+        """Sends a signal to the server. Raises EmbeddedServerError if there is no process."""
         pid = self.pid
         if pid is not None:
             with suppress(ProcessLookupError):  # it may have ended just now
@@ -190,7 +190,7 @@ class EmbeddedServer:
         raise EmbeddedServerError(f"server {self.number} ({self.address}) is not running")
 
     def _await_stopped(self) -> None:
-        """Until all of its threads have stopped, where the system tells: the signal begins it, no more."""
+        """Waits until all threads have stopped, on a system that reports it: the signal only starts that."""
         threads = Path(f"/proc/{self.pid}/task")
         until = time.monotonic() + _STOP_S
         with suppress(OSError):
@@ -213,7 +213,7 @@ class EmbeddedServer:
 
 
 def _is_stopped(thread: Path) -> bool:
-    """By the third field of its `stat` (proc(5)); the second is a name in brackets. Raises OSError."""
+    """Whether a thread is stopped, by the third field of its `stat` (proc(5)). Raises OSError."""
     return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
 
 
@@ -221,18 +221,18 @@ HOST = "127.0.0.1"
 
 
 class PeerPorts(NamedTuple):
-    """Where a server of an ensemble listens for the others."""
+    """The ports at which a server of an ensemble listens for the others."""
 
     quorum: int
-    """Followers open connections to their leader's."""
+    """Followers connect to this port of their leader."""
     election: int
 
 
 class ReservedPort:
-    """One TCP port of the loopback interface, held until `release`."""
+    """One TCP port of the loopback interface, reserved until `release`."""
 
     def __init__(self, wanted: int | None = None) -> None:
-        """Takes `wanted`, or any free port. Raises EmbeddedServerError where the port is taken."""
+        """Reserves `wanted`, or any free port. Raises EmbeddedServerError if the port is in use."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             if wanted is not None:
@@ -250,5 +250,5 @@ class ReservedPort:
             self._socket.close()  # elsewhere a second socket could not listen
 
     def release(self) -> None:
-        """Lets the port go. May be called again."""
+        """Releases the port. Idempotent."""
         self._socket.close()
