@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from zkgroup.broker.log.line_log import LeaderEpochs, MemoryLogDir
+from zkgroup.broker.log.leader_epochs import LeaderEpochs
+from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.log.log_dir import DiskLogDir
 from zkgroup.broker.log.partition_files import Flush
 from zkgroup.broker.replicas.manager import ReplicaManager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.broker.log.line_log import EpochStart, LeaderEpochs
+from zkgroup.broker.log.leader_epochs import EpochStart, LeaderEpochs
 from zkgroup.wire.replica_host import EpochEnd
 
 MARKS = LeaderEpochs((EpochStart(1, 0), EpochStart(3, 4), EpochStart(6, 9)))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from zkgroup.broker.log.line_log import LeaderEpochs
+from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.controller.machine import event_manager, event_queue, fenced_writes, state_writes

@@ -19,7 +19,7 @@ from tests.worlds.replica_managers import (
     replicate,
     watermark,
 )
-from zkgroup.broker.log.line_log import LeaderEpochs
+from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.replicas.replica import LeaderState, Replica
 from zkgroup.wire.messages import ErrorCode
 

@@ -15,8 +15,8 @@ Below a broker's folder:
 What has been answered is in the files, so it outlives the process. It does not outlive the machine, unless
 `Flush.BATCH` pays for that with two fsyncs a batch. `meta.json`, written once, is forced in any case.
 
-* `line_log`: the ports `LineLog` and `LogDir`, which leader epoch each line is from and where two logs part,
-  and `MemoryLogDir`
+* `line_log`: the ports `LineLog` and `LogDir`, and `MemoryLogDir`; `leader_epochs`: which leader epoch each
+  line is from and where two logs part
 * `log_dir`: `DiskLogDir`, a broker's folder; `partition_files`: the files of one partition as its log, how
   they are made, opened after a crash and deleted; `recovery`: what is good in those files
 """

@@ -1,81 +1,18 @@
-"""Logs as ports, the leader epochs in them, and logs in memory.
+"""Logs as ports, and logs in memory.
 
 A log keeps the lines of one replica; a `LogDir` keeps the logs of one broker.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Collection
-from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.replica_host import HEAD_BYTES, NO_EPOCH, EpochEnd, LineBatch, end_of
-
-
-class EpochStart(NamedTuple):
-    """The first line of a leader epoch."""
-
-    leader_epoch: int
-    start_offset: int
-
-
-class LeaderEpochs(tuple[EpochStart, ...]):
-    """The marks of a log, both numbers strictly ascending; a value."""
-
-    __slots__ = ()
-
-    @property
-    def last(self) -> int:
-        """The latest epoch, which may have no line yet; -1 with none."""
-        return self[-1].leader_epoch if self else NO_EPOCH
-
-    def begin(self, leader_epoch: int, offset: int) -> LeaderEpochs:
-        """With an epoch that begins at the log's end. One that has got no line is forgotten.
-
-        The same epoch again changes nothing. Raises ValueError for an earlier one.
-        """
-        if leader_epoch < self.last:
-            raise ValueError(f"epoch {leader_epoch} cannot follow epoch {self.last}")
-        if leader_epoch == self.last:
-            return self
-        return LeaderEpochs((*self.cut(offset), EpochStart(leader_epoch, offset)))
-
-    def cut(self, offset: int) -> LeaderEpochs:
-        """The marks of the lines below an offset."""
-        return LeaderEpochs(self[: bisect_left(self, offset, key=attrgetter("start_offset"))])
-
-    def of_line_before(self, offset: int) -> int:
-        """The epoch of the line before an offset; -1 at 0."""
-        index = bisect_left(self, offset, key=attrgetter("start_offset"))
-        return self[index - 1].leader_epoch if index else NO_EPOCH
-
-    def end_of(self, leader_epoch: int, log_end_offset: int) -> EpochEnd:
-        """The latest epoch here that is not later than this one, and where it ends; (-1, 0) with none."""
-        index = bisect_right(self, leader_epoch, key=attrgetter("leader_epoch"))
-        if index == 0:
-            return EpochEnd(NO_EPOCH, 0)
-        end = self[index].start_offset if index < len(self) else log_end_offset
-        return EpochEnd(self[index - 1].leader_epoch, end)
-
-    def diverging(self, log_end_offset: int, last_fetched_epoch: int, offset: int) -> EpochEnd | None:
-        """What a leader answers to one whose log ends at `offset` with a line of `last_fetched_epoch`.
-
-        None where that log is the beginning of this one. Else the latest epoch that both can have, and where
-        it ends here.
-        """
-        if offset == 0:
-            return None
-        end = self.end_of(last_fetched_epoch, log_end_offset)
-        if end.leader_epoch == last_fetched_epoch != NO_EPOCH and end.end_offset >= offset:
-            return None
-        return end
-
-    def cut_point(self, log_end_offset: int, diverging: EpochEnd) -> int:
-        """Where a follower cuts back to: the smaller of its own end of that epoch and the leader's."""
-        return min(self.end_of(diverging.leader_epoch, log_end_offset).end_offset, diverging.end_offset)
+from zkgroup.wire.replica_host import HEAD_BYTES, LineBatch, end_of
 
 
 class LineLog(Protocol):

@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from zkgroup.broker.log.line_log import LeaderEpochs
+from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.recovery import (
     ENTRY,
     Index,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from zkgroup.broker.log.line_log import EpochStart, LeaderEpochs
+from zkgroup.broker.log.leader_epochs import EpochStart, LeaderEpochs
 from zkgroup.wire.crc32c import crc32c
 
 HIGH_WATERMARK_DIGITS: Final = 19
