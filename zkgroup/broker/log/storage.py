@@ -1,0 +1,283 @@
+"""Files of a data folder, on disk or in memory.
+
+A log opens, writes and deletes files by their paths below the data folder (`orders-0/…log`), with `/` between
+folder and name. Descriptors are the storage's own affair: it keeps those open that were used last.
+
+All methods raise OSError, as the operating system does; `storage_errors` turns it into ReplicaStorageError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from zkgroup.errors import ReplicaStorageError
+
+OPEN_FILES_MAX = 400
+"""Descriptors that a broker keeps for its logs; a process may usually have 1024."""
+
+
+class Flush(Enum):
+    """When records are forced to the disk."""
+
+    NONE = "none"
+    """The operating system does it in its own time: safe against the death of the process. Rolled segments
+    are forced before the recovery point passes them, and everything at a clean shutdown."""
+    BATCH = "batch"
+    """Each append before it is answered: safe against the death of the machine."""
+
+
+class Storage(Protocol):
+    """The files below one data folder."""
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """Bytes from a position on; fewer where the file ends."""
+        ...
+
+    def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Writes all of `data`; creates a missing file. What was written before an error stays."""
+        ...
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cuts a file to this size."""
+        ...
+
+    def flush(self, path: str) -> None:
+        """Forces a file, or the names in a folder, to the disk."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Bytes in a file; None where there is none."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written, in epoch milliseconds."""
+        ...
+
+    def read_all(self, path: str) -> bytes | None:
+        """A small file as a whole; None where there is none."""
+        ...
+
+    def replace(self, path: str, data: bytes, flush: bool) -> None:
+        """Writes a small file as a whole: readers find the old one or the new one, never a part."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, sorted; `""` is the data folder itself."""
+        ...
+
+    def make_folder(self, folder: str) -> None:
+        """Creates a folder; without effect where there is one."""
+        ...
+
+    def rename(self, path: str, to: str) -> None:
+        """Renames a file or a folder."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Deletes a file, or a folder with all that is in it; without effect where there is none."""
+        ...
+
+    def close(self) -> None:
+        """Closes all files; they are opened again when they are needed."""
+        ...
+
+
+class DiskStorage:
+    """A `Storage` on disk."""
+
+    def __init__(self, folder: Path, open_files_max: int = OPEN_FILES_MAX) -> None:
+        self._folder = str(folder)
+        self._maximum = open_files_max
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        file = self._descriptor(path)
+        data = os.pread(file, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        done = len(data)
+        while done < size and (data := os.pread(file, size - done, position + done)):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
+        file = self._descriptor(path, create=True)
+        done = os.pwrite(file, data, position)
+        while done < len(data):
+            done += os.pwrite(file, memoryview(data)[done:], position + done)
+
+    def truncate(self, path: str, size: int) -> None:
+        os.ftruncate(self._descriptor(path), size)
+
+    def flush(self, path: str) -> None:
+        if path in self._open:
+            os.fsync(self._open[path])
+            return
+        file = os.open(self._full(path), os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return os.stat(self._full(path)).st_size  # noqa: PTH116  # paths are strings here: one per read
+        except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(self._full(path)).st_mtime_ns // 1_000_000  # noqa: PTH116
+
+    def read_all(self, path: str) -> bytes | None:
+        try:
+            return Path(self._full(path)).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: str, data: bytes, flush: bool) -> None:
+        made = Path(self._full(path) + ".tmp")
+        with made.open("wb", buffering=0) as file:
+            file.write(data)
+            if flush:
+                os.fsync(file.fileno())
+        self._forget(path)
+        made.rename(self._full(path))
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._full(folder)))  # noqa: PTH208
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, folder: str) -> None:
+        Path(self._full(folder)).mkdir(exist_ok=True)
+
+    def rename(self, path: str, to: str) -> None:
+        self._forget(path)
+        Path(self._full(path)).rename(self._full(to))
+
+    def remove(self, path: str) -> None:
+        self._forget(path)
+        full = Path(self._full(path))
+        if full.is_dir():
+            shutil.rmtree(full)
+        else:
+            full.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        while self._open:
+            _close(self._open.popitem()[1])
+
+    def _full(self, path: str) -> str:
+        return f"{self._folder}/{path}" if path else self._folder
+
+    def _descriptor(self, path: str, *, create: bool = False) -> int:
+        if (file := self._open.get(path)) is None:
+            file = os.open(self._full(path), os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+            self._open[path] = file
+            if len(self._open) > self._maximum:
+                _close(self._open.popitem(last=False)[1])
+        else:
+            self._open.move_to_end(path)
+        return file
+
+    def _forget(self, path: str) -> None:
+        """Closes a file, or the files in a folder."""
+        if (file := self._open.pop(path, None)) is not None:
+            _close(file)
+        if "/" not in path:
+            for inner in [name for name in self._open if name.startswith(path + "/")]:
+                _close(self._open.pop(inner))
+
+
+class MemoryStorage:
+    """A `Storage` in memory. It can outlive its log, as a folder outlives the process of its broker."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytearray] = {}
+        self.folders: set[str] = set()
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        with memoryview(self._file(path)) as data:
+            return bytes(data[position : position + size])
+
+    def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
+        file = self.files.setdefault(path, bytearray())
+        if position > len(file):
+            file.extend(bytes(position - len(file)))
+        file[position : position + len(data)] = data
+
+    def truncate(self, path: str, size: int) -> None:
+        del self._file(path)[size:]
+
+    def flush(self, path: str) -> None: ...
+
+    def size(self, path: str) -> int | None:
+        return None if (file := self.files.get(path)) is None else len(file)
+
+    def modified_ms(self, path: str) -> int:
+        """-1: files in memory have no time of their own."""
+        return -1
+
+    def read_all(self, path: str) -> bytes | None:
+        return None if (file := self.files.get(path)) is None else bytes(file)
+
+    def replace(self, path: str, data: bytes, flush: bool) -> None:
+        self.files[path] = bytearray(data)
+
+    def names(self, folder: str) -> list[str]:
+        if folder:
+            start = len(folder) + 1
+            return sorted(path[start:] for path in self.files if path.startswith(folder + "/"))
+        return sorted(self.folders | {path for path in self.files if "/" not in path})
+
+    def make_folder(self, folder: str) -> None:
+        self.folders.add(folder)
+
+    def rename(self, path: str, to: str) -> None:
+        if path in self.folders:
+            self.folders.remove(path)
+            self.folders.add(to)
+            for name in self.names(path):
+                self.files[f"{to}/{name}"] = self.files.pop(f"{path}/{name}")
+        else:
+            self.files[to] = self.files.pop(path)
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+        if path in self.folders:
+            for name in self.names(path):
+                del self.files[f"{path}/{name}"]
+            self.folders.remove(path)
+
+    def close(self) -> None: ...
+
+    def _file(self, path: str) -> bytearray:
+        try:
+            return self.files[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Raises ReplicaStorageError, which names the file, where the system raises OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise ReplicaStorageError(f"{error.filename or path}: {error.strerror or error}") from error
+
+
+def _close(file: int) -> None:
+    with suppress(OSError):
+        os.close(file)
