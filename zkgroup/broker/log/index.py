@@ -1,0 +1,177 @@
+"""The two sparse indexes of a segment, in Kafka's files: `.index` by offset, `.timeindex` by timestamp.
+
+An entry of the offset index is the last offset of a batch, as the distance from the segment's base offset,
+and the batch's position in the `.log` file. An entry of the time index is the largest timestamp up to a
+batch, and the last offset of the batch that has it. Both ascend.
+
+No file is kept in memory: a search reads one block of the file, and in a long index a few single entries
+before. An index can be made again from its segment, so whoever uses an entry checks it there.
+
+Sources: kafka/log/OffsetIndex.scala, TimeIndex.scala @2.8.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from typing import ClassVar, Final, NamedTuple
+
+from zkgroup.broker.log.storage import Storage
+
+BLOCK_ENTRIES: Final = 512
+"""How many entries are read at once."""
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+
+
+class OffsetEntry(NamedTuple):
+    """A batch in the offset index."""
+
+    offset: int
+    """Of its last record."""
+    position: int
+    """Of its first byte in the segment."""
+
+
+class TimeEntry(NamedTuple):
+    """An entry of the time index."""
+
+    timestamp: int
+    """The largest one up to the batch for which the entry was made."""
+    offset: int
+    """Of the last record of the batch that has it."""
+
+
+class _Index:
+    """Entries of one size in a file. What is no whole entry at its end is left out."""
+
+    ENTRY: ClassVar[struct.Struct]
+
+    __slots__ = ("_base_offset", "_entries", "_path", "_storage")
+
+    def __init__(self, storage: Storage, path: str, base_offset: int) -> None:
+        self._storage = storage
+        self._path = path
+        self._base_offset = base_offset
+        self._entries = (storage.size(path) or 0) // self.ENTRY.size
+
+    def __len__(self) -> int:
+        return self._entries
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return self._path
+
+    def flush(self) -> None:
+        """Forces the file to the disk."""
+        self._storage.flush(self._path)
+
+    def truncate(self, entries: int) -> None:
+        """Keeps so many entries from the first on, and no byte behind them. Creates a missing file."""
+        self._entries = entries
+        size = self._storage.size(self._path)
+        if size is None:
+            self._storage.write(self._path, 0, b"")
+        elif size != entries * self.ENTRY.size:
+            self._storage.truncate(self._path, entries * self.ENTRY.size)
+
+    def _add(self, *fields: int) -> None:
+        self._storage.write(self._path, self._entries * self.ENTRY.size, self.ENTRY.pack(*fields))
+        self._entries += 1
+
+    def _fields(self, number: int, count: int = 1) -> list[tuple[int, ...]]:
+        """Of `count` entries from one on. Raises OSError where the file is shorter than it was."""
+        if not count:
+            return []
+        size = count * self.ENTRY.size
+        data = self._storage.read(self._path, number * self.ENTRY.size, size)
+        if len(data) != size:
+            raise OSError(f"{self._path}: expected {number + count} entries, found fewer")
+        return list(self.ENTRY.iter_unpack(data))
+
+    def _count_up_to(self, field: int, value: int) -> int:
+        """How many entries have at most this value in a field, which ascends."""
+        if not self._entries:
+            return 0
+        first = max(self._entries - BLOCK_ENTRIES, 0)
+        block = self._fields(first, self._entries - first)
+        if first and block[0][field] > value:
+            number = bisect_right(
+                range(first // BLOCK_ENTRIES + 1),
+                value,
+                key=lambda number: self._fields(number * BLOCK_ENTRIES)[0][field],
+            )
+            first = max(number - 1, 0) * BLOCK_ENTRIES
+            block = self._fields(first, BLOCK_ENTRIES)
+        return first + bisect_right(block, value, key=lambda fields: fields[field])
+
+
+class OffsetIndex(_Index):
+    """A `.index` file."""
+
+    ENTRY = struct.Struct(">ii")
+    __slots__ = ()
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry for a batch behind all others; `offset` is that of its last record."""
+        self._add(offset - self._base_offset, position)
+
+    def lookup(self, offset: int) -> OffsetEntry | None:
+        """The last entry at or before an offset; None with none."""
+        count = self._count_up_to(0, offset - self._base_offset)
+        return self[count - 1] if count else None
+
+    def lookup_position(self, position: int) -> OffsetEntry | None:
+        """The last entry whose batch starts at or before a position; None with none."""
+        count = self._count_up_to(1, position)
+        return self[count - 1] if count else None
+
+    def __getitem__(self, number: int) -> OffsetEntry:
+        [(relative, position)] = self._fields(number)
+        return OffsetEntry(self._base_offset + relative, position)
+
+    def entries(self) -> list[OffsetEntry]:
+        """All of them: for tests and repairs."""
+        return [OffsetEntry(self._base_offset + off, at) for off, at in self._fields(0, len(self))]
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the entries of batches that reach an offset or end behind it."""
+        self.truncate(self._count_up_to(0, offset - 1 - self._base_offset))
+
+    @property
+    def last(self) -> OffsetEntry | None:
+        return self[self._entries - 1] if self._entries else None
+
+
+class TimeIndex(_Index):
+    """A `.timeindex` file."""
+
+    ENTRY = struct.Struct(">qi")
+    __slots__ = ()
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Adds an entry, unless the last one has the same timestamp or a later one."""
+        last = self.last
+        if timestamp >= 0 and (last is None or timestamp > last.timestamp):
+            self._add(timestamp, offset - self._base_offset)
+
+    def lookup(self, timestamp: int) -> TimeEntry | None:
+        """The last entry at or before a timestamp; None with none."""
+        count = self._count_up_to(0, timestamp)
+        return self[count - 1] if count else None
+
+    def __getitem__(self, number: int) -> TimeEntry:
+        [(timestamp, relative)] = self._fields(number)
+        return TimeEntry(timestamp, self._base_offset + relative)
+
+    def entries(self) -> list[TimeEntry]:
+        """All of them: for tests and repairs."""
+        return [TimeEntry(time, self._base_offset + off) for time, off in self._fields(0, len(self))]
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the entries of batches that reach an offset or end behind it."""
+        self.truncate(self._count_up_to(1, offset - 1 - self._base_offset))
+
+    @property
+    def last(self) -> TimeEntry | None:
+        return self[self._entries - 1] if self._entries else None
