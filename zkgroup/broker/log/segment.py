@@ -1,0 +1,465 @@
+"""One segment of a log: record batches in a `.log` file, with the two indexes beside it.
+
+The indexes follow from the batches: an entry is made for the first batch that starts more than
+`index_interval_bytes` behind the batch of the entry before. So a segment is searched by an index entry and a
+walk over the headers behind it, and a walk shows when an entry is wrong or missing; the indexes are made
+again then. Only the headers of batches are read, but by `recover`, which checks all that it keeps.
+
+Sources: kafka/log/LogSegment.scala@2.8.2 (`append`, `recover`, `findOffsetByTimestamp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from zkgroup.broker.log.batch_header import HEADER_BYTES, BatchHeader, has_crc, read_header
+from zkgroup.broker.log.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeEntry, TimeIndex
+from zkgroup.broker.log.storage import Storage
+from zkgroup.errors import ReplicaStorageError
+
+WALK_BYTES: Final = 4096
+"""What a walk over headers reads at once."""
+SCAN_BYTES: Final = 1024 * 1024
+"""What a recovery reads at once."""
+NO_TIMESTAMP: Final = -1
+
+
+class Located(NamedTuple):
+    """A batch in a segment."""
+
+    header: BatchHeader
+    position: int
+    """Of its first byte."""
+
+    @property
+    def end(self) -> int:
+        """Of the byte behind it."""
+        return self.position + self.header.size
+
+
+class _State(NamedTuple):
+    """What is known of a segment's end without reading it."""
+
+    size: int
+    next_offset: int
+    since_index: int
+    """Bytes from the batch of the last index entry on."""
+    max_timestamp: int
+    max_timestamp_offset: int
+    """Of the last record of the first batch that has it."""
+
+
+def follows(header: BatchHeader, next_offset: int, room: int) -> bool:
+    """Whether these bytes can be the header of the batch at an offset, with so many bytes to its end."""
+    return header.is_plausible and header.base_offset == next_offset and header.size <= room
+
+
+class Segment:
+    """The batches from `base_offset` up to the next segment. Everything raises OSError or
+    ReplicaStorageError."""
+
+    __slots__ = (
+        "_are_times_right",
+        "_base",
+        "_index",
+        "_path",
+        "_resume",
+        "_state",
+        "_storage",
+        "_times",
+        "interval",
+    )
+
+    def __init__(self, storage: Storage, folder: str, base_offset: int, index_interval_bytes: int) -> None:
+        """Reads nothing: the files may be missing."""
+        self._storage = storage
+        self._base = base_offset
+        self._path = f"{folder}/{base_offset:020d}"
+        self.interval = index_interval_bytes
+        self._index: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._state: _State | None = None
+        self._are_times_right = False
+        """Whether the last time entry was compared with its batch, or made here."""
+        self._resume: tuple[int, int] | None = None
+        """Offset and position at which the last read ended: most reads go on there."""
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    @property
+    def base_offset(self) -> int:
+        return self._base
+
+    @property
+    def log_path(self) -> str:
+        return self._path + ".log"
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last record."""
+        return self._loaded.next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes in the `.log` file."""
+        if self._state is not None:
+            return self._state.size
+        return self._storage.size(self.log_path) or 0
+
+    @property
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            self._index = OffsetIndex(self._storage, self._path + ".index", self._base)
+        return self._index
+
+    @property
+    def times(self) -> TimeIndex:
+        if self._times is None:
+            self._times = TimeIndex(self._storage, self._path + ".timeindex", self._base)
+        return self._times
+
+    @property
+    def _loaded(self) -> _State:
+        if self._state is None:
+            self.load()
+            assert self._state is not None
+        return self._state
+
+    def can_hold(self, offset: int) -> bool:
+        """Whether the index can express an offset."""
+        return offset - self._base <= RELATIVE_OFFSET_MAX
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 without one."""
+        first = next(self.walk(0), None)
+        return NO_TIMESTAMP if first is None else first.header.max_timestamp
+
+    def largest_timestamp(self) -> int:
+        """Of all records; -1 where none has one."""
+        self._check_times()
+        return self._loaded.max_timestamp
+
+    def modified_ms(self) -> int:
+        return self._storage.modified_ms(self.log_path)
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def create(self, flush: bool) -> None:
+        """Makes the files, the `.log` last."""
+        self.index.truncate(0)
+        self.times.truncate(0)
+        self._storage.write(self.log_path, 0, b"")
+        self._state = _State(0, self._base, 0, NO_TIMESTAMP, NO_TIMESTAMP)
+        self._are_times_right = True
+        if flush:
+            self._storage.flush(self.log_path)
+
+    def load(self) -> None:
+        """Finds the end of the segment: reads the headers behind the last index entry.
+
+        Raises ReplicaStorageError where those are none.
+        """
+        size = self._storage.size(self.log_path)
+        if size is None:
+            raise ReplicaStorageError(f"{self.log_path} is missing")
+        self._resume = None
+        if not self._has_indexes(size):
+            self.rebuild()
+            return
+        self._begin_count(size)
+        is_indexed = len(self.index) > 0
+        for located in self.walk(self._last_indexed_position(), size):
+            if is_indexed and located.header.max_timestamp > self._loaded.max_timestamp:
+                self.rebuild()  # the time index has lost entries, or else it would have this one
+                return
+            is_indexed = False
+            self._count(located)
+
+    def rebuild(self) -> None:
+        """Makes both indexes again from the headers of all batches."""
+        size = self._storage.size(self.log_path) or 0
+        self._resume = None
+        self.index.truncate(0)
+        self.times.truncate(0)
+        self._begin_count(size)
+        for located in self.walk(0, size):
+            self._count(located)
+        self.seal()
+        self._are_times_right = True
+
+    def recover(self, trusted_offset: int, accept: Callable[[BatchHeader], bool]) -> None:
+        """Checks the batches that reach `trusted_offset` or lie behind it, and a few before; cuts the log at
+        the first one that is wrong. The indexes are made again from there.
+
+        `accept` is asked for each batch whose checksum holds.
+        """
+        size = self._storage.size(self.log_path) or 0
+        self._resume = None
+        self._keep_entries_below(trusted_offset, size)
+        self._begin_count(size)
+        end = self._last_indexed_position()
+        next_offset = self._header_at(end).base_offset if end else self._base
+        self._state = self._loaded._replace(next_offset=next_offset)
+        for located in _scan(self._storage, self.log_path, end, size, next_offset):
+            if not accept(located.header):
+                break
+            self._count(located)
+            end = located.end
+        if end < size:
+            self._storage.truncate(self.log_path, end)
+        self._state = self._loaded._replace(size=end)
+
+    def _has_indexes(self, size: int) -> bool:
+        """Whether both indexes are there, and the last offset entry is right."""
+        if self._storage.size(self.index.path) is None or self._storage.size(self.times.path) is None:
+            return False
+        last = self.index.last
+        return last is None or self._is_right(last.position, last.offset, size)
+
+    def _keep_entries_below(self, offset: int, size: int) -> None:
+        """Removes the index entries of batches that reach an offset; all where the last one left is wrong."""
+        self.index.truncate_to(offset)
+        if not self._has_indexes(size):
+            self.index.truncate(0)
+        last = self.index.last
+        self.times.truncate_to(self._base if last is None else last.offset + 1)
+
+    def _check_times(self) -> None:
+        """Makes the indexes again where the last time entry is wrong."""
+        if self._are_times_right:
+            return
+        self._are_times_right = True
+        last = self.times.last
+        if not (self._is_time(last) if last is not None else len(self.index) == 0):
+            self.rebuild()
+
+    def _is_time(self, entry: TimeEntry) -> bool:
+        """Whether the batch that an entry names has its timestamp."""
+        if not self._base <= entry.offset < self.next_offset:
+            return False
+        header = self.find(entry.offset).header
+        return (header.max_timestamp, header.last_offset) == entry
+
+    def _is_right(self, position: int, offset: int, size: int) -> bool:
+        """Whether the batch at a position ends at an offset."""
+        if not 0 < position <= size - HEADER_BYTES:
+            return False
+        header = self._header_at(position)
+        return header.is_plausible and header.last_offset == offset and position + header.size <= size
+
+    def _last_indexed_position(self) -> int:
+        """Of the batch of the last index entry."""
+        last = self.index.last
+        return 0 if last is None else last.position
+
+    def _begin_count(self, size: int) -> None:
+        """As it was before the batch of the last index entry was counted."""
+        time = self.times.last
+        timestamp, offset = (NO_TIMESTAMP, NO_TIMESTAMP) if time is None else time
+        self._state = _State(size, self._base, 0, timestamp, offset)
+
+    def _count(self, located: Located) -> None:
+        """Counts a batch, and makes index entries for it where they are due."""
+        header = located.header
+        state = self._state
+        assert state is not None
+        max_timestamp, max_offset = state.max_timestamp, state.max_timestamp_offset
+        if header.max_timestamp > max_timestamp:
+            max_timestamp, max_offset = header.max_timestamp, header.last_offset
+        since = state.since_index
+        if since > self.interval:
+            self.index.append(header.last_offset, located.position)
+            self.times.maybe_append(max_timestamp, max_offset)
+            since = 0
+        self._state = _State(
+            max(state.size, located.end),
+            header.last_offset + 1,
+            since + header.size,
+            max_timestamp,
+            max_offset,
+        )
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def append(self, data: bytes | bytearray, headers: Sequence[BatchHeader], flush: bool) -> None:
+        """Writes whole batches, which `headers` are of, behind the last one; all or, with an error, none."""
+        state = self._loaded
+        entries, times = len(self.index), len(self.times)
+        try:
+            self._storage.write(self.log_path, state.size, data)
+            position = state.size
+            for header in headers:
+                self._count(Located(header, position))
+                position += header.size
+            if flush:
+                self._storage.flush(self.log_path)
+        except OSError:
+            self._state = state
+            self.index.truncate(entries)
+            self.times.truncate(times)
+            self._storage.truncate(self.log_path, state.size)
+            raise
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the records from an offset on, and those before it in the same batch."""
+        if offset >= self.next_offset:
+            return
+        cut = self.find(offset)
+        self._state = self._resume = None
+        # The index first: it may say less than there is, never more.
+        self.index.truncate_to(cut.header.base_offset)
+        self.times.truncate_to(cut.header.base_offset)
+        self._storage.truncate(self.log_path, cut.position)
+        self.load()
+
+    def seal(self) -> None:
+        """Ends the time index with the largest timestamp, as no batch follows for now."""
+        state = self._loaded
+        self.times.maybe_append(state.max_timestamp, state.max_timestamp_offset)
+
+    def flush(self) -> None:
+        """Forces the files to the disk."""
+        self._storage.flush(self.log_path)
+        self._storage.flush(self.index.path)
+        self._storage.flush(self.times.path)
+
+    def remove(self) -> None:
+        """Deletes the files, the `.log` first: without it there is no segment."""
+        for ending in (".log", ".index", ".timeindex"):
+            self._storage.remove(self._path + ending)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset`, as long as they end at or below `end_offset`: at
+        least one where there is one, else as many as fit `max_bytes`."""
+        state = self._loaded
+        if offset >= min(end_offset, state.next_offset):
+            return b""
+        first = self.find(offset)
+        stop, next_offset = state.size, state.next_offset
+        if end_offset < state.next_offset:
+            last = self.find(end_offset)
+            stop, next_offset = last.position, last.header.base_offset
+        if stop - first.position > max_bytes:
+            stop, next_offset = self._last_end(first, first.position + max_bytes)
+        if stop <= first.position:
+            return b""
+        data = self._storage.read(self.log_path, first.position, stop - first.position)
+        if len(data) != stop - first.position:
+            raise ReplicaStorageError(f"{self.log_path} ends before byte {stop}")
+        self._resume = next_offset, stop
+        return data
+
+    def find(self, offset: int) -> Located:
+        """The batch that holds an offset of this segment."""
+        if (resume := self._resume) is not None and resume[0] == offset and resume[1] < self._loaded.size:
+            return next(self.walk(resume[1]))
+        found = self._find(offset)
+        if found is None:
+            self.rebuild()
+            found = self._find(offset)
+        if found is None:
+            raise ReplicaStorageError(f"{self.log_path} has no batch with offset {offset}")
+        return found
+
+    def _find(self, offset: int) -> Located | None:
+        """None where the index is wrong, or lacks an entry."""
+        entry = self.index.lookup(offset)
+        start = 0 if entry is None else entry.position
+        if entry is not None and not self._is_right(entry.position, entry.offset, self._loaded.size):
+            return None
+        since = 0
+        for located in self.walk(start):
+            if located.header.last_offset >= offset:
+                return located if located.header.base_offset <= offset else None
+            if since > self.interval:
+                return None
+            since += located.header.size
+        return None
+
+    def _last_end(self, first: Located, limit: int) -> tuple[int, int]:
+        """Where the last batch ends that fits below a position, and the offset behind it; at least `first`'s
+        end."""
+        end, next_offset = first.end, first.header.last_offset + 1
+        entry = self.index.lookup_position(limit)
+        start = first.position
+        if entry is not None and entry.position > start:
+            if not self._is_right(entry.position, entry.offset, self._loaded.size):
+                self.rebuild()
+                return self._last_end(first, limit)
+            start = entry.position
+            before = self._header_at(start)
+            end, next_offset = start, before.base_offset
+        for located in self.walk(start):
+            if located.end > limit:
+                break
+            end, next_offset = located.end, located.header.last_offset + 1
+        return end, next_offset
+
+    def find_by_time(self, timestamp: int, start_offset: int) -> Located | None:
+        """The first batch from an offset on that has a record of this time or later."""
+        if self.largest_timestamp() < timestamp:
+            return None
+        entry = self.times.lookup(timestamp)
+        if entry is not None and not self._is_time(entry):
+            self.rebuild()
+            entry = self.times.lookup(timestamp)
+        start = max(self._base if entry is None else entry.offset, start_offset)
+        if start >= self.next_offset:
+            return None
+        for located in self.walk(self.find(start).position):
+            if located.header.max_timestamp >= timestamp:
+                return located
+        return None
+
+    def batch(self, located: Located) -> bytes:
+        """All bytes of a batch."""
+        return self._storage.read(self.log_path, located.position, located.header.size)
+
+    def walk(self, position: int, size: int | None = None) -> Iterator[Located]:
+        """The batches from a position on, by their headers. Raises ReplicaStorageError where one is none."""
+        end = self._loaded.size if size is None else size
+        next_offset: int | None = None
+        chunk, start = b"", position
+        while position < end:
+            if position + HEADER_BYTES > start + len(chunk):
+                chunk, start = self._storage.read(self.log_path, position, WALK_BYTES), position
+            if len(chunk) < HEADER_BYTES:
+                raise ReplicaStorageError(f"{self.log_path}: the batch at byte {position} is cut short")
+            header = read_header(chunk, position - start)
+            expected = header.base_offset if next_offset is None else next_offset
+            if not follows(header, expected, end - position):
+                raise ReplicaStorageError(f"{self.log_path}: expected a batch at byte {position}")
+            yield Located(header, position)
+            position += header.size
+            next_offset = header.last_offset + 1
+
+    def _header_at(self, position: int) -> BatchHeader:
+        data = self._storage.read(self.log_path, position, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            raise ReplicaStorageError(f"{self.log_path}: the batch at byte {position} is cut short")
+        return read_header(data)
+
+
+def _scan(storage: Storage, path: str, position: int, end: int, next_offset: int) -> Iterator[Located]:
+    """The batches from a position on, as long as they are whole, follow each other and have their CRC."""
+    chunk, start = b"", position
+    while position + HEADER_BYTES <= end:
+        at = position - start
+        if at + HEADER_BYTES > len(chunk):
+            chunk, start, at = storage.read(path, position, SCAN_BYTES), position, 0
+        if at + HEADER_BYTES > len(chunk):
+            return
+        header = read_header(chunk, at)
+        if not follows(header, next_offset, end - position):
+            return
+        if at + header.size > len(chunk):
+            chunk, start, at = storage.read(path, position, max(header.size, SCAN_BYTES)), position, 0
+        batch = memoryview(chunk)[at : at + header.size]
+        if len(batch) != header.size or not has_crc(header, batch):
+            return
+        yield Located(header, position)
+        position += header.size
+        next_offset = header.last_offset + 1
