@@ -16,6 +16,8 @@ CHECKED_AT: Final = 21
 
 
 class ErrorCode(IntEnum):
+    """Kafka's error codes of an append."""
+
     NONE = 0
     CORRUPT_RECORD = 2
     MESSAGE_TOO_LARGE = 10
@@ -28,6 +30,8 @@ class ErrorCode(IntEnum):
 
 
 class BatchHeader(NamedTuple):
+    """All of a batch but its records."""
+
     base_offset: int
     length: int
     leader_epoch: int
@@ -44,22 +48,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Bytes of the whole batch."""
         return self.length + SIZED.size
 
     @property
     def last_offset(self) -> int:
+        """Of its last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def is_plausible(self) -> bool:
+        """Whether it can be the header of a batch."""
         return (
             self.magic == 2 and self.size >= HEADER_BYTES and self.last_offset_delta >= 0 <= self.record_count
         )
 
 
 def read_header(data: bytes | bytearray | memoryview, at: int = 0) -> BatchHeader:
+    """The header of the batch that begins at a byte, which has enough bytes behind it."""
     return BatchHeader._make(HEADER.unpack_from(data, at))
 
 
 def has_crc(header: BatchHeader, batch: bytes | memoryview) -> bool:
+    """Whether the checksum of a whole batch holds."""
     return crc32c(bytes(batch[CHECKED_AT:])) == header.crc
