@@ -58,8 +58,8 @@ RULE = Rule(
     severity="info",
     question="Which groups have offsets, but no member and no write for days?",
     needs=("snapshot",),
-    act="If nobody will come back, `zkgroup group delete` or `group prune` removes it; `offsets export` keeps"
-    " a copy first.",
+    act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
+    " `zkgroup group delete`.",
     keying=BY_GROUP,
     fold=_Fold,
     bounds={"idle_ms": 7 * 86_400_000},
