@@ -29,7 +29,7 @@ def broker(id_: int, epoch: int = 1, version: int = 1, role: str | None = None) 
     return LiveBroker(registration, epoch)
 
 
-def standing(
+def leadership(
     leader: int, isr: Brokers, leader_epoch: int = 0, version: int = 0, epoch: int = 1
 ) -> LeaderIsrAndControllerEpoch:
     """A state."""
@@ -49,11 +49,11 @@ def cluster(
         picture.topic_seen(name, Topic(dict(partitions)), 0)
         for number, replicas in partitions.items():
             leader = (leaders or {}).get(tp(number, name), replicas[0])
-            picture.state_seen(tp(number, name), standing(leader, replicas))
+            picture.state_seen(tp(number, name), leadership(leader, replicas))
     return picture
 
 
-def rule(zk: Blocking) -> Fence:
+def new_controller(zk: Blocking) -> Fence:
     """Makes `/controller` as a controller of ours in epoch 1 does."""
     zk.wait_connected()
     zk.create_missing("/controller_epoch")

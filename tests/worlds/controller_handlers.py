@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.stepped_candidates import EPOCH
+from tests.worlds.stepped_electors import EPOCH
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector, Work
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Read, SetData
@@ -16,10 +16,10 @@ class Writer:
         self.wanted = wanted
 
     def __call__(self, election: Elector) -> Work | None:
-        rule = election.rule
-        if not self.wanted or rule is None:
+        won = election.won
+        if not self.wanted or won is None:
             return None
-        return "write", lambda: self._write(rule.fence)
+        return "write", lambda: self._write(won.fence)
 
     def _write(self, fence: Fence) -> Procedure[None]:
         self.wanted -= 1

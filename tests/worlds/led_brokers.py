@@ -66,7 +66,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         """Its registration goes; it still listens."""
         self._client.close()
 
-    def told(self, kind: type[RequestT]) -> list[RequestT]:
+    def received(self, kind: type[RequestT]) -> list[RequestT]:
         """What it was told of a kind and has answered, in order."""
         return [request for request in self.requests if isinstance(request, kind)]
 

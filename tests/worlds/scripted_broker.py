@@ -1,4 +1,4 @@
-"""A broker of which a test decides every word, and the owner of a channel, who notes what it is told."""
+"""A broker of which a test decides every word, and the owner of a channel, who notes what it is received."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class ScriptedBroker:
 
 
 @dataclass
-class Told:
-    """Writes down what a channel tells."""
+class RecordingListener:
+    """Writes down what a channel reports."""
 
     happened: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -133,7 +133,7 @@ class Scene:
 
     broker: ScriptedBroker
     channel: Channel
-    told: Told
+    received: RecordingListener
     pauses: Pauses
     clock: FakeClock
     lease: SendDeadline
@@ -141,14 +141,14 @@ class Scene:
 
     async def line(self) -> Line:
         """The next connection, once the channel's owner knows of it."""
-        ups = self.told.kinds.count("up")
+        ups = self.received.kinds.count("up")
         line = await self.broker.line()
-        await until(lambda: self.told.kinds.count("up") > ups or self.told.kinds[-1:] == ["up"])
+        await until(lambda: self.received.kinds.count("up") > ups or self.received.kinds[-1:] == ["up"])
         return line
 
     def send(self, request: BrokerRequest) -> None:
         """On the connection that was named last."""
-        self.channel.send(max(each[1] for each in self.told.happened if each[0] == "up"), request)  # type: ignore[type-var, arg-type]
+        self.channel.send(max(each[1] for each in self.received.happened if each[0] == "up"), request)  # type: ignore[type-var, arg-type]
 
 
 @asynccontextmanager
@@ -160,7 +160,7 @@ async def channel_to_a_broker(
     listens: bool = True,
 ) -> AsyncIterator[Scene]:
     """Both are gone at the end, with every task."""
-    broker, told, pauses, clock = ScriptedBroker(), Told(), Pauses(), FakeClock()
+    broker, received, pauses, clock = ScriptedBroker(), RecordingListener(), Pauses(), FakeClock()
     await broker.listen()
     if not listens:
         await broker.silence()
@@ -171,14 +171,14 @@ async def channel_to_a_broker(
         broker.port,
         client_id="id_7-host_here-port_1",
         lease=lease,
-        owner=told,
+        owner=received,
         settings=settings or ChannelSettings(),
         jitter=jitter,
         pause=pauses,
     )
     task = asyncio.create_task(channel.run())
     try:
-        yield Scene(broker, channel, told, pauses, clock, lease, task)
+        yield Scene(broker, channel, received, pauses, clock, lease, task)
     finally:
         task.cancel()
         async with asyncio.timeout(PATIENCE_S):

@@ -49,21 +49,21 @@ class CandidateThread:
     """A candidate in its own thread, on a connection of its own."""
 
     def __init__(
-        self, address: str, connection: ClientSettings, candidate: ControllerMachine, before: Before | None
+        self, address: str, connection: ClientSettings, elector: ControllerMachine, before: Before | None
     ) -> None:
         """before: called before each request is sent."""
-        self.machine = candidate
+        self.machine = elector
         self.effects: list[ControllerEffect] = []
         self.crashed: list[BaseException] = []
         self.client = MeddledStore(ZooKeeperClient(address, connection), before or (lambda request: None))
         self.loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
-            candidate,
+            elector,
             self.client,
             SystemClock(),
             perform=self.perform,
             after_step=lambda: None,
             on_crash=self.crashed.append,
-            name=f"candidate-{candidate.core.config.broker}",
+            name=f"candidate-{elector.core.config.broker}",
         )
 
     def perform(self, effect: ControllerEffect) -> None:
@@ -97,7 +97,7 @@ class CandidateThread:
         return [each for each in self.effects if isinstance(each, Elected)]
 
 
-class RunningCandidate(CandidateThread):
+class RunningController(CandidateThread):
     """One whose channels lead to the hosts of a cluster."""
 
     def __init__(self, cluster: ServerControllers, broker: int, before: Before | None) -> None:
@@ -160,7 +160,7 @@ class ServerControllers:
         self.address, self.witness, self.settings = address, witness, settings or ControllerSettings()
         self.connection = connection or ClientSettings(session_timeout_ms=20_000)
         self.hosts: dict[int, Host] = {}
-        self.controllers: list[RunningCandidate] = []
+        self.controllers: list[RunningController] = []
         witness.ask(CreateMissing(PARENTS), CreateMissingDone)
 
     def close(self) -> None:
@@ -169,15 +169,15 @@ class ServerControllers:
 
     # --- who there is -----------------------------------------------------------------------------
 
-    def stand(self, broker: int = 100, before: Before | None = None) -> RunningCandidate:
+    def new_elector(self, broker: int = 100, before: Before | None = None) -> RunningController:
         """A new candidate."""
-        controller = RunningCandidate(self, broker, before)
+        controller = RunningController(self, broker, before)
         self.controllers.append(controller)
         return controller
 
-    def rule(self, broker: int = 100, before: Before | None = None) -> RunningCandidate:
+    def new_controller(self, broker: int = 100, before: Before | None = None) -> RunningController:
         """A new candidate that has been elected and has loaded."""
-        controller = self.stand(broker, before)
+        controller = self.new_elector(broker, before)
         controller.await_loaded()
         return controller
 

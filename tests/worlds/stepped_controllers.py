@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.worlds.stepped_candidates import GRACE_AND_SPREAD_MS, CandidateNode, SteppedCandidates
+from tests.worlds.stepped_electors import GRACE_AND_SPREAD_MS, ElectorNode, SteppedElectors
 from zkgroup.controller.machine.context import Brokers
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
@@ -94,10 +94,10 @@ class Host:
                         each for each in request.partitions if each not in self.refusals
                     )
                 codes = self.refusals if request.delete else {}
-                told = tuple(PartitionError(*each, codes.get(each, 0)) for each in request.partitions)
-                return StopReplicaResponse(error, told)
+                received = tuple(PartitionError(*each, codes.get(each, 0)) for each in request.partitions)
+                return StopReplicaResponse(error, received)
 
-    def told(self, kind: type[ControlRequest]) -> list[ControlRequest]:
+    def received(self, kind: type[ControlRequest]) -> list[ControlRequest]:
         return [each for each in self.requests if isinstance(each, kind)]
 
     def _learn(self, request: UpdateMetadataRequest) -> None:
@@ -108,14 +108,14 @@ class Host:
                 self.metadata[info.topic_partition] = info.leader
 
 
-class ControllerNode(CandidateNode):
+class ControllerNode(ElectorNode):
     """A controller whose channels lead to the hosts."""
 
-    def __init__(self, realm: SteppedControllers, name: str, candidate: ControllerMachine) -> None:
-        self._realm = realm
+    def __init__(self, world: SteppedControllers, name: str, elector: ControllerMachine) -> None:
+        self._world = world
         self.flying: list[BrokerRequest] = []
         """Requests that silent hosts have not answered."""
-        super().__init__(realm, name, candidate)
+        super().__init__(world, name, elector)
 
     def notes(self, kind: str) -> list[Mapping[str, object]]:
         return [each.fields for each in self.effects if isinstance(each, LogEvent) and each.kind == kind]
@@ -135,7 +135,7 @@ class ControllerNode(CandidateNode):
     def lose_connection(self, broker: int) -> None:
         """The connection breaks with what is in flight, and is made again."""
         self.flying = [each for each in self.flying if each.broker != broker]
-        incarnation = self._realm.hosts[broker].incarnation
+        incarnation = self._world.hosts[broker].incarnation
         self.loop.post(ChannelDown(broker, incarnation))
         self.loop.post(ChannelUp(broker, incarnation))
 
@@ -143,25 +143,25 @@ class ControllerNode(CandidateNode):
         super()._perform(effect)
         match effect:
             case OpenChannel(broker, incarnation):
-                if self._realm.hosts[broker].incarnation == incarnation:
+                if self._world.hosts[broker].incarnation == incarnation:
                     self.loop.post(ChannelUp(broker, incarnation))
             case CloseChannel(broker):
                 self.flying = [each for each in self.flying if each.broker != broker]
             case SendToBroker(message):
-                if self._realm.hosts[message.broker].incarnation != message.incarnation:
+                if self._world.hosts[message.broker].incarnation != message.incarnation:
                     return
-                if self._realm.hosts[message.broker].silent:
+                if self._world.hosts[message.broker].silent:
                     self.flying.append(message)
                 else:
                     self.answer(message)
 
     def answer(self, message: BrokerRequest) -> None:
         """The host takes a request, and its answer arrives."""
-        response = self._realm.hosts[message.broker].take(message.request)
+        response = self._world.hosts[message.broker].take(message.request)
         self.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
 
 
-class SteppedControllers(SteppedCandidates):
+class SteppedControllers(SteppedElectors):
     """Brokers 1, 2 and 3 by default; the controller is none of them."""
 
     def __init__(self, brokers: Brokers = (1, 2, 3), **settings: object) -> None:
@@ -172,34 +172,36 @@ class SteppedControllers(SteppedCandidates):
             self.server.put(path)
         for id_ in brokers:
             self.start_broker(id_, run=False)
-        self._rulers = 0
+        self._controllers_made = 0
 
     # --- who there is -----------------------------------------------------------------------------
 
-    def rule(self) -> ControllerNode:
+    def new_controller(self) -> ControllerNode:
         """A new controller, and everything that follows from its coming."""
-        ruler = self.stand()
+        controller = self.new_elector()
         self.run()
-        if not ruler.rules:
+        if not controller.is_active:
             self.advance(GRACE_AND_SPREAD_MS)
-        return ruler
+        return controller
 
-    def stand(self) -> ControllerNode:
+    def new_elector(self) -> ControllerNode:
         """A new candidate, that nothing has happened to yet."""
-        self._rulers += 1
-        config = ElectorConfig(broker=CONTROLLER_ID + self._rulers)
-        ruler = ControllerNode(self, f"ruler-{self._rulers}", ControllerMachine(config, self.settings))
-        self.nodes.append(ruler)
-        return ruler
+        self._controllers_made += 1
+        config = ElectorConfig(broker=CONTROLLER_ID + self._controllers_made)
+        controller = ControllerNode(
+            self, f"ruler-{self._controllers_made}", ControllerMachine(config, self.settings)
+        )
+        self.nodes.append(controller)
+        return controller
 
-    def crash(self, ruler: ControllerNode) -> None:
+    def crash(self, controller: ControllerNode) -> None:
         """The controller's process is gone, and with it, at once, its session."""
-        self.nodes.remove(ruler)
-        ruler.loop.stop()
-        self.server.expire(ruler.name)
+        self.nodes.remove(controller)
+        controller.loop.stop()
+        self.server.expire(controller.name)
 
-    def start_broker(self, id_: int, *, ours: bool = False, run: bool = True) -> Host:
-        """It registers, in a session of its own; `ours` with our key, as no broker of Kafka does.
+    def start_broker(self, id_: int, *, is_zkgroup: bool = False, run: bool = True) -> Host:
+        """It registers, in a session of its own; `is_zkgroup` with our key, as no broker of Kafka does.
 
         run: everything that follows happens; so it is with `stop_broker` and `mark`.
         """
@@ -207,7 +209,7 @@ class SteppedControllers(SteppedCandidates):
         client = self.server.client(f"broker-{id_}-{len(self.server.clients)}")
         self.server.deliver(Step("connect", client.name))
         assert client.session is not None
-        extensions = {"zkgroup": {"role": "data"}} if ours else {}
+        extensions = {"zkgroup": {"role": "data"}} if is_zkgroup else {}
         registration = BrokerRegistration("h", 9000 + id_, 1, 0, extensions=extensions)
         path = BrokerRegistration.path(id_)
         self.write(Create(path, registration.encode(), True), session_id=client.session.session_id)
@@ -278,7 +280,7 @@ class SteppedControllers(SteppedCandidates):
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def run_until_written(self, ruler: ControllerNode, writes: int) -> bool:
+    def run_until_written(self, controller: ControllerNode, writes: int) -> bool:
         """Goes on until so many transactions of the controller were executed; False where it came to rest.
 
         The replies of the last one have not arrived. Heartbeats do not count.
@@ -286,7 +288,7 @@ class SteppedControllers(SteppedCandidates):
         for _ in range(100_000):
             steps = self.server.pending()
             for step in steps:
-                if step == Step("request", ruler.name) and is_writing(ruler):
+                if step == Step("request", controller.name) and is_writing(controller):
                     writes -= 1
                 self.deliver(step)
                 if not writes:
@@ -296,23 +298,23 @@ class SteppedControllers(SteppedCandidates):
         raise AssertionError(f"no rest: {self.server.pending()}")
 
 
-def is_writing(ruler: ControllerNode) -> bool:
+def is_writing(controller: ControllerNode) -> bool:
     """Whether the controller's next request is a transaction that changes something."""
-    flight = ruler.client.requests[0].request if ruler.client.requests else None
+    flight = controller.client.requests[0].request if controller.client.requests else None
     return isinstance(flight, Multi) and len(flight.operations) > 2
 
 
 TWO = {0: (1, 2), 1: (2, 3)}
 
 
-def loses_answer(world: SteppedControllers, ruler: ControllerNode, nth: int, fault: Fault) -> bool:
+def loses_answer(world: SteppedControllers, controller: ControllerNode, nth: int, fault: Fault) -> bool:
     """The nth write from here on gets no answer, and what follows of it; False where there are fewer."""
-    if nth > 1 and not world.run_until_written(ruler, nth - 1):
+    if nth > 1 and not world.run_until_written(controller, nth - 1):
         return False
-    world.run(lambda: is_writing(ruler))
-    if not is_writing(ruler):
+    world.run(lambda: is_writing(controller))
+    if not is_writing(controller):
         return False
-    world.deliver(Step("request", ruler.name), fault)
+    world.deliver(Step("request", controller.name), fault)
     world.run()
     world.advance(10_000)
     return True
@@ -323,21 +325,21 @@ def rounds(plays: Callable[..., bool], *more: object) -> int:
     return next(number for number in itertools.count() if not plays(number + 1, *more))
 
 
-def ruled(
+def loaded_cluster(
     topic: Mapping[int, Brokers], brokers: Brokers = (1, 2, 3), **settings: object
 ) -> tuple[SteppedControllers, ControllerNode]:
     """These brokers, topic `t`, and a controller that rules them."""
     world = SteppedControllers(brokers, **settings)
     world.make_topic("t", topic)
-    return world, world.rule()
+    return world, world.new_controller()
 
 
-def realm(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
+def two_topic_cluster(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """Brokers 1 to 3, topics `t` (two partitions) and `u`, and a controller that rules them."""
     world = SteppedControllers(**settings)
     world.make_topic("t", TWO, {"retention.ms": "5"})
     world.make_topic("u", {0: (1, 2, 3)})
-    return world, world.rule()
+    return world, world.new_controller()
 
 
 def left_of(world: SteppedControllers, topic: str) -> set[str]:

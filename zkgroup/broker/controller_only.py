@@ -206,11 +206,11 @@ def update_metadata_of(picture: ControllerContext, topics: Collection[str]) -> U
         assert registration.host is not None
         brokers.append(Broker(broker, registration.host, registration.port))
     partitions = [
-        PartitionStateInfo.of(tp, standing.state, standing.version, picture.replicas(tp))
+        PartitionStateInfo.of(tp, leadership.state, leadership.version, picture.replicas(tp))
         for topic in topics
         if topic not in picture.deletions
         for tp in picture.partitions(topic)
-        if (standing := picture.standing(tp)) is not None
+        if (leadership := picture.leadership(tp)) is not None
     ]
     return UpdateMetadataRequest(-1, -1, tuple(partitions), tuple(brokers))
 
@@ -293,5 +293,5 @@ class ControllerServer:
     async def _of_picture(self, look: Callable[[ControllerContext], T]) -> T | None:
         if self._controller is None:
             return None
-        asked = self._controller.of_picture(lambda picture: None if picture is None else look(picture))
+        asked = self._controller.with_context(lambda picture: None if picture is None else look(picture))
         return await asyncio.wrap_future(asked)

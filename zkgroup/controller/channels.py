@@ -231,7 +231,7 @@ class ControllerChannelManager:
         lease: SendDeadline,
         *,
         post: Callable[[Task], None],
-        tell: Callable[[ChannelEvent], None],
+        notify: Callable[[ChannelEvent], None],
         client_id: str,
         settings: ChannelSettings | None = None,
         jitter: Callable[[], float] = random.random,
@@ -246,7 +246,7 @@ class ControllerChannelManager:
         self._thread = thread
         self._lease = lease
         self._post = post
-        self._tell = tell
+        self._notify = notify
         self._client_id = client_id
         self._settings = settings or ChannelSettings()
         self._jitter = jitter
@@ -295,12 +295,12 @@ class ControllerChannelManager:
 
     def happened(self, link: _Link, connection: int, event: ChannelEvent) -> None:
         """Called on the loop: the machine's thread is to look at it."""
-        self._post(partial(self._look, link, connection, event))
+        self._post(partial(self._deliver, link, connection, event))
 
-    def _look(self, link: _Link, connection: int, event: ChannelEvent) -> None:
+    def _deliver(self, link: _Link, connection: int, event: ChannelEvent) -> None:
         if self._links.get(link.broker) is link:
             link.connection = connection
-            self._tell(event)
+            self._notify(event)
 
 
 class _Link:

@@ -131,7 +131,7 @@ class Controller:
             self._thread,
             self._lease,
             post=self._loop.post,
-            tell=self._loop.step,
+            notify=self._loop.step,
             client_id=client_id,
             settings=channels,
             jitter=jitter,
@@ -200,7 +200,7 @@ class Controller:
         future.set_result(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH))
         return future
 
-    def of_picture(self, look: Callable[[ControllerContext | None], T]) -> Future[T]:
+    def with_context(self, read: Callable[[ControllerContext | None], T]) -> Future[T]:
         """What `enqueue` gives, called on the machine's thread with what it knows; None: it does not rule.
 
         It must be quick. Never answered once the controller is closed.
@@ -210,7 +210,7 @@ class Controller:
         def answer() -> None:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(look(self._machine.context))
+                    future.set_result(read(self._machine.context))
                 except Exception as error:  # noqa: BLE001 - belongs to who asked
                     future.set_exception(error)
 
@@ -260,7 +260,7 @@ class Controller:
             self._loop.step(Retire("stopped"))
 
     def _after_step(self) -> None:
-        self._telemetry.look(self._machine.figures)
+        self._telemetry.count_cluster(self._machine.figures)
         if self._is_leaving and self._machine.has_left:
             self._left.set()
 

@@ -82,7 +82,7 @@ class ControllerTelemetry:
             seconds = float(str(note.fields["ms"])) / 1000
             self._metrics.observe("zkgroup_controller_leader_election_seconds", self._labels, seconds)
 
-    def look(self, count: Callable[[], ControllerMetrics | None]) -> None:
+    def count_cluster(self, count: Callable[[], ControllerMetrics | None]) -> None:
         """Has the cluster counted now and then; None: this candidate does not rule."""
         now_ms = self._clock.now_ms()
         if self._metrics is None or now_ms < (self._counted_ms or 0) + COUNT_EVERY_MS:

@@ -63,7 +63,7 @@ class Led:
     chroot: str
     tree: KazooClient
     brokers: dict[int, RealBroker] = field(default_factory=dict)
-    ours: list[OurController] = field(default_factory=list)
+    is_zkgroup: list[OurController] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -72,13 +72,15 @@ class Led:
     @property
     def pids(self) -> list[int]:
         """Of the processes that a test may have started anew."""
-        return [each.process.pid for each in (*self.brokers.values(), *self.ours)]
+        return [each.process.pid for each in (*self.brokers.values(), *self.is_zkgroup)]
 
     # --- who is there -------------------------------------------------------------------------------
 
     def start_controller(self) -> OurController:
-        self.ours.append(OurController(self.address, self.folder / f"controller-{len(self.ours)}.log"))
-        return self.ours[-1]
+        self.is_zkgroup.append(
+            OurController(self.address, self.folder / f"controller-{len(self.is_zkgroup)}.log")
+        )
+        return self.is_zkgroup[-1]
 
     def start_broker(self, number: int) -> RealBroker:
         """Again with the folder that it had, if any."""
@@ -100,7 +102,7 @@ class Led:
 
     def crash_controller(self) -> None:
         """The same to ours, which rules."""
-        self._with_session_of("/controller", self.ours[-1].kill)
+        self._with_session_of("/controller", self.is_zkgroup[-1].kill)
 
     def _with_session_of(self, path: str, kill: Callable[[], None]) -> None:
         stat = self.tree.get(self.chroot + path)[1]
@@ -110,7 +112,7 @@ class Led:
     def close(self) -> None:
         for broker in self.brokers.values():
             broker.stop()
-        for one in self.ours:
+        for one in self.is_zkgroup:
             one.end()
 
     # --- what stands --------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ def _numbers(text: str) -> list[int]:
 
 
 @contextmanager
-def ruled(
+def loaded_cluster(
     real_zookeeper: RealZooKeeper, box: Toolbox, folder: Path, chroot: str, brokers: Sequence[int]
 ) -> Iterator[Led]:
     """Our controller rules before the first broker comes."""

@@ -71,7 +71,7 @@ class Cluster(ABC):
     def write(self, topic: str, partitions: int, each: int) -> None:
         """So many acknowledged messages in every partition."""
 
-    def told(self, entity: str, overrides: dict[str, str]) -> bool:
+    def received(self, entity: str, overrides: dict[str, str]) -> bool:
         """Whether every broker has applied this last of a configuration; true where brokers do not tell."""
         return True
 
@@ -175,7 +175,7 @@ class OurBrokers(Cluster):
         document = Shell(self.folder, self.address).json("produce", topic, stdin=lines)
         assert document["acknowledged"] == partitions * each, document
 
-    def told(self, entity: str, overrides: dict[str, str]) -> bool:
+    def received(self, entity: str, overrides: dict[str, str]) -> bool:
         heard = [
             [one["overrides"] for one in _events(process, "config") if one["entity"] == entity][-1:]
             for process in self._running.values()

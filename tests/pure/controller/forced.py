@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, realm
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, two_topic_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.znodes.brokers import Topic
@@ -34,20 +34,20 @@ def records(world: SteppedControllers) -> list[AbandonedReplicas]:
 
 def forced() -> tuple[SteppedControllers, ControllerNode]:
     """Broker 3 is lost, and `t` was deleted without it."""
-    world, ruler = realm(auto_rebalance=False)
+    world, controller = two_topic_cluster(auto_rebalance=False)
     world.stop_broker(3)
     world.mark("t", 3)
     assert left_of(world, "t") == set()
     assert tp(1) in world.hosts[3].logs
-    return world, ruler
+    return world, controller
 
 
-def told(world: SteppedControllers, broker: int) -> list[str]:
+def received(world: SteppedControllers, broker: int) -> list[str]:
     """What a broker was told of `t-1`, which it had, in order."""
-    return told_of(world, broker, tp(1))
+    return received_of(world, broker, tp(1))
 
 
-def told_of(world: SteppedControllers, broker: int, topic_partition: TopicPartition) -> list[str]:
+def received_of(world: SteppedControllers, broker: int, topic_partition: TopicPartition) -> list[str]:
     """What a broker was told of a partition, in order."""
     heard = []
     for each in world.hosts[broker].requests:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from tests.pure.controller.replicas import Brokers, Replicas
-from tests.worlds.stepped_candidates import CandidateNode, SteppedCandidates
+from tests.worlds.stepped_electors import ElectorNode, SteppedElectors
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, OpenChannel, SendToBroker
 from zkgroup.controller.machine.requests.batch import BrokerRequest
@@ -30,13 +30,13 @@ class Cluster:
     """Brokers, candidates, and what is on the way between them."""
 
     def __init__(self, ids: Brokers = (1, 2, 3), version: int = 4) -> None:
-        self.world = SteppedCandidates()
+        self.world = SteppedElectors()
         self.replicas = Replicas(self.world, ids, version)
         self.world.server.put("/admin")
-        self.wires: deque[tuple[CandidateNode, BrokerRequest]] = deque()
+        self.wires: deque[tuple[ElectorNode, BrokerRequest]] = deque()
         self.keeps: Callable[[BrokerRequest], bool] = lambda message: False
         """Which requests do not arrive for now."""
-        self.kept: list[tuple[CandidateNode, BrokerRequest]] = []
+        self.kept: list[tuple[ElectorNode, BrokerRequest]] = []
         self.points = 0
         self.kill_at: set[int] = set()
         self.written = 0
@@ -51,25 +51,25 @@ class Cluster:
 
     # --- those who take part ----------------------------------------------------------------------
 
-    def candidate(self) -> CandidateNode:
+    def elector(self) -> ElectorNode:
         """Another controller; with ids from 101 on it hosts nothing."""
         self._candidates += 1
-        return self.world.node(self._candidates, duties=ControllerSettings(auto_rebalance=False))
+        return self.world.node(self._candidates, work=ControllerSettings(auto_rebalance=False))
 
-    def kill(self, node: CandidateNode) -> None:
+    def kill(self, node: ElectorNode) -> None:
         """The process is gone, and its session at once; what it had sent may still arrive."""
         self.world.nodes.remove(node)
         self.world.server.expire(node.name)
 
     @property
-    def ruler(self) -> CandidateNode:
-        (node,) = self.world.rulers
+    def controller(self) -> ElectorNode:
+        (node,) = self.world.active_nodes
         return node
 
     @property
     def active(self) -> ActiveController:
         """Of the one who rules."""
-        return self.ruler.active
+        return self.controller.active
 
     def request(self, targets: Mapping[TopicPartition, Brokers]) -> None:
         """A tool asks; the replica floor is what the smaller list of each has."""
@@ -112,7 +112,7 @@ class Cluster:
             self.world.clock.advance(250)
             self._pump()
 
-    def until_asked(self, node: CandidateNode, is_it: Callable[[Operation], bool]) -> None:
+    def until_asked(self, node: ElectorNode, is_it: Callable[[Operation], bool]) -> None:
         """Everything up to the moment before the node's transaction with such an operation is executed."""
 
         def flight() -> bool:
@@ -163,7 +163,7 @@ class Cluster:
             self.written += 1
             self._point(node, f"{node.name} wrote {flight.operations[-1].path}")
 
-    def _arrive(self, node: CandidateNode, message: BrokerRequest) -> None:
+    def _arrive(self, node: ElectorNode, message: BrokerRequest) -> None:
         """A broker obeys; the answer of one that is gone goes nowhere."""
         host = self.replicas.hosts[message.broker]
         if host.incarnation != message.incarnation:
@@ -174,7 +174,7 @@ class Cluster:
         if node in self.world.nodes:
             node.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
 
-    def _point(self, node: CandidateNode, what: str) -> None:
+    def _point(self, node: ElectorNode, what: str) -> None:
         self.points += 1
         self.said.append(what)
         if self.points in self.kill_at and node in self.world.nodes:
@@ -199,11 +199,11 @@ class Cluster:
         return did
 
 
-def ruled(ids: Brokers, lists: dict[int, Brokers], version: int = 4) -> Cluster:
+def loaded_cluster(ids: Brokers, lists: dict[int, Brokers], version: int = 4) -> Cluster:
     """A cluster with one topic, `t`, and a controller that has loaded it."""
     cluster = Cluster(ids, version)
     cluster.replicas.topic("t", lists)
-    node = cluster.candidate()
+    node = cluster.elector()
     cluster.run(lambda: node.machine.context is not None)
     cluster.rest()
     return cluster

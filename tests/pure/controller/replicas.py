@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.worlds.stepped_candidates import SteppedCandidates
+from tests.worlds.stepped_electors import SteppedElectors
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, MultiDone, SetData
@@ -70,7 +70,7 @@ class Host:
 class Replicas:
     """The brokers of a world."""
 
-    def __init__(self, world: SteppedCandidates, ids: Brokers, version: int = 4) -> None:
+    def __init__(self, world: SteppedElectors, ids: Brokers, version: int = 4) -> None:
         self.world = world
         self.hosts = {id_: Host(id_) for id_ in ids}
         self.version = version
@@ -211,9 +211,11 @@ class Replicas:
         """As 0.8.2.2: with the version it was told last; refused, it freezes (K9)."""
         state = self.state(each)
         assert state is not None
-        told = PartitionState(host.id, copy.leader_epoch, isr, state.controller_epoch)
+        received = PartitionState(host.id, copy.leader_epoch, isr, state.controller_epoch)
         path = PartitionState.path(each)
-        answer = self.world.server.write(SetData(path, told.encode(), copy.version), session_id=host.session)
+        answer = self.world.server.write(
+            SetData(path, received.encode(), copy.version), session_id=host.session
+        )
         if not isinstance(answer, MultiDone):
             return False
         copy.isr, copy.version = isr, copy.version + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ruled
+from tests.worlds.stepped_controllers import loaded_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment
@@ -15,12 +15,12 @@ from zkgroup.znodes.reassignment_records import FinishedReassignment
 
 def test_a_request_that_is_made_again_is_not_the_one_that_was_decided_on() -> None:
     """ADR 0025: deleted by hand and made again between the decision and its write, both with version 0."""
-    world, ruler = ruled({0: (1, 2), 1: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2), 1: (1, 2)}, auto_rebalance=False)
     path = Reassignment.path()
     world.server.put(path, Reassignment((Move(tp(0), (2, 3)),)).encode())
 
     def writes_lists() -> bool:
-        flight = ruler.client.requests[0].request if ruler.client.requests else None
+        flight = controller.client.requests[0].request if controller.client.requests else None
         return isinstance(flight, Multi) and any(
             isinstance(each, SetData) and each.path == Topic.path("t") for each in flight.operations
         )
@@ -40,14 +40,14 @@ def test_a_request_that_is_made_again_is_not_the_one_that_was_decided_on() -> No
 
 def test_an_entry_that_cannot_be_written_again_is_recorded_although_its_topic_is_unreadable() -> None:
     """Past bug: it went with the first end of another move, and its own end was recorded later, or never."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
-    world.crash(ruler)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
+    world.crash(controller)
     world.server.put(Topic.path("t"), b"{")
     moves = Move(tp(0), (3, 3)), Move(TopicPartition("none", 0), (3,))
     world.server.put(
         Reassignment.path(), b'{"version":1,"partitions":[' + b",".join(map(_entry, moves)) + b"]}"
     )
-    world.rule()
+    world.new_controller()
 
     records = [
         FinishedReassignment.decode(each, world.find(each).data)

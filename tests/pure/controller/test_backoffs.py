@@ -60,14 +60,14 @@ class WatchedStore(MeddledStore):
         super().submit(request, on_outcome=on_outcome, **rest)
 
 
-def ruling() -> tuple[SteppedControllers, WatchedStore]:
+def loaded_cluster() -> tuple[SteppedControllers, WatchedStore]:
     """A controller of the topics t and u, and what it asks."""
     world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     world.make_topic("u", {0: (1, 2)})
-    ruler = world.rule()
-    store = WatchedStore(ruler.loop._store)
-    ruler.loop._store = store
+    controller = world.new_controller()
+    store = WatchedStore(controller.loop._store)
+    controller.loop._store = store
     return world, store
 
 
@@ -114,7 +114,7 @@ def ended(world: SteppedControllers) -> list[TopicPartition]:
     return [FinishedReassignment.decode(path, world.find(path).data).topic_partition for path in paths]
 
 
-def overruled(world: SteppedControllers, store: WatchedStore) -> None:
+def is_of_later_controller(world: SteppedControllers, store: WatchedStore) -> None:
     """A controller of a later epoch has decided the partition: this one leaves it alone (F3)."""
     world.set_state(tp(0), controller_epoch=99)
     world.run()
@@ -134,7 +134,9 @@ STATE, TOPIC = PartitionState.path(tp(0)), Topic.path("t")
 OBSTACLES = [
     pytest.param(protect(STATE), "refused with NoAuth", id="an ACL on the state"),
     pytest.param(protect(TOPIC), "refused with NoAuth", id="an ACL on the topic"),
-    pytest.param(overruled, "a later controller has decided it, in epoch 99", id="a later epoch"),
+    pytest.param(
+        is_of_later_controller, "a later controller has decided it, in epoch 99", id="a later epoch"
+    ),
     pytest.param(unreadable, "the topic has changed", id="an unreadable topic"),
     pytest.param(too_big, "too big", id="a packet too big"),
 ]
@@ -143,7 +145,7 @@ OBSTACLES = [
 @pytest.mark.parametrize(("happening", "why"), OBSTACLES)
 def test_a_refused_move_is_tried_with_growing_pauses_and_told(happening: Happening, why: str) -> None:
     """A few rounds while the clock stands still, and later at most one in 30 s."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     happening(world, store)
     before = len(store.requests)
     move_t(world)
@@ -160,7 +162,7 @@ def test_a_refused_move_is_tried_with_growing_pauses_and_told(happening: Happeni
 @pytest.mark.parametrize(("happening", "why"), OBSTACLES)
 def test_what_comes_behind_a_refused_move_is_done(happening: Happening, why: str) -> None:
     """A deletion, a preferred election and the end of a broker, without the clock moving on."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     happening(world, store)
     move_t(world)
     world.run()
@@ -171,16 +173,16 @@ def test_what_comes_behind_a_refused_move_is_done(happening: Happening, why: str
 
     assert world.server.find(Topic.path("u")) is None
     assert world.server.find(PreferredElection.path()) is None
-    (ruler,) = world.nodes
-    assert isinstance(ruler, ControllerNode)
-    assert ruler.machine.context is not None
-    assert 2 not in ruler.machine.context.brokers
+    (controller,) = world.nodes
+    assert isinstance(controller, ControllerNode)
+    assert controller.machine.context is not None
+    assert 2 not in controller.machine.context.brokers
 
 
 @pytest.mark.parametrize("path", [STATE, TOPIC])
 def test_a_move_goes_on_once_the_acl_lets_it(path: str) -> None:
     """Nothing tells of a changed ACL: the next try after a pause finds out, within 30 s."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     protect(path)(world, store)
     move_t(world)
     world.run()
@@ -204,7 +206,7 @@ def test_a_move_goes_on_once_the_acl_lets_it(path: str) -> None:
 )
 def test_the_refused_end_of_a_move_keeps_no_other(happening: Happening, why: str) -> None:
     """Ends go in one write; one that is refused waits alone and tells why, the other is recorded."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     happening(world, store)
     before = len(store.requests)
     reorder(world)
@@ -228,7 +230,7 @@ def test_the_refused_end_of_a_move_keeps_no_other(happening: Happening, why: str
 
 def test_ends_that_cannot_be_recorded_wait_together() -> None:
     """An ACL on the records refuses every end: none is tried by itself, all tell why, and pauses grow."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     protect(finished_reassignments_path(), NO_CREATES)(world, store)
     reorder(world)
     world.run()
@@ -259,7 +261,7 @@ def start_with(world: SteppedControllers) -> None:
 @pytest.mark.parametrize("happening", [lose_leader, start_with])
 def test_an_election_that_an_acl_refuses_rests_and_keeps_no_other_from_a_leader(happening: Any) -> None:
     """Past bug: it was told and never tried again: the partition had no leader when the ACL let it."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     before = len(store.requests)
     happening(world)
 
@@ -353,7 +355,7 @@ def test_refused_work_rests_and_is_told(
     protection: Happening | None, path: str, begin: Any, what: str
 ) -> None:
     """One try while the clock stands still, later one in 30 s, and the status names the path."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     if protection is not None:
         protection(world, store)
     begin(world)
@@ -373,7 +375,7 @@ def test_refused_work_rests_and_is_told(
 
 def test_a_refused_deletion_keeps_no_other() -> None:
     """Two that end together: the one that is refused stays alone."""
-    world, _ = ruling()
+    world, _ = loaded_cluster()
     world.server.set_acl(TOPIC, NO_DELETES)
     world.mark("t", run=False)
     world.mark("u")
@@ -384,7 +386,7 @@ def test_a_refused_deletion_keeps_no_other() -> None:
 
 def test_nobody_waits_for_a_marker_that_is_gone() -> None:
     """Whoever takes off by hand what the controller may not also ends what the status says of it."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     no_deletes_beside(MARKER)(world, store)
     world.mark("x")
     world.advance(3 * BACKOFF_MAX_MS)
@@ -397,7 +399,7 @@ def test_nobody_waits_for_a_marker_that_is_gone() -> None:
 
 def test_an_event_ends_a_pause() -> None:
     """Whoever mends what was in the way need not wait: the watch says where to look."""
-    world, store = ruling()
+    world, store = loaded_cluster()
     world.server.set_acl(TOPIC, UNWRITABLE)
     move_t(world)
     world.run()
@@ -428,17 +430,17 @@ def test_pauses_grow_and_end_with_a_change() -> None:
 
 def test_a_new_connection_now_and_then_puts_nothing_off() -> None:
     """Each has everything looked at, and watches armed again, in a cluster in which nothing changes."""
-    world, _ = ruling()
-    (ruler,) = world.nodes
+    world, _ = loaded_cluster()
+    (controller,) = world.nodes
     for _ in range(10):
-        world.server.disconnect(ruler.client, "cut")
+        world.server.disconnect(controller.client, "cut")
         world.advance(3 * BACKOFF_MAX_MS)
     world.mark("u", run=False)
-    world.server.disconnect(ruler.client, "cut")
+    world.server.disconnect(controller.client, "cut")
     world.run()
 
-    assert isinstance(ruler, ControllerNode)
-    assert ruler.notes("event.backoff") == []
+    assert isinstance(controller, ControllerNode)
+    assert controller.notes("event.backoff") == []
     assert world.server.find(Topic.path("u")) is None
 
 

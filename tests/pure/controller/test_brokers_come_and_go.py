@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import CONTROLLER_ID, ControllerNode, SteppedControllers, realm, ruled
+from tests.worlds.stepped_controllers import (
+    CONTROLLER_ID,
+    ControllerNode,
+    SteppedControllers,
+    loaded_cluster,
+    two_topic_cluster,
+)
 from zkgroup.controller.machine.events import BrokerAnswered, CloseChannel, OpenChannel
 from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import (
@@ -19,26 +25,26 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 
 
-def quiet(realm: SteppedControllers) -> None:
+def quiet(world: SteppedControllers) -> None:
     """Forgets what the hosts were told so far."""
-    for host in realm.hosts.values():
+    for host in world.hosts.values():
         host.requests.clear()
 
 
-def heard(realm: SteppedControllers, broker: int) -> list[set[int]]:
+def heard(world: SteppedControllers, broker: int) -> list[set[int]]:
     """Live brokers in each UpdateMetadata that it got."""
     return [
         {each.broker for each in request.brokers}
-        for request in realm.hosts[broker].requests
+        for request in world.hosts[broker].requests
         if isinstance(request, UpdateMetadataRequest)
     ]
 
 
-def roles(realm: SteppedControllers, broker: int) -> dict[str, tuple[int, int, tuple[int, ...]]]:
+def roles(world: SteppedControllers, broker: int) -> dict[str, tuple[int, int, tuple[int, ...]]]:
     """Partition to leader, leader epoch and ISR, as the last LeaderAndIsr had them."""
     return {
         str(info.topic_partition): (info.leader, info.leader_epoch, info.isr)
-        for request in realm.hosts[broker].requests
+        for request in world.hosts[broker].requests
         if isinstance(request, LeaderAndIsrRequest)
         for info in request.partitions
     }
@@ -46,74 +52,74 @@ def roles(realm: SteppedControllers, broker: int) -> dict[str, tuple[int, int, t
 
 def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
     """controller.md 5.2: elected first, so that the ISR removal finds only what it followed."""
-    realm, ruler = ruled({0: (1, 2, 3), 1: (2, 1), 2: (2, 3)})
-    quiet(realm)
-    realm.stop_broker(1)
+    world, controller = loaded_cluster({0: (1, 2, 3), 1: (2, 1), 2: (2, 3)})
+    quiet(world)
+    world.stop_broker(1)
 
-    assert realm.state(tp(0)) == PartitionState(2, 1, (2, 3), 1)
-    assert realm.state(tp(1)) == PartitionState(2, 1, (2,), 1)
-    assert realm.state(tp(2)) == PartitionState(2, 0, (2, 3), 1)
-    assert roles(realm, 3) == {"t-0": (2, 1, (2, 3))}
-    assert roles(realm, 2) == {"t-0": (2, 1, (2, 3)), "t-1": (2, 1, (2,))}
-    assert [each.broker for each in ruler.effects if isinstance(each, CloseChannel)] == [1]
+    assert world.state(tp(0)) == PartitionState(2, 1, (2, 3), 1)
+    assert world.state(tp(1)) == PartitionState(2, 1, (2,), 1)
+    assert world.state(tp(2)) == PartitionState(2, 0, (2, 3), 1)
+    assert roles(world, 3) == {"t-0": (2, 1, (2, 3))}
+    assert roles(world, 2) == {"t-0": (2, 1, (2, 3)), "t-1": (2, 1, (2,))}
+    assert [each.broker for each in controller.effects if isinstance(each, CloseChannel)] == [1]
 
 
 def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
     """controller.md 3.4: leader -1, who alone has all stays in the ISR, to be elected again."""
-    realm, ruler = ruled({0: (1,)})
-    realm.stop_broker(1)
+    world, controller = loaded_cluster({0: (1,)})
+    world.stop_broker(1)
 
-    assert realm.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
-    assert "leader of t-0" in ruler.active.ports.events.blocked
-    realm.start_broker(1)
-    assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert ruler.active.ports.events.blocked == {}
-    assert roles(realm, 1)["t-0"] == (1, 2, (1,))
+    assert world.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
+    assert "leader of t-0" in controller.active.ports.events.blocked
+    world.start_broker(1)
+    assert world.state(tp(0)) == PartitionState(1, 2, (1,), 1)
+    assert controller.active.ports.events.blocked == {}
+    assert roles(world, 1)["t-0"] == (1, 2, (1,))
 
 
 def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
     """Controller item 62: every broker's live list changes, the newcomer hears of every partition (K27)."""
-    realm = SteppedControllers((1, 2))
-    realm.make_topic("t", {0: (1, 2)})
-    realm.rule()
-    quiet(realm)
-    realm.start_broker(3)
+    world = SteppedControllers((1, 2))
+    world.make_topic("t", {0: (1, 2)})
+    world.new_controller()
+    quiet(world)
+    world.start_broker(3)
 
-    assert heard(realm, 1)[-1] == heard(realm, 2)[-1] == heard(realm, 3)[-1] == {1, 2, 3}
-    assert realm.hosts[3].metadata == {tp(0): 1}
-    quiet(realm)
-    realm.stop_broker(3)
-    assert heard(realm, 1) == heard(realm, 2) == [{1, 2}]
+    assert heard(world, 1)[-1] == heard(world, 2)[-1] == heard(world, 3)[-1] == {1, 2, 3}
+    assert world.hosts[3].metadata == {tp(0): 1}
+    quiet(world)
+    world.stop_broker(3)
+    assert heard(world, 1) == heard(world, 2) == [{1, 2}]
 
 
 def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
     """Controller item 61: it is told its roles, in a new term; what it led alone gets one too (K7)."""
-    realm, ruler = ruled({0: (1, 2), 1: (1,), 2: (2, 1)})
-    quiet(realm)
-    realm.stop_broker(1, run=False)
-    realm.start_broker(1)
+    world, controller = loaded_cluster({0: (1, 2), 1: (1,), 2: (2, 1)})
+    quiet(world)
+    world.stop_broker(1, run=False)
+    world.start_broker(1)
 
-    assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
-    assert realm.state(tp(1)) == PartitionState(1, 2, (1,), 1)
-    assert realm.state(tp(2)) == PartitionState(2, 1, (2,), 1)
-    assert roles(realm, 1) == {"t-0": (2, 1, (2,)), "t-1": (1, 2, (1,)), "t-2": (2, 1, (2,))}
-    opened = [each for each in ruler.effects if isinstance(each, OpenChannel) and each.broker == 1]
+    assert world.state(tp(0)) == PartitionState(2, 1, (2,), 1)
+    assert world.state(tp(1)) == PartitionState(1, 2, (1,), 1)
+    assert world.state(tp(2)) == PartitionState(2, 1, (2,), 1)
+    assert roles(world, 1) == {"t-0": (2, 1, (2,)), "t-1": (1, 2, (1,)), "t-2": (2, 1, (2,))}
+    opened = [each for each in controller.effects if isinstance(each, OpenChannel) and each.broker == 1]
     assert len({each.incarnation for each in opened}) == 2
 
 
 def test_a_registration_nobody_can_read_is_passed_over() -> None:
     """recipes 13: it made real controllers elect each other 341 times in 4 s; here it is named."""
-    realm, ruler = ruled({0: (1, 2)})
+    world, controller = loaded_cluster({0: (1, 2)})
     path = BrokerRegistration.path(4)
-    realm.write(Create(path, b'{"version":'))
-    realm.make_topic("u", {0: (2, 4)})
-    realm.run()
+    world.write(Create(path, b'{"version":'))
+    world.make_topic("u", {0: (2, 4)})
+    world.run()
 
-    assert set(ruler.active.context.unreadable) == {path}
-    assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2,), 1)
-    realm.delete(path)
-    realm.run()
-    assert not ruler.active.context.unreadable
+    assert set(controller.active.context.unreadable) == {path}
+    assert world.state(tp(0, "u")) == PartitionState(2, 0, (2,), 1)
+    world.delete(path)
+    world.run()
+    assert not controller.active.context.unreadable
 
 
 @pytest.mark.parametrize(
@@ -129,216 +135,216 @@ def test_a_registration_nobody_can_read_is_passed_over() -> None:
 )
 def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> None:
     """It can be decoded, and no broker could be told of it: the others are served, its path is named."""
-    realm, ruler = ruled({0: (1, 4)})
+    world, controller = loaded_cluster({0: (1, 4)})
     path = BrokerRegistration.path(4)
-    realm.write(Create(path, b'{"version":1,"timestamp":"1",' + address + b"}"))
-    realm.run()
+    world.write(Create(path, b'{"version":1,"timestamp":"1",' + address + b"}"))
+    world.run()
 
-    assert ruler.rules
-    assert set(ruler.active.context.unreadable) == {path}
-    assert heard(realm, 2)[-1] == {1, 2, 3}
+    assert controller.is_active
+    assert set(controller.active.context.unreadable) == {path}
+    assert heard(world, 2)[-1] == {1, 2, 3}
 
 
 def test_a_controller_that_hosts_nothing_is_told_nothing() -> None:
     """recipes 14: registered while it rules, in no list of brokers."""
-    realm = SteppedControllers((1, 2))
+    world = SteppedControllers((1, 2))
     extensions = {"zkgroup": {"role": "controller"}}
     data = BrokerRegistration("h", 9050, 1, 0, extensions=extensions).encode()
-    realm.write(Create(BrokerRegistration.path(50), data))
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    world.write(Create(BrokerRegistration.path(50), data))
+    world.make_topic("t", {0: (1, 2)})
+    controller = world.new_controller()
 
-    assert heard(realm, 1)[-1] == {1, 2}
-    assert {each.broker for each in ruler.effects if isinstance(each, OpenChannel)} == {1, 2}
+    assert heard(world, 1)[-1] == {1, 2}
+    assert {each.broker for each in controller.effects if isinstance(each, OpenChannel)} == {1, 2}
 
 
 def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     """Error 56 in the answer to LeaderAndIsr: offline to every election until the broker restarts."""
-    realm, ruler = ruled({0: (1, 2)})
-    realm.set_state(tp(0), isr=(1, 2))
-    realm.run()
-    active = ruler.active
+    world, controller = loaded_cluster({0: (1, 2)})
+    world.set_state(tp(0), isr=(1, 2))
+    world.run()
+    active = controller.active
     live = active.context.brokers[1]
     batch = active.ports.requests.batch()
     batch.leader_and_isr([1], tp(0))
-    realm.hosts[1].silent = True
+    world.hosts[1].silent = True
     active.ports.requests.send(batch)
     active.flush()
     for effect in active.ports.core.take_effects():
-        ruler._perform(effect)  # type: ignore[arg-type]
+        controller._perform(effect)  # type: ignore[arg-type]
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
-    ruler.loop.post(BrokerAnswered(1, live.epoch, failed))
-    realm.run()
+    controller.loop.post(BrokerAnswered(1, live.epoch, failed))
+    world.run()
 
-    assert realm.state(tp(0)).leader == 2
+    assert world.state(tp(0)).leader == 2
     assert active.context.unfit == {tp(0): {1}}
-    realm.hosts[1].silent = False
-    realm.stop_broker(1, run=False)
-    realm.start_broker(1)
+    world.hosts[1].silent = False
+    world.stop_broker(1, run=False)
+    world.start_broker(1)
     assert active.context.unfit == {}
 
 
 def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     """The last of the ISR is elected and has no records: nobody has written since, so the other has all."""
-    realm = SteppedControllers((1, 2))
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
-    realm.hosts[2].silent = True
-    realm.stop_broker(1)
-    assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
-    active = ruler.active
+    world = SteppedControllers((1, 2))
+    world.make_topic("t", {0: (1, 2)})
+    controller = world.new_controller()
+    world.hosts[2].silent = True
+    world.stop_broker(1)
+    assert world.state(tp(0)) == PartitionState(2, 1, (2,), 1)
+    active = controller.active
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
-    (flying,) = ruler.flying
+    (flying,) = controller.flying
     assert isinstance(flying.request, LeaderAndIsrRequest)
-    ruler.flying.clear()
-    ruler.loop.post(BrokerAnswered(2, flying.incarnation, failed))
-    realm.run()
-    realm.start_broker(1)
+    controller.flying.clear()
+    controller.loop.post(BrokerAnswered(2, flying.incarnation, failed))
+    world.run()
+    world.start_broker(1)
 
-    assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
+    assert world.state(tp(0)) == PartitionState(1, 2, (1,), 1)
     assert active.ports.events.blocked == {}
 
 
-def cannot_serve(realm: SteppedControllers, ruler: ControllerNode, broker: int) -> None:
+def cannot_serve(world: SteppedControllers, controller: ControllerNode, broker: int) -> None:
     """The broker, silent until now, answers the LeaderAndIsr about t-0 that it has no records."""
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
-    realm.hosts[broker].silent = False
-    (flying,) = ruler.flying
+    world.hosts[broker].silent = False
+    (flying,) = controller.flying
     assert isinstance(flying.request, LeaderAndIsrRequest)
-    ruler.flying.clear()
-    ruler.loop.post(BrokerAnswered(broker, flying.incarnation, failed))
-    realm.run()
+    controller.flying.clear()
+    controller.loop.post(BrokerAnswered(broker, flying.incarnation, failed))
+    world.run()
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) -> None:
     """Who was in sync in the former topic, before a leader that could not serve, may not lead the new one."""
-    realm = SteppedControllers((1, 2))
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
-    realm.hosts[2].silent = True
-    realm.stop_broker(1)
-    cannot_serve(realm, ruler, 2)
-    assert "leader of t-0" in ruler.active.ports.events.blocked
+    world = SteppedControllers((1, 2))
+    world.make_topic("t", {0: (1, 2)})
+    controller = world.new_controller()
+    world.hosts[2].silent = True
+    world.stop_broker(1)
+    cannot_serve(world, controller, 2)
+    assert "leader of t-0" in controller.active.ports.events.blocked
     if by_hand:
-        for path in (*sorted(realm.below(Topic.path("t")), reverse=True), TopicConfig.path("t")):
-            realm.delete(path)
-        realm.run()
+        for path in (*sorted(world.below(Topic.path("t")), reverse=True), TopicConfig.path("t")):
+            world.delete(path)
+        world.run()
     else:
-        realm.mark("t", 1)
-    assert realm.below(Topic.path("t")) == set()
-    assert "leader of t-0" not in ruler.active.ports.events.blocked
+        world.mark("t", 1)
+    assert world.below(Topic.path("t")) == set()
+    assert "leader of t-0" not in controller.active.ports.events.blocked
 
-    realm.start_broker(1)
-    realm.hosts[2].silent = True
-    realm.make_topic("t", {0: (2, 1)})
-    realm.run()
-    realm.set_state(tp(0), isr=(2,))
-    cannot_serve(realm, ruler, 2)
-    assert realm.state(tp(0)) == PartitionState(2, 0, (2,), 1)
-    assert "leader of t-0" in ruler.active.ports.events.blocked
+    world.start_broker(1)
+    world.hosts[2].silent = True
+    world.make_topic("t", {0: (2, 1)})
+    world.run()
+    world.set_state(tp(0), isr=(2,))
+    cannot_serve(world, controller, 2)
+    assert world.state(tp(0)) == PartitionState(2, 0, (2,), 1)
+    assert "leader of t-0" in controller.active.ports.events.blocked
 
 
 @pytest.mark.parametrize("event", ["connection", "restart"])
 def test_a_leader_that_may_have_led_unheard_is_the_only_one_in_sync(event: str) -> None:
     """Its first answer was lost with the connection, or with the process: records may be acknowledged."""
-    realm = SteppedControllers((1, 2))
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
-    realm.hosts[2].silent = True
-    realm.stop_broker(1)
+    world = SteppedControllers((1, 2))
+    world.make_topic("t", {0: (1, 2)})
+    controller = world.new_controller()
+    world.hosts[2].silent = True
+    world.stop_broker(1)
     if event == "connection":
-        ruler.lose_connection(2)
+        controller.lose_connection(2)
     else:
-        realm.stop_broker(2, run=False)
-        realm.start_broker(2, run=False)
-    realm.run()
+        world.stop_broker(2, run=False)
+        world.start_broker(2, run=False)
+    world.run()
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
-    while not isinstance(ruler.flying[-1].request, LeaderAndIsrRequest):
-        ruler.answer_all()
-        realm.run()
-    ruler.loop.post(BrokerAnswered(2, ruler.flying.pop().incarnation, failed))
-    realm.run()
-    realm.start_broker(1)
+    while not isinstance(controller.flying[-1].request, LeaderAndIsrRequest):
+        controller.answer_all()
+        world.run()
+    controller.loop.post(BrokerAnswered(2, controller.flying.pop().incarnation, failed))
+    world.run()
+    world.start_broker(1)
 
-    assert realm.state(tp(0)).isr == (2,)
-    assert 1 not in (realm.state(tp(0)).leader, *realm.state(tp(0)).isr)
+    assert world.state(tp(0)).isr == (2,)
+    assert 1 not in (world.state(tp(0)).leader, *world.state(tp(0)).isr)
 
 
 def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
     """Who was in sync before has fallen behind from the first record that it has taken."""
-    realm = SteppedControllers((1, 2))
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
-    realm.stop_broker(1)
-    realm.stop_broker(2)
-    realm.start_broker(1)
+    world = SteppedControllers((1, 2))
+    world.make_topic("t", {0: (1, 2)})
+    controller = world.new_controller()
+    world.stop_broker(1)
+    world.stop_broker(2)
+    world.start_broker(1)
 
-    assert not ruler.active.features.elections._unconfirmed
-    assert realm.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
+    assert not controller.active.features.elections._unconfirmed
+    assert world.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
 
 
 def test_the_state_of_a_later_controller_is_left_alone() -> None:
     """Controller item 20: a higher controller epoch than ours is not overwritten."""
-    realm, ruler = ruled({0: (1, 2), 1: (1, 2)})
-    realm.set_state(tp(0), controller_epoch=99)
-    realm.stop_broker(1)
+    world, controller = loaded_cluster({0: (1, 2), 1: (1, 2)})
+    world.set_state(tp(0), controller_epoch=99)
+    world.stop_broker(1)
 
-    assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
-    assert realm.state(tp(1)).leader == 2
-    assert "in epoch 99" in ruler.active.ports.events.blocked["leader of t-0"]
+    assert world.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
+    assert world.state(tp(1)).leader == 2
+    assert "in epoch 99" in controller.active.ports.events.blocked["leader of t-0"]
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
     """Controller item 34, K25: an ISR that its leader has changed meanwhile; the others are written once."""
-    realm = SteppedControllers()
-    realm.make_topic("t", dict.fromkeys(range(20), (1, 2, 3)))
-    realm.rule()
-    realm.set_state(tp(7), isr=(1, 3))
-    realm.stop_broker(1)
+    world = SteppedControllers()
+    world.make_topic("t", dict.fromkeys(range(20), (1, 2, 3)))
+    world.new_controller()
+    world.set_state(tp(7), isr=(1, 3))
+    world.stop_broker(1)
 
-    assert realm.state(tp(7)) == PartitionState(3, 1, (3,), 1)
-    assert {realm.state(tp(number)).leader_epoch for number in range(20)} == {1}
-    assert realm.find(PartitionState.path(tp(7))).stat.version == 2
-    assert realm.find(PartitionState.path(tp(6))).stat.version == 1
+    assert world.state(tp(7)) == PartitionState(3, 1, (3,), 1)
+    assert {world.state(tp(number)).leader_epoch for number in range(20)} == {1}
+    assert world.find(PartitionState.path(tp(7))).stat.version == 2
+    assert world.find(PartitionState.path(tp(6))).stat.version == 1
 
 
 def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
     """Controller item 29: read from the topic's configuration when it makes a difference."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    realm.make_topic("u", {0: (1, 2)}, {"unclean.leader.election.enable": "true"})
-    ruler = realm.rule()
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2)})
+    world.make_topic("u", {0: (1, 2)}, {"unclean.leader.election.enable": "true"})
+    controller = world.new_controller()
     for name in ("t", "u"):
-        realm.set_state(tp(0, name), isr=(1,))
-    realm.stop_broker(1)
+        world.set_state(tp(0, name), isr=(1,))
+    world.stop_broker(1)
 
-    assert realm.state(tp(0, "t")) == PartitionState(-1, 1, (1,), 1)
-    assert realm.state(tp(0, "u")) == PartitionState(2, 1, (2,), 1)
-    assert len(ruler.notes("election.unclean")) == 1
+    assert world.state(tp(0, "t")) == PartitionState(-1, 1, (1,), 1)
+    assert world.state(tp(0, "u")) == PartitionState(2, 1, (2,), 1)
+    assert len(controller.notes("election.unclean")) == 1
 
 
 def test_a_configuration_nobody_can_read_allows_nothing() -> None:
     """No unclean election by mistake, and the path is named."""
-    realm, ruler = ruled({0: (1, 2)}, unclean_election=True)
-    realm.set_state(tp(0), isr=(1,))
-    realm.write(SetData("/config/topics/t", b"{", 0))
-    realm.stop_broker(1)
+    world, controller = loaded_cluster({0: (1, 2)}, unclean_election=True)
+    world.set_state(tp(0), isr=(1,))
+    world.write(SetData("/config/topics/t", b"{", 0))
+    world.stop_broker(1)
 
-    assert realm.state(tp(0)).leader == -1
-    assert set(ruler.active.context.unreadable) == {"/config/topics/t"}
+    assert world.state(tp(0)).leader == -1
+    assert set(controller.active.context.unreadable) == {"/config/topics/t"}
 
 
 def test_the_controller_is_no_broker_of_this_cluster() -> None:
     """The rig's controllers stand beside the brokers: what it tells is told by their channels alone."""
-    realm = SteppedControllers()
-    assert CONTROLLER_ID not in realm.hosts
+    world = SteppedControllers()
+    assert CONTROLLER_ID not in world.hosts
 
 
 def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
     """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
-    _, ruler = realm()
-    active = ruler.active
+    _, controller = two_topic_cluster()
+    active = controller.active
     active.ports.requests.unsent.add(tp(0))
     one, all_ = active.ports.requests.batch(), active.ports.requests.batch()
     one.leader_and_isr([2], tp(0))

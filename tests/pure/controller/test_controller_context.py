@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 
-from tests.worlds.controller_clusters import broker, cluster, standing, tp
+from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from zkgroup.controller.machine.context import BrokerChange, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -46,13 +46,13 @@ def test_indices_follow_every_change() -> None:
         context.topic_seen(name, Topic(lists), version)
         for number in rng.sample(range(6), 2):
             context.state_seen(
-                tp(number, name), standing(rng.choice([-1, 1, 2, 3, 4]), (1,), version=version)
+                tp(number, name), leadership(rng.choice([-1, 1, 2, 3, 4]), (1,), version=version)
             )
         if rng.random() < 0.1:
             context.state_seen(tp(0, name), None)
 
     everything = list(context.partitions())
-    leaders = {each: found.leader for each in everything if (found := context.standing(each))}
+    leaders = {each: found.leader for each in everything if (found := context.leadership(each))}
     assert len(leaders) > 3
     for id_ in range(-1, 5):
         assert list(context.on_broker(id_)) == [each for each in everything if id_ in context.replicas(each)]
@@ -69,7 +69,7 @@ def test_new_partitions_of_a_topic_are_told() -> None:
 
     seen = context.topic("t")
     assert seen is not None
-    assert (seen.version, context.standing(tp(0))) == (5, standing(1, (1, 2)))
+    assert (seen.version, context.leadership(tp(0))) == (5, leadership(1, (1, 2)))
 
 
 def test_what_a_topic_says_beyond_its_partitions_is_kept() -> None:
@@ -101,13 +101,13 @@ def test_a_forgotten_topic_leaves_nothing() -> None:
 def test_an_older_answer_does_not_overwrite_a_newer_one() -> None:
     """Reads and writes are under way together."""
     context = cluster({"t": {0: (1, 2)}})
-    newer = standing(2, (2,), leader_epoch=3, version=8)
+    newer = leadership(2, (2,), leader_epoch=3, version=8)
 
     context.state_seen(tp(0), newer)
-    context.state_seen(tp(0), standing(1, (1, 2), version=7))
+    context.state_seen(tp(0), leadership(1, (1, 2), version=7))
     context.state_seen(tp(9), newer)
 
-    assert (context.standing(tp(0)), context.standing(tp(9))) == (newer, None)
+    assert (context.leadership(tp(0)), context.leadership(tp(9))) == (newer, None)
 
 
 def test_a_state_without_leader_and_isr_is_known() -> None:
@@ -116,7 +116,7 @@ def test_a_state_without_leader_and_isr_is_known() -> None:
 
     context.state_seen(tp(0), LeaderIsrAndControllerEpoch(PartitionState(-1, 4, (), 1), 9))
 
-    assert (context.standing(tp(0)), list(context.led_by(-1))) == (standing(-1, (), 4, 9), [])
+    assert (context.leadership(tp(0)), list(context.led_by(-1))) == (leadership(-1, (), 4, 9), [])
 
 
 def test_a_bounced_broker_is_seen_by_its_epoch() -> None:
@@ -166,7 +166,7 @@ def test_a_partition_costs_little() -> None:
     for topics, partitions in ((3, 1_000), (60, 50)):
         tracemalloc.start()
         try:
-            context = picture_of(topics, partitions, brokers=50)
+            context = context_of(topics, partitions, brokers=50)
             size, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -175,7 +175,7 @@ def test_a_partition_costs_little() -> None:
         assert size / 3_000 < BYTES_MAX
 
 
-def picture_of(topics: int, partitions: int, brokers: int) -> ControllerContext:
+def context_of(topics: int, partitions: int, brokers: int) -> ControllerContext:
     """Three replicas each, decoded from bytes as they come from ZooKeeper."""
     context = ControllerContext()
     context.set_brokers({id_: broker(id_) for id_ in range(brokers)})

@@ -13,32 +13,32 @@ def test_a_cluster_is_counted_by_who_rules() -> None:
     world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2), 1: (2, 3)})
     world.make_topic("u", {0: (1,)})
-    idle = world.stand()
+    idle = world.new_elector()
     assert idle.machine.figures() is None
     world.run()
-    ruler = world.rule() if not idle.rules else idle
-    assert ruler.machine.figures() == ControllerMetrics(2, 3, 0, 0, 0, 0)
+    controller = world.new_controller() if not idle.is_active else idle
+    assert controller.machine.figures() == ControllerMetrics(2, 3, 0, 0, 0, 0)
 
     world.stop_broker(1)
-    assert ruler.machine.figures() == ControllerMetrics(2, 3, 1, 2, 0, 0)
+    assert controller.machine.figures() == ControllerMetrics(2, 3, 1, 2, 0, 0)
     world.mark("u")
-    assert ruler.machine.figures() == ControllerMetrics(2, 3, 0, 1, 0, 0)  # it waits to be deleted
+    assert controller.machine.figures() == ControllerMetrics(2, 3, 0, 1, 0, 0)  # it waits to be deleted
     world.start_broker(1)
-    assert ruler.machine.figures() == ControllerMetrics(1, 2, 0, 1, 0, 0)
+    assert controller.machine.figures() == ControllerMetrics(1, 2, 0, 1, 0, 0)
 
 
 def test_what_waits_is_counted_with_its_age() -> None:
     """While a request to ZooKeeper is not answered."""
     world = SteppedControllers(auto_rebalance=False)
-    ruler = world.rule()
-    active = ruler.machine.active
+    controller = world.new_controller()
+    active = controller.machine.active
     assert active is not None
     active.ports.events.enqueue(event_kinds.TOPICS)
     world.clock.advance(700)
     active.ports.core.begin(Instant(world.clock.now_ms(), world.clock.wall_ms()))
     active.ports.events.enqueue(event_kinds.PLANS)
 
-    figures = ruler.machine.figures()
+    figures = controller.machine.figures()
     assert figures is not None
     assert (figures.queue_size, figures.queue_oldest_ms) == (2, 700)
 
@@ -46,11 +46,11 @@ def test_what_waits_is_counted_with_its_age() -> None:
 def test_each_election_is_told_with_the_time_it_took() -> None:
     """Leaders of one piece of work together; work that elects nobody is none."""
     world = SteppedControllers(auto_rebalance=False)
-    ruler = world.rule()
+    controller = world.new_controller()
     world.make_topic("t", {0: (1, 2), 1: (1, 3)})
     world.run()
     world.stop_broker(1)
     world.stop_broker(3)
 
-    told = [(each["leaders"], each["reason"], each["ms"]) for each in ruler.notes("election.done")]
-    assert told[:2] == [(2, "new topic", 0), (2, "brokers came or went", 0)]
+    received = [(each["leaders"], each["reason"], each["ms"]) for each in controller.notes("election.done")]
+    assert received[:2] == [(2, "new topic", 0), (2, "brokers came or went", 0)]

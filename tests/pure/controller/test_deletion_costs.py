@@ -17,10 +17,10 @@ def with_topics(count: int) -> tuple[SteppedControllers, ControllerNode, Meddled
     world = SteppedControllers(auto_rebalance=False)
     for number in range(count):
         world.make_topic(f"t{number}", TWO)
-    ruler = world.rule()
-    store = MeddledStore(ruler.loop._store)
-    ruler.loop._store = store
-    return world, ruler, store
+    controller = world.new_controller()
+    store = MeddledStore(controller.loop._store)
+    controller.loop._store = store
+    return world, controller, store
 
 
 def delete(world: SteppedControllers, numbers: range) -> None:
@@ -50,10 +50,10 @@ def test_deletions_asked_for_together_are_carried_out_together() -> None:
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_nothing_is_left_of_topics_that_come_and_go(by_hand: bool) -> None:
     """No watch is remembered, in whatever way they go, and nothing else that is kept for each topic."""
-    world, ruler, _ = with_topics(0)
+    world, controller, _ = with_topics(0)
 
     def kept() -> tuple[int, ...]:
-        active = ruler.machine.active
+        active = controller.machine.active
         assert active is not None
         return (
             len(active.ports.reader._armed),
@@ -80,7 +80,7 @@ def test_nothing_is_left_of_topics_that_come_and_go(by_hand: bool) -> None:
 
 def test_a_topic_made_again_at_once_is_watched() -> None:
     """What is known of the old one's watches says nothing of the new one: a change of its lists is seen."""
-    world, ruler, _ = with_topics(1)
+    world, controller, _ = with_topics(1)
     delete(world, range(1))
     world.make_topic("t0", TWO)
     world.run()
@@ -88,6 +88,6 @@ def test_a_topic_made_again_at_once_is_watched() -> None:
     world.grow("t0", {**TWO, 2: (3, 1)})
     world.run()
 
-    active = ruler.machine.active
+    active = controller.machine.active
     assert active is not None
     assert [each.partition for each in active.context.partitions("t0")] == [0, 1, 2]

@@ -16,8 +16,8 @@ from tests.worlds.stepped_controllers import (
     is_gone,
     left_of,
     loses_answer,
-    realm,
     rounds,
+    two_topic_cluster,
 )
 from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.fenced_writes import Write
@@ -44,21 +44,21 @@ def crashed_after(writes: int) -> bool:
     world = SteppedControllers()
     world.make_topic("t", TWO, {"retention.ms": "5"})
     world.make_topic("u", {0: (1, 2, 3)}, {"retention.ms": "6"})
-    ruler = world.rule()
+    controller = world.new_controller()
     kept = {path: world.find(path).data for path in left_of(world, "u")}
     logs = {id_: {each for each in host.logs if each.topic == "u"} for id_, host in world.hosts.items()}
     world.mark("t", run=False)
-    was_there = world.run_until_written(ruler, writes)
-    world.crash(ruler)
+    was_there = world.run_until_written(controller, writes)
+    world.crash(controller)
     for host in world.hosts.values():
         host.epoch = max(host.epoch, 1)
-    successor = world.rule()
+    successor = world.new_controller()
 
     assert is_gone(world)
     assert {path: world.find(path).data for path in left_of(world, "u")} == kept
     assert {id_: host.logs for id_, host in world.hosts.items()} == logs
     assert all(host.metadata == {tp(0, "u"): 1} for host in world.hosts.values())
-    assert successor.rules
+    assert successor.is_active
     assert not successor.notes("transition.illegal")
     return was_there
 
@@ -70,7 +70,7 @@ def test_a_crash_after_any_write_of_a_deletion_ends_with_the_topic_gone(in_parts
 
 def test_a_forced_deletion_in_parts_ends(in_parts: None) -> None:
     """Records of brokers that are lost fill writes of their own, and each is made once."""
-    world, _ = realm(auto_rebalance=False)
+    world, _ = two_topic_cluster(auto_rebalance=False)
     world.stop_broker(2)
     world.stop_broker(3)
     world.mark("t", 2, 3)
@@ -81,9 +81,9 @@ def test_a_forced_deletion_in_parts_ends(in_parts: None) -> None:
 
 def unanswered(nth: int, fault: Fault) -> bool:
     """A deletion whose nth write gets no answer; whether it had that many."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.mark("t", run=False)
-    if not loses_answer(world, ruler, nth, fault):
+    if not loses_answer(world, controller, nth, fault):
         return False
     assert is_gone(world), (fault, nth)
     assert world.state(tp(0, "u")).leader == 1
@@ -99,16 +99,16 @@ def test_a_write_without_an_answer_is_looked_for(in_parts: None, fault: Fault) -
 @pytest.mark.parametrize("fault", ["lost_reply", "late", None])
 def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Fault | None) -> None:
     """K21: the last write is executed and its answer lost; by the time it is looked for the name is taken."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.mark("t", run=False)
-    world.run(lambda: ends_topic(world, ruler))
-    assert ends_topic(world, ruler)
+    world.run(lambda: ends_topic(world, controller))
+    assert ends_topic(world, controller)
     if fault is None:
-        world.server.cut(ruler.name, executed=1)
+        world.server.cut(controller.name, executed=1)
     else:
-        world.deliver(Step("request", ruler.name), fault)
-    while ruler.client.orphans:
-        world.deliver(Step("orphan", ruler.name))
+        world.deliver(Step("request", controller.name), fault)
+    while controller.client.orphans:
+        world.deliver(Step("orphan", controller.name))
     assert left_of(world, "t") == set()
     world.make_topic("t", {0: (3, 1), 1: (1, 3), 2: (3,)}, {"retention.ms": "7"})
     made = world.find(Topic.path("t")).stat.czxid
@@ -124,7 +124,7 @@ def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Faul
     assert world.hosts[2].metadata[tp(0)] == 3
 
 
-def ends_topic(world: SteppedControllers, ruler: ControllerNode) -> bool:
+def ends_topic(world: SteppedControllers, controller: ControllerNode) -> bool:
     """Whether the controller's next request takes the topic away."""
-    asked = world.asked(ruler, Topic.path("t"))
+    asked = world.asked(controller, Topic.path("t"))
     return asked is not None and any(isinstance(each, Delete) for each in asked.operations)

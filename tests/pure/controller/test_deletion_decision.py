@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.controller_clusters import rule, tp
+from tests.worlds.controller_clusters import new_controller, tp
 from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.deletion.decision import (
     Finish,
@@ -187,7 +187,7 @@ def test_a_big_topic_goes_in_parts_and_its_name_in_the_last() -> None:
 def test_a_server_takes_the_parts_in_their_order(bytes_max: int) -> None:
     """Children before parents. A controller that is not ours has version 0, and passes no fence."""
     with Blocking(MemoryZooKeeper().client()) as zk:
-        fence = rule(zk)
+        fence = new_controller(zk)
         zk.create_missing(*PARENTS)
         zk.multi(*(Create(path, b"") for path in znodes(5)))
 
@@ -210,7 +210,7 @@ def test_what_others_have_made_below_a_topic_goes_first() -> None:
         "/brokers/topics/t/partitions/7/state/x": 0,
     }
     with Blocking(MemoryZooKeeper().client()) as zk:
-        fence = rule(zk)
+        fence = new_controller(zk)
         zk.create_missing(*PARENTS)
         zk.multi(*(Create(path, b"") for path in sorted(found)))
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tests.worlds.acls import READ_ONLY
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import TWO, ControllerNode, SteppedControllers, is_gone, left_of, realm
+from tests.worlds.stepped_controllers import (
+    TWO,
+    ControllerNode,
+    SteppedControllers,
+    is_gone,
+    left_of,
+    two_topic_cluster,
+)
 from zkgroup.controller.machine.deletion.stray_replicas import ABANDONED_AGAIN_MS
 from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import (
@@ -24,13 +31,13 @@ from zkgroup.zookeeper.settings import OPEN_ACL
 
 def deletions(world: SteppedControllers, broker: int) -> list[tuple[bool, tuple[object, ...]]]:
     """The StopReplica requests to a broker: whether to delete, and what."""
-    told = world.hosts[broker].told(StopReplicaRequest)
-    return [(each.delete, each.partitions) for each in told if isinstance(each, StopReplicaRequest)]
+    received = world.hosts[broker].received(StopReplicaRequest)
+    return [(each.delete, each.partitions) for each in received if isinstance(each, StopReplicaRequest)]
 
 
 def test_a_topic_goes_with_logs_configuration_and_marker() -> None:
     """Controller item 54: hidden, stopped, deleted, and then its znodes; nothing else is touched."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     kept = left_of(world, "u"), world.state(tp(0, "u"))
     world.mark("t")
 
@@ -38,27 +45,27 @@ def test_a_topic_goes_with_logs_configuration_and_marker() -> None:
     assert deletions(world, 2) == [(False, (tp(0), tp(1))), (True, (tp(0), tp(1)))]
     assert (left_of(world, "u"), world.state(tp(0, "u"))) == kept
     assert all(tp(0, "u") in host.logs and tp(0, "u") in host.metadata for host in world.hosts.values())
-    assert not ruler.notes("transition.illegal")
+    assert not controller.notes("transition.illegal")
 
 
 def test_brokers_hide_the_topic_before_they_stop_it() -> None:
     """Controller item 54: UpdateMetadata with leader -2 to all comes first, and no LeaderAndIsr any more."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     before = {id_: len(host.requests) for id_, host in world.hosts.items()}
     world.mark("t")
 
     for id_, host in world.hosts.items():
-        told = host.requests[before[id_] :]
-        first = told[0]
+        received = host.requests[before[id_] :]
+        first = received[0]
         assert isinstance(first, UpdateMetadataRequest)
         leaders = {info.topic_partition: info.leader for info in first.partitions}
         assert leaders == {tp(0): LEADER_DURING_DELETE, tp(1): LEADER_DURING_DELETE}
-        assert {type(each) for each in told} == {UpdateMetadataRequest, StopReplicaRequest}
+        assert {type(each) for each in received} == {UpdateMetadataRequest, StopReplicaRequest}
 
 
 def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
     """Controller item 54, K21: made at the first moment at which its name is free."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     world.mark("t", run=False)
     world.run(lambda: world.server.find(Topic.path("t")) is None)
     assert left_of(world, "t") == set()
@@ -73,29 +80,29 @@ def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
 
 def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
     """Controller item 55, K20: metadata hides the topic at once; it goes when the broker is back."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
 
     assert {TopicDeletion.path("t"), Topic.path("t"), TopicConfig.path("t")} <= left_of(world, "t")
     assert [tp(number) in world.hosts[2].logs for number in (0, 1)] == [False, False]
     assert all(each.topic != "t" for id_ in (1, 2) for each in world.hosts[id_].metadata)
-    told = ruler.waiting.pop("deletion of t")
-    assert told.startswith(
+    received = controller.waiting.pop("deletion of t")
+    assert received.startswith(
         "waits for broker 3 to be back; if lost: zkgroup topic delete t --without-broker 3"
     )
     world.start_broker(3)
     assert is_gone(world)
-    assert ruler.waiting == {}
+    assert controller.waiting == {}
 
 
 def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
     """K20: else its replicas would be deleted for ever (controller.md 5.6); the status names it (K31)."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.hosts[2].silent = True
     world.mark("t")
     assert left_of(world, "t")
-    assert ruler.waiting == {"deletion of t": "waits for the answer of broker 2"}
+    assert controller.waiting == {"deletion of t": "waits for the answer of broker 2"}
     world.stop_broker(2)
     assert left_of(world, "t")
     world.hosts[2].silent = False
@@ -107,7 +114,7 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
 
 def test_a_broker_that_bounces_before_it_answers_is_asked_again() -> None:
     """K7: gone and back between two looks; what it was told went with its former incarnation."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     world.hosts[2].silent = True
     world.mark("t")
     world.stop_broker(2, run=False)
@@ -119,17 +126,20 @@ def test_a_broker_that_bounces_before_it_answers_is_asked_again() -> None:
 
 def test_a_deletion_that_was_sent_twice_is_over_when_the_epoch_is_raised() -> None:
     """K28: the first copy could delete the topic that is made next; a broker that knows more refuses it."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     epoch = world.epoch()[0]
     world.mark("t", run=False)
     world.hosts[2].silent = True
     world.run()
-    while not isinstance(ruler.flying[0].request, StopReplicaRequest) or not ruler.flying[0].request.delete:
-        answer_first(ruler)
+    while (
+        not isinstance(controller.flying[0].request, StopReplicaRequest)
+        or not controller.flying[0].request.delete
+    ):
+        answer_first(controller)
         world.run()
-    late = ruler.flying[0].request
+    late = controller.flying[0].request
     world.hosts[2].silent = False
-    ruler.lose_connection(2)
+    controller.lose_connection(2)
     world.run()
 
     assert is_gone(world)
@@ -137,20 +147,20 @@ def test_a_deletion_that_was_sent_twice_is_over_when_the_epoch_is_raised() -> No
     assert world.hosts[2].take(late).error == ErrorCode.STALE_CONTROLLER_EPOCH  # type: ignore[attr-defined]
 
 
-def answer_first(ruler: ControllerNode) -> None:
+def answer_first(controller: ControllerNode) -> None:
     """The oldest request that is kept is answered."""
-    ruler.answer(ruler.flying.pop(0))
+    controller.answer(controller.flying.pop(0))
 
 
 def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
     """Controller.md 5.5: a broken folder is asked again when a broker starts, not in a loop."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.hosts[2].refusals[tp(1)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.mark("t")
     world.advance(10_000)
 
     assert len(deletions(world, 2)) == 2
-    assert "t-1 on broker 2 could not be deleted" in ruler.waiting["deletion of t"]
+    assert "t-1 on broker 2 could not be deleted" in controller.waiting["deletion of t"]
     world.hosts[2].refusals.clear()
     world.stop_broker(2)
     world.start_broker(2)
@@ -159,35 +169,35 @@ def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
 
 def test_deletion_disabled_removes_the_marker_and_nothing_else() -> None:
     """Controller item 56, K19: the topic stays visible, after a failover too."""
-    world, ruler = realm(delete_topics=False)
+    world, controller = two_topic_cluster(delete_topics=False)
     for _ in range(2):
         before = left_of(world, "t")
         world.mark("t")
         assert left_of(world, "t") == before
         assert all(tp(0) in host.metadata for host in world.hosts.values())
         world.mark("t", run=False)
-        world.crash(ruler)
-        ruler = world.rule()
+        world.crash(controller)
+        controller = world.new_controller()
         assert left_of(world, "t") == before
         assert all(host.metadata[tp(0)] == 1 for host in world.hosts.values())
 
 
 def test_a_marker_of_an_unknown_topic_disappears() -> None:
     """Controller item 57: at once, and at a failover; names that no topic can have as well."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.mark("nobody", run=False)
     world.mark("no body?")
 
     assert left_of(world, "nobody") == left_of(world, "no body?") == set()
-    world.crash(ruler)
+    world.crash(controller)
     world.mark("nobody", run=False)
-    world.rule()
+    world.new_controller()
     assert left_of(world, "nobody") == set()
 
 
 def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
     """Controller item 57: it is not taken for unknown, in whatever order the news comes."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     world.make_topic("v", {0: (1,)})
     world.mark("v")
     world.advance(2_000)
@@ -197,11 +207,11 @@ def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
 
 def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
     """K21: a real controller has left it; the topic that clients have made since is not deleted."""
-    world, ruler = realm()
-    world.crash(ruler)
+    world, controller = two_topic_cluster()
+    world.crash(controller)
     world.mark("v", run=False)
     world.make_topic("v", {0: (1, 2)})
-    world.rule()
+    world.new_controller()
 
     assert left_of(world, "v").isdisjoint({TopicDeletion.path("v")})
     assert world.state(tp(0, "v")).leader == 1
@@ -210,7 +220,7 @@ def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
 
 def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
     """K21: deleted and made again by hand before anybody has looked; its lists are the new ones."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     world.server.remove(Topic.path("t"))
     world.write(Create(Topic.path("t"), Topic({0: (3,), 1: (1,), 2: (2,)}).encode()))
     world.run()
@@ -222,7 +232,7 @@ def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
 
 def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
     """Controller item 53, K23: by Kafka's tool while a broker is awaited; the deletion goes on after it."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
     world.grow("t", {**TWO, 2: (1, 3)})
@@ -232,17 +242,17 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
     assert world.server.find(PartitionState.path(tp(2))) is None
     world.start_broker(3)
     assert is_gone(world)
-    assert not ruler.notes("transition.illegal")
+    assert not controller.notes("transition.illegal")
 
 
 def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
     """Controller item 53, K23: nobody knows the old lists any more, so all partitions go."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
-    world.crash(ruler)
+    world.crash(controller)
     world.grow("t", {**TWO, 2: (1, 3)})
-    world.rule()
+    world.new_controller()
     world.start_broker(3)
 
     assert is_gone(world)
@@ -250,7 +260,7 @@ def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
 
 def test_a_partition_that_never_got_a_state_is_deleted() -> None:
     """K24: none of its replicas ever lived; they go offline without a write and do not wedge the rest."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.make_topic("v", {0: (3,), 1: (1, 3)})
     world.run()
@@ -259,20 +269,20 @@ def test_a_partition_that_never_got_a_state_is_deleted() -> None:
     world.start_broker(3)
 
     assert is_gone(world, "v")
-    assert not ruler.notes("transition.illegal")
+    assert not controller.notes("transition.illegal")
 
 
 def test_a_topic_that_is_being_moved_waits_for_the_end_of_the_move() -> None:
     """Controller item 46: nothing is deleted of it while the move is open; then all of it goes."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.hosts[3].silent = True
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 2)),)).encode())
     world.run()
     world.mark("t")
     assert not any(delete for id_ in world.hosts for delete, _ in deletions(world, id_))
-    assert ruler.waiting["deletion of t"] == "waits for the reassignment of t-0"
+    assert controller.waiting["deletion of t"] == "waits for the reassignment of t-0"
     world.hosts[3].silent = False
-    ruler.answer_all()
+    controller.answer_all()
     world.set_state(tp(0), isr=(1, 2, 3))
     world.run()
 
@@ -282,7 +292,7 @@ def test_a_topic_that_is_being_moved_waits_for_the_end_of_the_move() -> None:
 
 def test_a_marker_taken_off_before_the_beginning_withdraws_the_deletion() -> None:
     """All replicas are on dead brokers, so nothing was deleted: the topic is visible again and led again."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     world.make_topic("v", {0: (3,)})
     world.run()
     world.stop_broker(3)
@@ -299,7 +309,7 @@ def test_a_marker_taken_off_before_the_beginning_withdraws_the_deletion() -> Non
 
 def test_a_marker_taken_off_in_the_middle_does_not_leave_half_a_topic() -> None:
     """One broker has deleted its replicas: the rest goes too when the other is back."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
     world.delete(TopicDeletion.path("t"))
@@ -311,16 +321,16 @@ def test_a_marker_taken_off_in_the_middle_does_not_leave_half_a_topic() -> None:
 
 def test_znodes_that_change_while_they_are_deleted_are_read_again() -> None:
     """A leader that has not heard yet writes its ISR, and somebody makes a znode below a partition."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     for id_ in (1, 2, 3):
         world.hosts[id_].silent = True
     world.mark("t")
-    while ruler.flying:
-        last = len(ruler.flying) == 1
-        answer_first(ruler)
+    while controller.flying:
+        last = len(controller.flying) == 1
+        answer_first(controller)
         if not last or any(each.topic == "t" for host in world.hosts.values() for each in host.logs):
             world.run()
-    world.until_asked(ruler, Topic.path("t"))
+    world.until_asked(controller, Topic.path("t"))
     world.set_state(tp(0), isr=(1,))
     world.write(Create("/brokers/topics/t/partitions/9", None))
     world.run()
@@ -333,23 +343,23 @@ def test_a_big_topic_goes_in_parts() -> None:
     world = SteppedControllers()
     name = "t" * 249
     world.make_topic(name, dict.fromkeys(range(1500), (1, 2)))
-    ruler = world.rule()
+    controller = world.new_controller()
     world.mark(name)
 
     assert is_gone(world, name)
-    assert ruler.rules
+    assert controller.is_active
 
 
 def test_a_move_asked_for_in_the_middle_of_a_deletion_is_dropped() -> None:
     """The deletion has taken every replica offline: it would wait for the move, and the move for a leader."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.hosts[2].silent = True
     world.mark("t")
     assert world.state(tp(0)).leader == NO_LEADER
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 1)),)).encode())
     world.run()
     world.hosts[2].silent = False
-    ruler.answer_all()
+    controller.answer_all()
     world.run()
 
     assert is_gone(world)
@@ -361,14 +371,14 @@ def test_states_that_a_deletion_has_removed_are_not_made_again() -> None:
     once more, and a replica of before took the new leader's epoch for its own."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
-    ruler = world.rule()
-    world.crash(ruler)
+    controller = world.new_controller()
+    world.crash(controller)
     world.stop_broker(1)
     world.mark("t", run=False)
     world.delete(PartitionState.path(tp(0)))
     world.delete(PartitionState.path(tp(0)).removesuffix("/state"))
     world.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode()))
-    world.rule()
+    world.new_controller()
 
     assert world.server.find(PartitionState.path(tp(0))) is None
     world.start_broker(1)
@@ -378,12 +388,12 @@ def test_states_that_a_deletion_has_removed_are_not_made_again() -> None:
 
 def test_brokers_forget_a_partition_whose_state_cannot_be_read() -> None:
     """Past bug: they went on naming it to clients, and took a new topic's first epoch for an old one."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     path = PartitionState.path(tp(0))
     world.write(SetData(path, b"{", world.find(path).stat.version))
     world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
     world.run()
-    assert ruler.unreadable == {path}
+    assert controller.unreadable == {path}
     world.mark("t")
 
     assert left_of(world, "t") == set()
@@ -393,19 +403,19 @@ def test_brokers_forget_a_partition_whose_state_cannot_be_read() -> None:
 def test_recovery_gives_no_role_to_replicas_that_are_deleted() -> None:
     """Past bug: where an ACL had put off both the recovery and the end of the deletion, brokers that had
     deleted their replicas were told of a role, and took it for a later one than a new topic's first."""
-    world, ruler = realm()
-    world.crash(ruler)
+    world, controller = two_topic_cluster()
+    world.crash(controller)
     forbidden = Topic.path("t"), PartitionState.path(tp(0))
     for path in forbidden:
         world.server.set_acl(path, READ_ONLY)
     world.server.put(ControllerEpoch.path(), b"5")
     world.mark("t", run=False)
-    world.rule()
+    world.new_controller()
     assert all(tp(0) not in host.logs for host in world.hosts.values())
-    told = len(world.hosts[1].told(LeaderAndIsrRequest))
+    received = len(world.hosts[1].received(LeaderAndIsrRequest))
     for path in forbidden:
         world.server.set_acl(path, *OPEN_ACL)
     world.advance(2 * ABANDONED_AGAIN_MS, 5_000)
 
     assert left_of(world, "t") == set()
-    assert len(world.hosts[1].told(LeaderAndIsrRequest)) == told
+    assert len(world.hosts[1].received(LeaderAndIsrRequest)) == received

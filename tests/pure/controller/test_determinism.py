@@ -17,38 +17,38 @@ def test_the_same_events_give_the_same_effects() -> None:
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 3)})
     world.make_topic("u", {0: (3, 1)})
-    told: list[tuple[object, Instant]] = []
+    received: list[tuple[object, Instant]] = []
     ordered: list[Sequence[Effect]] = []
-    ruler = world.stand()
-    _record(ruler.machine, told, ordered)
+    controller = world.new_elector()
+    _record(controller.machine, received, ordered)
     world.run()
     world.stop_broker(1)
     world.start_broker(1, run=False)
     world.set_state(tp(0), isr=(2, 1))
     world.server.put(PreferredElection.path(), PreferredElection((tp(0),)).encode())
     world.mark("u")
-    ruler.ask_shutdown(1, 2)
+    controller.ask_shutdown(1, 2)
     world.run()
     world.server.put(Reassignment.path(), Reassignment((Move(tp(1), (3, 1)),)).encode())
     world.advance(10_000)
     world.bump()
     world.run()
 
-    other = ControllerMachine(ruler.machine.core.config, world.settings)
-    assert [other.step(event, now) for event, now in told] == ordered  # type: ignore[arg-type]
+    other = ControllerMachine(controller.machine.core.config, world.settings)
+    assert [other.step(event, now) for event, now in received] == ordered  # type: ignore[arg-type]
     assert len(ordered) > 100
 
 
 def _record(
-    candidate: ControllerMachine, told: list[tuple[object, Instant]], ordered: list[Sequence[Effect]]
+    elector: ControllerMachine, received: list[tuple[object, Instant]], ordered: list[Sequence[Effect]]
 ) -> None:
     """Notes every step of the machine."""
-    step = candidate.step
+    step = elector.step
 
     def noted(event: object, now: Instant) -> Sequence[Effect]:
         effects = step(event, now)  # type: ignore[arg-type]
-        told.append((event, now))
+        received.append((event, now))
         ordered.append(effects)
         return effects
 
-    candidate.step = noted  # type: ignore[method-assign, assignment]
+    elector.step = noted  # type: ignore[method-assign, assignment]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_handlers import Writer, fails
-from tests.worlds.stepped_candidates import (
+from tests.worlds.stepped_electors import (
     CONTROLLER,
     EPOCH,
-    SteppedCandidates,
+    SteppedElectors,
     alone,
     elected,
     resigned,
@@ -26,24 +26,24 @@ from zkgroup.znodes.controller import Controller, ControllerRecord
 
 def test_of_all_candidates_one_wins_and_the_epoch_grows_by_one() -> None:
     """Recipes 13: five at once, each winner's session ends in turn; the version is ZooKeeper's (K4)."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     for broker in range(5):
         world.node(broker)
     world.run()
     for epoch in range(1, 6):
-        (ruler,) = world.rulers
-        assert elected(ruler) == Elected(Fence(epoch, epoch), world.find(CONTROLLER).stat.czxid, 0)
+        (controller,) = world.active_nodes
+        assert elected(controller) == Elected(Fence(epoch, epoch), world.find(CONTROLLER).stat.czxid, 0)
         assert world.epoch() == (epoch, epoch)
-        assert Controller.decode(CONTROLLER, world.find(CONTROLLER).data).broker == ruler.broker
-        world.server.expire(ruler.name)
+        assert Controller.decode(CONTROLLER, world.find(CONTROLLER).data).broker == controller.broker
+        world.server.expire(controller.name)
         world.run()
 
-    assert sum(len(node.told(Elected)) for node in world.nodes) == 6
+    assert sum(len(node.received(Elected)) for node in world.nodes) == 6
 
 
 def test_a_controller_is_made_and_set_once() -> None:
     """Recipes 13: data version 1 marks a controller of ours; the transaction is the recipe's own."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node = world.node(1)
     request = world.until_asked(node, CONTROLLER)
     create, mark, bump, record = request.operations
@@ -62,13 +62,13 @@ def test_a_controller_is_made_and_set_once() -> None:
 
 def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
     """Recipes 13: nothing of the attempt is left behind; the next one has the new epoch."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
     world.bump()
     world.run(lambda: node.machine.election.stage is ElectorState.GRACE)
 
-    assert not node.rules
+    assert not node.is_active
     assert world.server.find(CONTROLLER) is None
     assert world.server.find(ControllerRecord.path(1)) is None
     assert world.epoch() == (1, 1)
@@ -80,46 +80,46 @@ def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
 @pytest.mark.parametrize("is_applied", [True, False])
 def test_an_election_without_an_answer_is_resolved_by_reading(is_applied: bool) -> None:
     """Recipes 13: the connection is cut after the commit, or before; one knows that it won."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.until_asked(node, CONTROLLER)
     world.server.cut(node.name, executed=int(is_applied))
     world.run()
     world.advance(1000)
 
-    (ruler,) = world.rulers
-    assert world.find(CONTROLLER).stat.ephemeral_owner == ruler.session_id
-    assert elected(ruler).czxid == world.find(CONTROLLER).stat.czxid
+    (controller,) = world.active_nodes
+    assert world.find(CONTROLLER).stat.ephemeral_owner == controller.session_id
+    assert elected(controller).czxid == world.find(CONTROLLER).stat.czxid
     assert world.epoch() == (1, 1)
-    assert len(node.told(Elected)) + len(other.told(Elected)) == 1
+    assert len(node.received(Elected)) + len(other.received(Elected)) == 1
     if is_applied:
-        assert ruler is node
+        assert controller is node
 
 
 def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
     """Recipes 13: the answer is given up first, the transaction is executed afterwards."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
     world.deliver(Step("request", node.name), fault="late")
     world.run()
     world.advance(1000)
 
-    assert node.rules
-    assert len(node.told(Elected)) == 1
+    assert node.is_active
+    assert len(node.received(Elected)) == 1
     assert node.machine.election.may_send
 
 
 def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off() -> None:
     """Recipes 13: what is of our session and not our rule goes, and then there is an election."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node = world.node(1)
     world.run(lambda: node.machine.election.stage is ElectorState.VACANT)
     world.write(Create(CONTROLLER, Controller(1, 5).encode(), True), session_id=node.session_id)
     stray = world.find(CONTROLLER).stat.czxid
     world.pass_grace()
 
-    assert node.rules
+    assert node.is_active
     assert world.find(CONTROLLER).stat.czxid == elected(node).czxid != stray
 
 
@@ -128,34 +128,34 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
 
 def test_controller_deleted_by_hand_is_elected_anew() -> None:
     """Recipes 13: the one that ruled resigns, and somebody is elected with the next epoch."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.run()
-    (ruler,) = world.rulers
+    (controller,) = world.active_nodes
     world.depose()
 
-    assert resigned(ruler) == ["/controller was deleted"]
-    assert len(world.rulers) == 1
+    assert resigned(controller) == ["/controller was deleted"]
+    assert len(world.active_nodes) == 1
     assert world.epoch() == (2, 2)
-    assert len(node.told(Elected)) + len(other.told(Elected)) == 2
+    assert len(node.received(Elected)) + len(other.received(Elected)) == 2
 
 
 def test_controller_replaced_by_another_id_ends_the_rule() -> None:
     """Recipes 13: seen as changed, not as deleted (K1); the other's znode is left alone."""
     world, node = alone()
-    stranger = world.server.client("stranger")
+    foreign_writer = world.server.client("stranger")
     world.run()
-    assert stranger.session is not None
+    assert foreign_writer.session is not None
     world.write(
         Delete(CONTROLLER, 1),
         Create(CONTROLLER, Controller(7, 0).encode(), True),
-        session_id=stranger.session.session_id,
+        session_id=foreign_writer.session.session_id,
     )
     world.run()
 
     assert resigned(node) == ["/controller was replaced"]
-    assert not node.rules
-    assert world.find(CONTROLLER).stat.ephemeral_owner == stranger.session.session_id
+    assert not node.is_active
+    assert world.find(CONTROLLER).stat.ephemeral_owner == foreign_writer.session.session_id
 
 
 def test_controller_written_by_somebody_ends_the_rule() -> None:
@@ -171,9 +171,9 @@ def test_controller_written_by_somebody_ends_the_rule() -> None:
 
 def test_after_a_bump_by_another_process_no_write_passes() -> None:
     """Recipes 13: the write under way is refused and changes nothing; it resigns (K3)."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     duty = Writer()
-    node = world.node(1, duties=duty)
+    node = world.node(1, work=duty)
     world.server.put("/work")
     world.run()
     before = world.find("/work").stat
@@ -207,16 +207,16 @@ def test_another_controllers_znode_is_never_deleted() -> None:
     world, node = alone()
     world.bump()
     world.until_asked(node, CONTROLLER)
-    stranger = world.server.client("stranger")
+    foreign_writer = world.server.client("stranger")
     world.server.deliver(Step("connect", "stranger"))
-    assert stranger.session is not None
+    assert foreign_writer.session is not None
     data = Controller(7, 0).encode()
     world.write(
         Delete(CONTROLLER, 1),
         Create(CONTROLLER, data, True),
         SetData(CONTROLLER, data, 0),
         SetData(EPOCH, b"3", 2),
-        session_id=stranger.session.session_id,
+        session_id=foreign_writer.session.session_id,
     )
     mine = world.find(CONTROLLER).stat
     world.run()
@@ -228,15 +228,15 @@ def test_another_controllers_znode_is_never_deleted() -> None:
 
 def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
     """Recipes 13: an exception while it rules: no storm of elections (K2), no poisoned batch (K10)."""
-    world = SteppedCandidates()
-    failing = world.node(1, duties=lambda election: ("load", fails))
+    world = SteppedElectors()
+    failing = world.node(1, work=lambda election: ("load", fails))
     world.run()
     assert resigned(failing) == ["failed: ValueError: an unreadable znode"]
     assert world.server.find(CONTROLLER) is None
     other = world.node(2)
     world.pass_grace()
 
-    assert other.rules
+    assert other.is_active
     assert resigned(failing) == ["failed: ValueError: an unreadable znode"]
     kept = ControllerRecord.path(1)
     assert (
@@ -247,24 +247,24 @@ def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
 
 def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
     """S11: the candidate that makes it again has seen it, and begins where it was."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     first, second = world.node(1), world.node(2)
     world.run()
     for _ in range(2):
-        (ruler,) = world.rulers
-        world.server.expire(ruler.name)
+        (controller,) = world.active_nodes
+        world.server.expire(controller.name)
         world.pass_grace()
-    (ruler,) = world.rulers
-    other = second if ruler is first else first
+    (controller,) = world.active_nodes
+    other = second if controller is first else first
     before = world.epoch()[0]
     assert before == 3
-    world.nodes.remove(ruler)
-    ruler.loop.stop()
-    world.server.expire(ruler.name)
+    world.nodes.remove(controller)
+    controller.loop.stop()
+    world.server.expire(controller.name)
     world.write(Delete(EPOCH, -1))
     world.pass_grace()
 
-    assert other.rules
+    assert other.is_active
     assert elected(other).epoch == before + 1
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.stepped_candidates import (
+from tests.worlds.stepped_electors import (
     CONTROLLER,
     EPOCH,
     GRACE_AND_SPREAD_MS,
-    SteppedCandidates,
+    SteppedElectors,
     alone,
     elected,
     resigned,
@@ -50,7 +50,7 @@ def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     world.run()
 
     assert resigned(node) == ["an operator asked for it"]
-    assert world.rulers == [other]
+    assert world.active_nodes == [other]
     assert world.server.find(ResignRequest.path()) is None
     assert world.record(1).ended == "an operator asked for it"
     kept = world.record(2)
@@ -65,12 +65,12 @@ def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
     world.run()
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
     world.run()
-    assert world.rulers == [other]
+    assert world.active_nodes == [other]
     world.advance(GRACE_AND_SPREAD_MS)
     world.server.expire(other.name)
     world.advance(GRACE_AND_SPREAD_MS)
 
-    assert world.rulers == [node]
+    assert world.active_nodes == [node]
     assert world.record(3).reason == "broker 2 rules no more"
 
 
@@ -79,7 +79,7 @@ def test_the_only_candidate_rules_again_after_standing_back() -> None:
     world, node = alone()
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
     world.run()
-    assert not node.rules
+    assert not node.is_active
     world.advance(GRACE_AND_SPREAD_MS)
 
     assert elected(node).epoch == 2
@@ -88,13 +88,13 @@ def test_the_only_candidate_rules_again_after_standing_back() -> None:
 @pytest.mark.parametrize("data", [b"12345", b"soon"])
 def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None:
     """Recipes 13: another czxid, or none that can be read; it goes on ruling."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     world.server.put(ResignRequest.path(), data)
     node = world.node(1)
     world.run()
 
     assert world.server.find(ResignRequest.path()) is None
-    assert node.rules
+    assert node.is_active
     assert not resigned(node)
 
 
@@ -103,7 +103,7 @@ def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None
 
 def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
     """Recipes 14: in the same transaction and session; waiting, it shows elsewhere."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node = world.node(7, controller_only=True)
     request = world.until_asked(node, CONTROLLER)
     assert StandbyController.path(7) in world.server.tree()
@@ -135,7 +135,7 @@ def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
 
 def test_an_id_of_a_broker_is_in_use() -> None:
     """Recipes 14: node-exists on the registration is no lost race."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     session_id = world.real(7)
     world.write(Delete(CONTROLLER, -1))
     node = world.node(7, controller_only=True)
@@ -148,7 +148,7 @@ def test_an_id_of_a_broker_is_in_use() -> None:
 
 def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
     """Recipes 14: said at once, not when the rule comes to it; the name of who waits is not taken."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     session_id = world.real(7)
     node = world.node(7, controller_only=True)
     world.run()
@@ -159,7 +159,7 @@ def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
 
 def test_two_processes_with_one_id_do_not_both_wait() -> None:
     """Recipes 14: the second waits for a session timeout and some slack, as after a quick restart."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     first = world.node(7, controller_only=True)
     world.real()
     world.run()
@@ -193,27 +193,27 @@ def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_onl
 
     other = world.node(8)
     world.pass_grace()
-    assert other.rules
+    assert other.is_active
     assert node.machine.has_left
 
 
 def test_who_retires_leaves_the_controller_of_another_alone() -> None:
     """It only stands no more."""
-    world = SteppedCandidates()
-    ruling, node = world.node(1), world.node(2)
+    world = SteppedElectors()
+    loaded_cluster, node = world.node(1), world.node(2)
     world.run()
-    waiting = next(each for each in (ruling, node) if not each.rules)
+    waiting = next(each for each in (loaded_cluster, node) if not each.is_active)
     waiting.loop.post(Retire("stopped"))
     world.run()
 
     assert waiting.machine.has_left
-    assert len(world.rulers) == 1
-    assert not world.rulers[0].machine.has_left
+    assert len(world.active_nodes) == 1
+    assert not world.active_nodes[0].machine.has_left
 
 
 def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
     """Whether the answer is there already or not."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
     node.loop.post(Retire("stopped"))
@@ -227,7 +227,7 @@ def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
 
 def test_who_retires_within_the_grace_does_not_stand() -> None:
     """Not even when the grace is over."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     world.real(9)
     node = world.node(1)
     world.run()
@@ -255,7 +255,7 @@ def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
 
 def test_the_record_says_how_long_loading_took() -> None:
     """Recipes 18: under the fence, once; the end is added to it."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     done = []
 
     def load(election: Elector) -> tuple[str, object] | None:
@@ -265,7 +265,7 @@ def test_the_record_says_how_long_loading_took() -> None:
         done.append(True)
         yield from procedure
 
-    node = world.node(1, duties=load)  # type: ignore[arg-type]
+    node = world.node(1, work=load)  # type: ignore[arg-type]
     world.run()
     assert world.record(1).load_ms == 345
     world.depose()
@@ -276,10 +276,10 @@ def test_the_record_says_how_long_loading_took() -> None:
 
 def test_the_end_is_noted_where_the_answer_about_loading_comes_too_late() -> None:
     """Past bug: the version of the record was not known then, and it stayed open for ever."""
-    world = SteppedCandidates()
-    node = world.node(1, duties=ControllerSettings())
+    world = SteppedElectors()
+    node = world.node(1, work=ControllerSettings())
     path = ControllerRecord.path(1)
-    world.run(lambda: node.rules)
+    world.run(lambda: node.is_active)
     world.until_asked(node, path)
     node.loop.post(Retire("stopped"))
     node.loop.run_pending()
@@ -311,20 +311,20 @@ def _znode(epoch: int, record: ControllerRecord | None) -> Znode:
     return Znode(path, data, ZnodeStat(1, 2, 0, 0, 5, 0, 0, 0, len(data), 0, 1))
 
 
-def _history(world: SteppedCandidates, told: Mapping[int, int | None]) -> None:
+def _history(world: SteppedElectors, received: Mapping[int, int | None]) -> None:
     """Records of these epochs, each with the last epoch of a controller of Kafka, or without the key."""
-    for epoch, foreign in told.items():
+    for epoch, foreign in received.items():
         record = ControllerRecord(1, 1, "started", 0, foreign_epoch=foreign)
         world.server.put(ControllerRecord.path(epoch), record.encode())
 
 
-def _kept(world: SteppedCandidates) -> set[int]:
+def _kept(world: SteppedElectors) -> set[int]:
     return {int(path.rpartition("/")[2]) for path in world.server.tree() if path.startswith(_HISTORY)}
 
 
 def test_a_hundred_records_stay() -> None:
     """Recipes 13: also where no controller of Kafka has ever ruled; the rest goes in small transactions."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     world.server.put(EPOCH, b"350")
     _history(world, dict.fromkeys(range(1, 351)))
     node = world.node(1)
@@ -337,7 +337,7 @@ def test_a_hundred_records_stay() -> None:
 
 def test_what_the_newest_record_says_needs_no_older_ones() -> None:
     """Recipes 13: one record is read, however many there were, and none of those that are gone is missed."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     world.server.put(EPOCH, b"350")
     _history(world, dict.fromkeys(range(300, 351), 121))
     node = world.node(1)
@@ -357,7 +357,7 @@ def test_what_the_newest_record_says_needs_no_older_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "foreign"),
+    ("received", "foreign"),
     [
         ({}, 7),
         ({5: 2, 6: 2}, 7),
@@ -381,11 +381,11 @@ def test_what_the_newest_record_says_needs_no_older_ones() -> None:
         "its own number",
     ],
 )
-def test_the_last_foreign_epoch(told: dict[int, int | None], foreign: int) -> None:
+def test_the_last_foreign_epoch(received: dict[int, int | None], foreign: int) -> None:
     """Recipes 13: from the newest record that says it, and from missing ones where none above a gap does."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     world.server.put(EPOCH, b"7")
-    _history(world, told)
+    _history(world, received)
     node = world.node(1)
     world.pass_grace()
 
@@ -395,7 +395,7 @@ def test_the_last_foreign_epoch(told: dict[int, int | None], foreign: int) -> No
 
 def test_a_record_that_cannot_be_read_says_only_that_its_epoch_was_ours() -> None:
     """The one below it is asked."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     world.server.put(EPOCH, b"7")
     _history(world, {6: 4})
     world.server.put(ControllerRecord.path(7), b"{")
@@ -410,7 +410,7 @@ def test_what_controllers_hand_on_is_what_the_whole_history_would_say() -> None:
     it would know with all of them."""
     for seed in range(20):
         chance = random.Random(seed)
-        world = SteppedCandidates()
+        world = SteppedElectors()
         world.server.put(EPOCH, b"0")
         foreign = 0
         for epoch in range(1, chance.randrange(2, 12)):
@@ -420,7 +420,7 @@ def test_what_controllers_hand_on_is_what_the_whole_history_would_say() -> None:
                 continue
             node = world.node(1, name=f"n{epoch}")
             node.machine.records = ControllerHistory(node.machine.election, kept=1)
-            world.run(lambda node=node: node.rules or node.machine.election.stage is ElectorState.GRACE)
+            world.run(lambda node=node: node.is_active or node.machine.election.stage is ElectorState.GRACE)
             world.advance(GRACE_AND_SPREAD_MS)
             world.run()
             assert (elected(node).fence.epoch, elected(node).foreign_epoch) == (epoch, foreign), seed
@@ -433,10 +433,10 @@ _HISTORY = f"{controller_history_path()}/"
 
 
 @pytest.mark.parametrize(
-    ("epoch", "recorded", "ours"),
+    ("epoch", "recorded", "zkgroup_epochs"),
     [(0, [], []), (3, [], []), (3, [1, 2, 3], [3, 2, 1]), (5, [1, 3, 5], [5]), (2, [1, 2, 3], [2, 1])],
 )
-def test_the_epochs_that_were_ours(epoch: int, recorded: list[int], ours: list[int]) -> None:
+def test_the_epochs_that_were_ours(epoch: int, recorded: list[int], zkgroup_epochs: list[int]) -> None:
     """Recipes 13: down to the first without a record."""
-    assert zkgroup_epochs_up_to(epoch, recorded) == ours
+    assert zkgroup_epochs_up_to(epoch, recorded) == zkgroup_epochs
     assert ElectionAttempt(epoch, 7, 0).fence == Fence(epoch + 1, 8)

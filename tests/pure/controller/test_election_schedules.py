@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.worlds.stepped_candidates import CONTROLLER, EPOCH, GRACE_AND_SPREAD_MS, SteppedCandidates
+from tests.worlds.stepped_electors import CONTROLLER, EPOCH, GRACE_AND_SPREAD_MS, SteppedElectors
 from zkgroup.controller.machine.events import Elected, Resigned
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper.tree import Deleted
@@ -22,7 +22,7 @@ def test_one_rules_in_the_end_and_every_epoch_once(seed: int) -> None:
     """Recipes 13: whatever happened, each epoch has one winner, nobody deletes another's `/controller`, and
     when the faults end exactly one rules, in the session that `/controller` belongs to."""
     chance = random.Random(seed)
-    world = SteppedCandidates()
+    world = SteppedElectors()
     for broker in (1, 2, 3):
         world.node(broker, controller_only=broker == 3)
     for _ in range(STEPS):
@@ -34,14 +34,14 @@ def test_one_rules_in_the_end_and_every_epoch_once(seed: int) -> None:
         world.bump()  # whoever rules now has to give its own znode up
     world.advance(20_000)
 
-    (ruler,) = world.rulers
-    assert world.find(CONTROLLER).stat.ephemeral_owner == ruler.session_id
-    assert ruler.machine.election.may_send
+    (controller,) = world.active_nodes
+    assert world.find(CONTROLLER).stat.ephemeral_owner == controller.session_id
+    assert controller.machine.election.may_send
     _check_stories(world)
     _check_deletions(world)
 
 
-def _something(world: SteppedCandidates, chance: random.Random) -> None:
+def _something(world: SteppedElectors, chance: random.Random) -> None:
     """One step of the server, often; a fault, seldom."""
     node = chance.choice(world.nodes)
     dice = chance.random()
@@ -63,10 +63,10 @@ def _something(world: SteppedCandidates, chance: random.Random) -> None:
         world.clock.advance(500)
     for each in world.nodes:
         each.loop.run_pending()
-        assert not each.rules or each.machine.core.session is not None, "it rules without a session"
+        assert not each.is_active or each.machine.core.session is not None, "it rules without a session"
 
 
-def _check_stories(world: SteppedCandidates) -> None:
+def _check_stories(world: SteppedElectors) -> None:
     """Elections and resignations take turns; an epoch is won once, and has its record."""
     won: list[int] = []
     for node in world.nodes:
@@ -77,7 +77,7 @@ def _check_stories(world: SteppedCandidates) -> None:
     assert all(ControllerRecord.path(epoch) in world.server.tree() for epoch in won)
 
 
-def _check_deletions(world: SteppedCandidates) -> None:
+def _check_deletions(world: SteppedElectors) -> None:
     """Every accepted deletion of `/controller` by a candidate is of its own session's znode."""
     owner = 0
     for entry in world.server.log:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.worlds.controller_handlers import Writer
-from tests.worlds.stepped_candidates import (
+from tests.worlds.stepped_electors import (
     CONTROLLER,
     EPOCH,
     GRACE_AND_SPREAD_MS,
     GRACE_MS,
-    SteppedCandidates,
+    SteppedElectors,
     alone,
     elected,
     resigned,
@@ -26,7 +26,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 
 def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
     """Recipes 13: what waits is dropped (K6), it resigns, then registers, and only then stands again (K5)."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     registered: list[tuple[int, bool]] = []
 
     def register() -> Procedure[None]:
@@ -36,7 +36,7 @@ def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
 
     world.server.put(broker_ids_path())
     duty = Writer()
-    node = world.node(1, prepare=register, duties=duty)
+    node = world.node(1, prepare=register, work=duty)
     world.server.put("/work")
     world.run()
     duty.wanted = 1
@@ -58,21 +58,21 @@ def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
 
 def test_a_short_disconnection_changes_nothing() -> None:
     """Recipes 13: neither resignation nor election; nothing is sent until the lease goes on."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.run()
-    (ruler,) = world.rulers
-    world.server.suspend(ruler.name)
+    (controller,) = world.active_nodes
+    world.server.suspend(controller.name)
     world.run()
-    assert ruler.rules
-    assert not ruler.machine.election.may_send
+    assert controller.is_active
+    assert not controller.machine.election.may_send
     asked = len(world.server.log)
     world.advance(3000)
     assert len(world.server.log) == asked
-    world.server.resume(ruler.name)
+    world.server.resume(controller.name)
     world.run()
 
-    assert ruler.machine.election.may_send
+    assert controller.machine.election.may_send
     assert [type(each) for each in (*node.story, *other.story)] == [Elected]
 
 
@@ -111,7 +111,7 @@ def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> Non
 def test_nothing_is_sent_after_the_own_lease() -> None:
     """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
     world, node = alone()
-    (lease,) = node.told(ExtendLease)
+    (lease,) = node.received(ExtendLease)
     assert isinstance(lease, ExtendLease)
     assert lease.until_ms - world.clock.now_ms() == 3000
     world.advance(5000)
@@ -119,9 +119,9 @@ def test_nothing_is_sent_after_the_own_lease() -> None:
     world.server.suspend(node.name)
     world.advance(4000)
 
-    assert node.rules
+    assert node.is_active
     assert not node.machine.election.may_send
-    assert all(each.until_ms <= world.clock.now_ms() for each in node.told(ExtendLease))  # type: ignore[union-attr]
+    assert all(each.until_ms <= world.clock.now_ms() for each in node.received(ExtendLease))  # type: ignore[union-attr]
 
 
 def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
@@ -141,7 +141,7 @@ def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
 
 def test_a_living_real_controller_gets_time_to_notice() -> None:
     """Recipes 13: its znode goes while it lives: wait, then stand with the version read before."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     world.real()
     node = world.node(1)
     world.run()
@@ -153,12 +153,12 @@ def test_a_living_real_controller_gets_time_to_notice() -> None:
     world.advance(GRACE_AND_SPREAD_MS - GRACE_MS)
 
     assert elected(node) == Elected(Fence(2, 1), world.find(CONTROLLER).stat.czxid, 1)
-    assert [note.fields["broker"] for note in node.told(LogEvent)] == [9]  # type: ignore[union-attr]
+    assert [note.fields["broker"] for note in node.received(LogEvent)] == [9]  # type: ignore[union-attr]
 
 
 def test_a_dead_real_controller_is_followed_at_once() -> None:
     """Recipes 13: its registration went with its session, so it knows."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     session = world.real()
     node = world.node(1)
     world.run()
@@ -170,13 +170,13 @@ def test_a_dead_real_controller_is_followed_at_once() -> None:
 
 def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() -> None:
     """Recipes 13: after the grace `/controller` is read again; exists: back to watching."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     session = world.real()
     node = world.node(1)
     world.run()
     world.depose()
     assert node.machine.election.stage is ElectorState.GRACE
-    world.real_rules(9, session)
+    world.kafka_controller_elected(9, session)
     world.advance(GRACE_AND_SPREAD_MS)
 
     assert not node.story
@@ -186,12 +186,12 @@ def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() ->
 
 def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
     """Recipes 13: the attempt has the version read before the grace, so a ruler meanwhile is noticed."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     session = world.real()
     node = world.node(1)
     world.run()
     world.depose()
-    world.real_rules(9, session)
+    world.kafka_controller_elected(9, session)
     world.write(Delete(CONTROLLER, -1))
     world.advance(GRACE_AND_SPREAD_MS)
     assert not node.story
@@ -202,22 +202,22 @@ def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
 
 def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
     """Recipes 13: the epoch has another version than when `/controller` was read last."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.run()
-    (ruler,) = world.rulers
-    waits = other if ruler is node else node
+    (controller,) = world.active_nodes
+    waits = other if controller is node else node
     world.bump()
     world.depose()
 
     assert waits.machine.election.stage is ElectorState.GRACE
     world.advance(GRACE_AND_SPREAD_MS)
-    assert len(world.rulers) == 1
+    assert len(world.active_nodes) == 1
 
 
 def test_a_real_controller_that_cannot_be_read_is_taken_for_a_living_one() -> None:
     """Recipes 13: whose registration to look for is not known, so the grace is kept."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     session = world.real()
     world.write(Delete(CONTROLLER, -1))
     world.write(Create(CONTROLLER, b"?", True), session_id=session)

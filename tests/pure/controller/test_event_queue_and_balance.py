@@ -111,9 +111,9 @@ def test_no_balance_during_a_reassignment() -> None:
 def test_balance_skips_what_an_election_would_refuse() -> None:
     """Controller item 59: a dead, stopping or out-of-sync preferred replica, also one that cannot serve."""
     context = balanced(10, 5)
-    standing = context.standing(tp(0))
-    assert standing is not None
-    context.state_seen(tp(0), LeaderIsrAndControllerEpoch(replace(standing.state, isr=(2,)), 1))
+    leadership = context.leadership(tp(0))
+    assert leadership is not None
+    context.state_seen(tp(0), LeaderIsrAndControllerEpoch(replace(leadership.state, isr=(2,)), 1))
     context.failed_to_serve(tp(1), 1)
     assert due(context) == [2, 3, 4]
 

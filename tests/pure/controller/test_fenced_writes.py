@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.controller_clusters import standing, tp
+from tests.worlds.controller_clusters import leadership, tp
 from zkgroup.controller.machine import fenced_writes
 from zkgroup.controller.machine.fenced_writes import (
     Applied,
@@ -88,7 +88,7 @@ def test_what_no_server_takes_is_refused_before_it_is_sent() -> None:
 
 def test_a_decision_carries_the_version_that_it_rests_on() -> None:
     """And the first state brings the parents that are missing, topmost first."""
-    before = standing(1, (1, 2), leader_epoch=4, version=7)
+    before = leadership(1, (1, 2), leader_epoch=4, version=7)
     path = "/brokers/topics/t/partitions/3/state"
     state = before.decided(2, (2,), 5)
     assert fenced_writes.set_state(tp(3), before, state).operations == (SetData(path, state.encode(), 7),)

@@ -15,9 +15,9 @@ from zkgroup.znodes.brokers import PartitionState
 Told = list[tuple[int, int]]
 
 
-def told(realm: SteppedControllers, broker: int) -> Told:
+def received(world: SteppedControllers, broker: int) -> Told:
     """(leader, leader epoch) of each LeaderAndIsr that named `t-0`."""
-    requests = realm.hosts[broker].told(LeaderAndIsrRequest)
+    requests = world.hosts[broker].received(LeaderAndIsrRequest)
     return [
         (info.leader, info.leader_epoch)
         for request in requests
@@ -29,81 +29,81 @@ def told(realm: SteppedControllers, broker: int) -> Told:
 
 def born_unheard(*kafka: int) -> SteppedControllers:
     """`t` has its first state, broker 3 leads it, and the controller died before it told anybody."""
-    realm = SteppedControllers(())
+    world = SteppedControllers(())
     for id_ in (1, 2, 3):
-        realm.start_broker(id_, ours=id_ not in kafka, run=False)
-    ruler = realm.rule()
-    realm.make_topic("t", {0: (3, 1, 2)})
-    assert realm.run_until_written(ruler, 1)
-    assert realm.state(tp(0)) == PartitionState(3, 0, (3, 1, 2), 1)
-    realm.crash(ruler)
-    assert [told(realm, id_) for id_ in (1, 2, 3)] == [[], [], []]
-    return realm
+        world.start_broker(id_, is_zkgroup=id_ not in kafka, run=False)
+    controller = world.new_controller()
+    world.make_topic("t", {0: (3, 1, 2)})
+    assert world.run_until_written(controller, 1)
+    assert world.state(tp(0)) == PartitionState(3, 0, (3, 1, 2), 1)
+    world.crash(controller)
+    assert [received(world, id_) for id_ in (1, 2, 3)] == [[], [], []]
+    return world
 
 
 def test_who_was_there_hears_of_the_first_term_and_then_of_the_election() -> None:
     """Both in this order, on the same connection; the broker that died hears of the present term alone."""
-    realm = born_unheard()
-    realm.stop_broker(3, run=False)
-    realm.rule()
+    world = born_unheard()
+    world.stop_broker(3, run=False)
+    world.new_controller()
 
-    assert realm.state(tp(0)) == PartitionState(1, 1, (1, 2), 2)
-    assert told(realm, 1) == told(realm, 2) == [(3, 0), (1, 1)]
-    realm.start_broker(3, ours=True)
-    assert told(realm, 3) == [(1, 1)]
+    assert world.state(tp(0)) == PartitionState(1, 1, (1, 2), 2)
+    assert received(world, 1) == received(world, 2) == [(3, 0), (1, 1)]
+    world.start_broker(3, is_zkgroup=True)
+    assert received(world, 3) == [(1, 1)]
 
 
 def test_a_move_that_has_not_begun_changes_nothing_of_it() -> None:
     """Its request alone tells nobody anything: the first term is still the only one."""
-    realm = born_unheard()
-    realm.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
-    realm.stop_broker(3, run=False)
-    realm.rule()
+    world = born_unheard()
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
+    world.stop_broker(3, run=False)
+    world.new_controller()
 
-    assert told(realm, 1)[0] == told(realm, 2)[0] == (3, 0)
-    realm.start_broker(3, ours=True)
-    assert realm.state(tp(0)).leader in (1, 2)
+    assert received(world, 1)[0] == received(world, 2)[0] == (3, 0)
+    world.start_broker(3, is_zkgroup=True)
+    assert world.state(tp(0)).leader in (1, 2)
 
 
 def test_a_leader_that_has_started_since_is_not_told_to_lead_in_it() -> None:
     """Its folder may be another one: it may have led for long, and what it had is gone."""
-    realm = born_unheard()
-    realm.stop_broker(3, run=False)
-    realm.start_broker(3, ours=True, run=False)
-    realm.rule()
+    world = born_unheard()
+    world.stop_broker(3, run=False)
+    world.start_broker(3, is_zkgroup=True, run=False)
+    world.new_controller()
 
-    assert told(realm, 1)[:2] == told(realm, 2)[:2] == [(3, 0), (3, 1)]
-    assert told(realm, 3) == [(3, 1)]
+    assert received(world, 1)[:2] == received(world, 2)[:2] == [(3, 0), (3, 1)]
+    assert received(world, 3) == [(3, 1)]
 
 
-def _restarted(realm: SteppedControllers) -> None:
+def _restarted(world: SteppedControllers) -> None:
     for id_ in (1, 2):
-        realm.stop_broker(id_, run=False)
-        realm.start_broker(id_, ours=True, run=False)
+        world.stop_broker(id_, run=False)
+        world.start_broker(id_, is_zkgroup=True, run=False)
 
 
-def _written(realm: SteppedControllers) -> None:
-    realm.set_state(tp(0), isr=(3, 1))
-    realm.set_state(tp(0), isr=(3, 1, 2))
+def _written(world: SteppedControllers) -> None:
+    world.set_state(tp(0), isr=(3, 1))
+    world.set_state(tp(0), isr=(3, 1, 2))
 
 
-def _moving(realm: SteppedControllers) -> None:
+def _moving(world: SteppedControllers) -> None:
     """Step 1 of a move is written: 2 is in no ISR, and the partition may be full of lines."""
-    realm.grow("t", {0: (2, 3, 1)})
+    world.grow("t", {0: (2, 3, 1)})
     path = PartitionState.path(tp(0))
-    realm.delete(path)
-    realm.server.put(path, PartitionState(3, 0, (3, 1), 1).encode())
+    world.delete(path)
+    world.server.put(path, PartitionState(3, 0, (3, 1), 1).encode())
 
 
-def _both(realm: SteppedControllers) -> None:
+def _both(world: SteppedControllers) -> None:
     """One of them was restarted, and is the one that was there of another such partition."""
-    realm.stop_broker(2, run=False)
-    realm.start_broker(2, ours=True, run=False)
-    ruler = realm.rule()
-    realm.make_topic("u", {0: (3, 2)})
-    assert realm.run_until_written(ruler, 1)
-    realm.crash(ruler)
-    for host in realm.hosts.values():
+    world.stop_broker(2, run=False)
+    world.start_broker(2, is_zkgroup=True, run=False)
+    controller = world.new_controller()
+    world.make_topic("u", {0: (3, 2)})
+    assert world.run_until_written(controller, 1)
+    world.crash(controller)
+    for host in world.hosts.values():
         host.requests.clear()
 
 
@@ -113,7 +113,7 @@ def _both(realm: SteppedControllers) -> None:
         (_restarted, (), {1, 2}),
         (_written, (), {1, 2}),
         (_moving, (), {2}),
-        (lambda realm: None, (1, 2), {1, 2}),
+        (lambda world: None, (1, 2), {1, 2}),
         (_both, (), {1, 2}),
     ],
     ids=["restarted", "written", "moving", "kafka", "both"],
@@ -122,11 +122,11 @@ def test_who_may_have_been_emptied_never_hears_of_the_first_term(
     happening: Callable[[SteppedControllers], object], kafka: tuple[int, ...], never: set[int]
 ) -> None:
     """replica-host.md rule 4: the request for epoch 0 is what makes a replica that may lead with nothing."""
-    realm = born_unheard(*kafka)
-    happening(realm)
-    realm.stop_broker(3, run=False)
-    realm.rule()
+    world = born_unheard(*kafka)
+    happening(world)
+    world.stop_broker(3, run=False)
+    world.new_controller()
 
-    assert realm.state(tp(0)).leader_epoch > 0
-    assert all(told(realm, id_) for id_ in never)
-    assert all(epoch > 0 for id_ in never for _, epoch in told(realm, id_))
+    assert world.state(tp(0)).leader_epoch > 0
+    assert all(received(world, id_) for id_ in never)
+    assert all(epoch > 0 for id_ in never for _, epoch in received(world, id_))

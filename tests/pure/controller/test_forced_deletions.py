@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.forced import forced, records, told
+from tests.pure.controller.forced import forced, received, records
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import TWO, SteppedControllers, is_gone, left_of, realm
+from tests.worlds.stepped_controllers import TWO, SteppedControllers, is_gone, left_of, two_topic_cluster
 from zkgroup.controller.machine.deletion.stray_replicas import ABANDONED_AGAIN_MS
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
@@ -18,12 +18,12 @@ from zkgroup.znodes.stray_replicas import AbandonedReplicas
 
 def test_a_topic_goes_without_a_broker_that_is_lost() -> None:
     """The others have deleted it before; what the lost one has is remembered, and nothing is waited for."""
-    world, ruler = forced()
+    world, controller = forced()
 
     assert all(each.topic != "t" for id_ in (1, 2) for each in world.hosts[id_].logs)
-    assert records(world) == [AbandonedReplicas("t", 3, (1,), ruler.machine.active.ports.identity.epoch)]  # type: ignore[union-attr]
-    assert ruler.waiting == {}
-    assert ruler.notes("deletion.finished") == [{"topic": "t", "without": (3,)}]
+    assert records(world) == [AbandonedReplicas("t", 3, (1,), controller.machine.active.ports.identity.epoch)]  # type: ignore[union-attr]
+    assert controller.waiting == {}
+    assert controller.notes("deletion.finished") == [{"topic": "t", "without": (3,)}]
     assert world.state(tp(0, "u")).leader == 1
 
 
@@ -34,7 +34,7 @@ def test_a_lost_broker_that_comes_back_deletes_what_it_has() -> None:
 
     assert is_gone(world)
     assert records(world) == []
-    assert told(world, 3)[-1] == "delete"
+    assert received(world, 3)[-1] == "delete"
     before = len(world.hosts[3].requests)
     world.advance(2 * ABANDONED_AGAIN_MS, 5_000)
     assert len(world.hosts[3].requests) == before
@@ -42,10 +42,10 @@ def test_a_lost_broker_that_comes_back_deletes_what_it_has() -> None:
 
 def test_a_deletion_that_waits_can_be_forced() -> None:
     """The request is made again with the broker's name: a new child, so the controller looks."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
-    assert "if lost: zkgroup topic delete t --without-broker 3" in ruler.waiting["deletion of t"]
+    assert "if lost: zkgroup topic delete t --without-broker 3" in controller.waiting["deletion of t"]
     path = TopicDeletion.path("t")
     world.write(Delete(path, 0), Create(path, TopicDeletion((3,)).encode()))
     world.run()
@@ -57,19 +57,19 @@ def test_a_deletion_that_waits_can_be_forced() -> None:
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked for", "told by the topic alone"])
 def test_a_move_to_a_broker_that_is_named_ends_with_the_topic(is_asked: bool) -> None:
     """A deletion lets moves that are under way end first; this one has no end without that broker."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     target = (*TWO[0], 3)
     if is_asked:
         world.write(Create(Reassignment.path(), Reassignment((Move(tp(0), target),)).encode()))
     else:
-        world.crash(ruler)
+        world.crash(controller)
         topic = Topic(TWO | {0: target}, adding={0: (3,)}, version=2)
         world.write(SetData(Topic.path("t"), topic.encode(), world.find(Topic.path("t")).stat.version))
-        ruler = world.rule()
+        controller = world.new_controller()
     world.run()
     world.stop_broker(3, run=False)
     world.mark("t")
-    assert "reassignment of t-0" in ruler.waiting["deletion of t"]
+    assert "reassignment of t-0" in controller.waiting["deletion of t"]
 
     path = TopicDeletion.path("t")
     world.write(Delete(path, 0), Create(path, TopicDeletion((3,)).encode()))
@@ -77,18 +77,18 @@ def test_a_move_to_a_broker_that_is_named_ends_with_the_topic(is_asked: bool) ->
 
     assert left_of(world, "t") == set()
     assert world.server.find(Reassignment.path()) is None
-    assert ruler.waiting == {}
+    assert controller.waiting == {}
 
 
 def test_a_broker_that_is_not_named_is_waited_for() -> None:
     """Nothing is finished before it is back; then it is the named one alone that is left."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     for id_ in (2, 3):
         world.stop_broker(id_, run=False)
     world.run()
     world.mark("t", 3)
     assert records(world) == []
-    assert ruler.waiting["deletion of t"].startswith("waits for broker 2 to be back; if lost: ")
+    assert controller.waiting["deletion of t"].startswith("waits for broker 2 to be back; if lost: ")
     world.start_broker(2)
 
     assert left_of(world, "t") == set()
@@ -97,7 +97,7 @@ def test_a_broker_that_is_not_named_is_waited_for() -> None:
 
 def test_a_named_broker_that_is_back_deletes_like_the_others() -> None:
     """It was restarting: nothing is recorded, since it has answered."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     world.stop_broker(2, run=False)
     world.stop_broker(3)
     world.mark("t", 3)
@@ -114,10 +114,10 @@ def test_a_topic_made_again_gets_nothing_of_the_old_one() -> None:
     world.make_topic("t", {0: (3, 1), 1: (2, 3), 2: (3,)})
     world.run()
     assert [world.state(tp(number)).isr for number in (0, 1)] == [(1,), (2,)]
-    asked = len(told(world, 3))
+    asked = len(received(world, 3))
     world.start_broker(3)
 
-    after = told(world, 3)[asked:]
+    after = received(world, 3)[asked:]
     assert (after[0], after.count("delete")) == ("delete", 1)
     assert after[-1] == "replica"
     assert world.state(tp(2)).leader == 3
@@ -129,36 +129,36 @@ def test_a_topic_made_again_gets_nothing_of_the_old_one() -> None:
 
 def test_a_topic_made_while_the_broker_has_not_answered_does_not_get_it() -> None:
     """It is live and silent: neither leader nor in sync, nor in any list, until what it had is gone."""
-    world, ruler = forced()
+    world, controller = forced()
     world.start_broker(3, run=False).silent = True
     world.run()
     world.make_topic("t", {1: (3, 2), 0: (1, 3)})
     world.run()
     assert world.state(tp(1)).isr == (2,)
     world.hosts[3].silent = False
-    ruler.answer_all()
+    controller.answer_all()
     world.run()
 
     assert records(world) == []
-    assert told(world, 3)[-2:] == ["delete", "replica"]
+    assert received(world, 3)[-2:] == ["delete", "replica"]
 
 
 def test_a_folder_that_cannot_be_deleted_is_tried_again_and_named() -> None:
     """The record stays, and with it the hold; the status says why."""
-    world, ruler = forced()
+    world, controller = forced()
     world.make_topic("t", {1: (2, 3)})
     world.run()
     world.hosts[3].refusals[tp(1)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.start_broker(3)
-    asked = told(world, 3)
-    assert "t-1 on broker 3 could not be deleted" in ruler.waiting["removal of t on broker 3"]
+    asked = received(world, 3)
+    assert "t-1 on broker 3 could not be deleted" in controller.waiting["removal of t on broker 3"]
     assert asked[-1] == "delete"
     assert len(records(world)) == 1
     world.hosts[3].refusals.clear()
     world.advance(ABANDONED_AGAIN_MS + 1_000, 5_000)
 
-    assert told(world, 3)[len(asked) :] == ["delete", "replica"]
-    assert (records(world), ruler.waiting) == ([], {})
+    assert received(world, 3)[len(asked) :] == ["delete", "replica"]
+    assert (records(world), controller.waiting) == ([], {})
 
 
 def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
@@ -173,7 +173,7 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
     world.start_broker(3)
 
     assert records(world) == []
-    assert told(world, 3)[-2:] == ["delete", "replica"]
+    assert received(world, 3)[-2:] == ["delete", "replica"]
 
 
 def test_an_empty_broker_in_its_place_settles_it() -> None:
@@ -215,15 +215,15 @@ def test_forced_again_while_the_broker_still_owes_the_first() -> None:
 
 def test_the_next_controller_knows_what_was_left() -> None:
     """It reads the records before it decides anything: the new topic does not get the broker unasked."""
-    world, ruler = forced()
+    world, controller = forced()
     world.make_topic("t", {1: (3, 2)})
     world.run()
-    world.crash(ruler)
-    before = len(told(world, 3))
+    world.crash(controller)
+    before = len(received(world, 3))
     world.start_broker(3, run=False)
-    world.rule()
+    world.new_controller()
 
-    assert told(world, 3)[before:] == ["delete", "replica"]
+    assert received(world, 3)[before:] == ["delete", "replica"]
     assert world.state(tp(1)).isr == (2,)
     assert records(world) == []
 
@@ -232,16 +232,16 @@ def test_a_move_without_a_leader_that_was_found_before_the_deletion_ends_with_th
     """Past bug: of a mended topic the move was read first, and the deletion waited for it."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    controller = world.new_controller()
     world.set_state(tp(0), isr=(1,))
-    world.crash(ruler)
+    world.crash(controller)
     world.stop_broker(1)
     path = Topic.path("t")
     whole = world.find(path).data or b""
     world.server.put(path, b"{")
     world.mark("t", 1, run=False)
     world.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2, 1)),)).encode()))
-    world.rule()
+    world.new_controller()
     world.server.put(path, whole)
     world.advance(2 * ABANDONED_AGAIN_MS, 5_000)
 

@@ -6,9 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pure.controller.forced import forced, records, told
+from tests.pure.controller.forced import forced, received, records
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import SteppedControllers, is_gone, left_of, loses_answer, realm, rounds
+from tests.worlds.stepped_controllers import (
+    SteppedControllers,
+    is_gone,
+    left_of,
+    loses_answer,
+    rounds,
+    two_topic_cluster,
+)
 from zkgroup.controller.machine.deletion.stray_replicas import ABANDONED_AGAIN_MS
 from zkgroup.model.requests import Create
 from zkgroup.testing.memory_zookeeper import Fault
@@ -18,7 +25,7 @@ from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas
 
 
-def kafka_rules(world: SteppedControllers) -> None:
+def kafka_controller_elected(world: SteppedControllers) -> None:
     """A real controller, of the next epoch, and its end."""
     path = ControllerEpoch.path()
     znode = world.find(path)
@@ -34,46 +41,46 @@ def kafka_rules(world: SteppedControllers) -> None:
 
 def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
     """It knows no records, and made the broker a replica of the new topic: there may be records of that."""
-    world, ruler = forced()
+    world, controller = forced()
     world.make_topic("t", {1: (2, 3), 0: (1, 2)})
     world.run()
-    world.crash(ruler)
-    kafka_rules(world)
+    world.crash(controller)
+    kafka_controller_elected(world)
     world.start_broker(3, run=False)
     world.hosts[3].logs.add(tp(1))
-    before = len(told(world, 3))
-    ruler = world.rule()
+    before = len(received(world, 3))
+    controller = world.new_controller()
 
-    assert "delete" not in told(world, 3)[before:]
+    assert "delete" not in received(world, 3)[before:]
     assert tp(1) in world.hosts[3].logs
-    assert told(world, 3)[-1] == "replica"
+    assert received(world, 3)[-1] == "replica"
     assert records(world) == []
-    assert ruler.notes("abandoned.wanted")
+    assert controller.notes("abandoned.wanted")
 
 
 def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:
     """It alone is in sync, so where it were still held at the first election, that would fail."""
-    world, ruler = forced()
+    world, controller = forced()
     world.make_topic("t", {1: (2, 3)})
     world.run()
-    world.crash(ruler)
-    kafka_rules(world)
+    world.crash(controller)
+    kafka_controller_elected(world)
     world.set_state(tp(1), leader=-1, isr=(3,))
     world.start_broker(3, run=False)
     world.hosts[3].logs.add(tp(1))
-    ruler = world.rule()
+    controller = world.new_controller()
 
     assert (world.state(tp(1)).leader, world.state(tp(1)).isr) == (3, (3,))
-    assert ruler.notes("election.failed") == []
+    assert controller.notes("election.failed") == []
 
 
 def test_what_a_real_controller_has_left_alone_is_deleted() -> None:
     """It ruled since, but there is no topic of the name: whatever the broker has is of the old one."""
-    world, ruler = forced()
-    world.crash(ruler)
-    kafka_rules(world)
+    world, controller = forced()
+    world.crash(controller)
+    kafka_controller_elected(world)
     world.start_broker(3, run=False)
-    world.rule()
+    world.new_controller()
 
     assert is_gone(world)
     assert records(world) == []
@@ -81,36 +88,36 @@ def test_what_a_real_controller_has_left_alone_is_deleted() -> None:
 
 def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
     """The others are carried out."""
-    world, ruler = forced()
+    world, controller = forced()
     world.server.put(AbandonedReplicas.path(77), b"{}")
     world.server.put(StrayReplicas.path(4), b"{")
-    world.crash(ruler)
+    world.crash(controller)
     world.start_broker(3, run=False)
-    ruler = world.rule()
+    controller = world.new_controller()
 
-    active = ruler.active
+    active = controller.active
     assert set(active.context.unreadable) == {AbandonedReplicas.path(77), StrayReplicas.path(4)}
     assert tp(1) not in world.hosts[3].logs
 
 
 def test_while_nobody_can_tell_who_has_a_new_topic_nothing_is_deleted() -> None:
     """Its znode cannot be read: the broker may be in its ISR. When it can, the broker is asked."""
-    world, ruler = forced()
+    world, controller = forced()
     world.make_topic("t", {1: (2, 3)})
     world.run()
-    world.crash(ruler)
+    world.crash(controller)
     good = world.find(Topic.path("t")).data
     world.server.put(Topic.path("t"), b"{")
     world.start_broker(3, run=False)
-    before = len(told(world, 3))
-    world.rule()
-    assert told(world, 3)[before:] == []
+    before = len(received(world, 3))
+    world.new_controller()
+    assert received(world, 3)[before:] == []
     assert good is not None
     world.server.put(Topic.path("t"), good)
     world.run()
     world.advance(ABANDONED_AGAIN_MS + 1_000, 5_000)
 
-    assert told(world, 3)[before:] == ["delete", "replica"]
+    assert received(world, 3)[before:] == ["delete", "replica"]
     assert records(world) == []
 
 
@@ -122,13 +129,13 @@ def test_a_record_taken_off_by_hand_holds_nobody() -> None:
     world.delete(StrayReplicas.path(3))
     world.start_broker(3)
 
-    assert told(world, 3)[-1] == "replica"
+    assert received(world, 3)[-1] == "replica"
 
 
 def test_data_of_others_in_a_request_names_nobody() -> None:
     """Kafka's later tools leave null; what is no JSON of ours is nobody's business."""
     for data in (None, b"", b"x", b"{}", b'{"version":1}'):
-        world, _ = realm()
+        world, _ = two_topic_cluster()
         world.stop_broker(3)
         world.write(Create(TopicDeletion.path("t"), data))
         world.run()
@@ -137,12 +144,12 @@ def test_data_of_others_in_a_request_names_nobody() -> None:
 
 def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
     """Until the topic is gone, by the return of the broker."""
-    world, ruler = realm()
+    world, controller = two_topic_cluster()
     world.stop_broker(3)
     path = TopicDeletion.path("t")
     world.write(Create(path, b'{"zkgroup":{"without_brokers":3}}'))
     world.run()
-    active = ruler.active
+    active = controller.active
     assert set(active.context.unreadable) == {path}
     assert left_of(world, "t")
     world.start_broker(3)
@@ -154,12 +161,12 @@ def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
 
 def crashed_in_the_deletion(writes: int) -> bool:
     """The controller is gone after so many of its writes; whether there were so many."""
-    world, ruler = realm(auto_rebalance=False)
+    world, controller = two_topic_cluster(auto_rebalance=False)
     world.stop_broker(3)
     world.mark("t", 3, run=False)
-    was_there = world.run_until_written(ruler, writes)
-    world.crash(ruler)
-    world.rule()
+    was_there = world.run_until_written(controller, writes)
+    world.crash(controller)
+    world.new_controller()
     assert left_of(world, "t") == set()
     world.make_topic("t", {0: (1, 3), 1: (3, 2)})
     world.run()
@@ -169,15 +176,15 @@ def crashed_in_the_deletion(writes: int) -> bool:
 
 def crashed_in_the_return(writes: int) -> bool:
     """The same, while the broker is back and the name is taken."""
-    world, ruler = forced()
+    world, controller = forced()
     world.make_topic("t", {0: (1, 3), 1: (3, 2)})
     world.run()
-    before = len(told(world, 3))
+    before = len(received(world, 3))
     world.start_broker(3, run=False)
-    was_there = world.run_until_written(ruler, writes)
-    world.crash(ruler)
-    world.rule()
-    heard = told(world, 3)[before:]
+    was_there = world.run_until_written(controller, writes)
+    world.crash(controller)
+    world.new_controller()
+    heard = received(world, 3)[before:]
     assert heard[0] == "delete"
     assert "delete" not in heard[heard.index("replica") :], "what it was given since is its own"
     assert records(world) == []
@@ -186,9 +193,9 @@ def crashed_in_the_return(writes: int) -> bool:
 
 def returned(world: SteppedControllers) -> None:
     """Broker 3 is back: it deletes, and then it is a replica of the new topic."""
-    before = len(told(world, 3))
+    before = len(received(world, 3))
     world.start_broker(3)
-    heard = told(world, 3)[before:]
+    heard = received(world, 3)[before:]
     assert (heard[0], heard[-1]) == ("delete", "replica")
     assert records(world) == []
     assert all(world.state(tp(number)).leader in (1, 2) for number in (0, 1))
@@ -208,10 +215,10 @@ def test_a_write_without_an_answer_is_looked_for(fault: Fault) -> None:
 
 def unanswered(nth: int, fault: Fault) -> bool:
     """A deletion whose nth write gets no answer; whether it had that many."""
-    world, ruler = realm(auto_rebalance=False)
+    world, controller = two_topic_cluster(auto_rebalance=False)
     world.stop_broker(3)
     world.mark("t", 3, run=False)
-    if not loses_answer(world, ruler, nth, fault):
+    if not loses_answer(world, controller, nth, fault):
         return False
     assert left_of(world, "t") == set(), (fault, nth)
     assert {each.broker for each in records(world)} == {3}
@@ -224,7 +231,7 @@ def unanswered(nth: int, fault: Fault) -> bool:
 def test_a_broker_that_starts_anew_is_told_of_deletions_that_it_has_not_heard_of() -> None:
     """K8: it was reached on the channel of its former incarnation, heard of the topic there, and what came
     after that is dropped with the channel. A topic of the same name begins at leader epoch 0 again."""
-    world, _ = realm()
+    world, _ = two_topic_cluster()
     host = world.hosts[3]
     host.silent = True
     world.make_topic("n", {0: (1, 2)})

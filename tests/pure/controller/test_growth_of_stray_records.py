@@ -10,9 +10,9 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import (
     ControllerNode,
     SteppedControllers,
+    loaded_cluster,
     loses_answer,
     rounds,
-    ruled,
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Read, ReadMany, Request
@@ -39,18 +39,18 @@ def moved_away(world: SteppedControllers, topic: str, target: tuple[int, ...]) -
 def asked_at_take_over(world: SteppedControllers) -> tuple[ControllerNode, list[str]]:
     """The next controller, and the znodes that it reads."""
     read: list[str] = []
-    ruler = world.stand()
-    submit = ruler.client.submit
+    controller = world.new_elector()
+    submit = controller.client.submit
 
     def watched(request: Request, **others: object) -> None:
         read.extend(request.paths if isinstance(request, ReadMany) else ())
         read.extend([request.path] if isinstance(request, Read) else ())
         submit(request, **others)  # type: ignore[arg-type]
 
-    ruler.client.submit = watched  # type: ignore[method-assign, assignment]
+    controller.client.submit = watched  # type: ignore[method-assign, assignment]
     world.advance(10_000)
-    assert ruler.rules
-    return ruler, read
+    assert controller.is_active
+    return controller, read
 
 
 def test_four_hundred_moves_off_a_lost_broker_leave_one_record() -> None:
@@ -59,7 +59,7 @@ def test_four_hundred_moves_off_a_lost_broker_leave_one_record() -> None:
     topics = [f"t{number}" for number in range(MOVES // AT_ONCE)]
     for topic in topics:
         world.make_topic(topic, dict.fromkeys(range(AT_ONCE), (1, 2)))
-    ruler = world.rule()
+    controller = world.new_controller()
     world.stop_broker(1)
     for topic in topics:
         moved_away(world, topic, (2, 3))
@@ -70,9 +70,9 @@ def test_four_hundred_moves_off_a_lost_broker_leave_one_record() -> None:
 
     moves = f"{finished_reassignments_path()}/"
     for again in range(3):
-        world.crash(ruler)
-        ruler, read = asked_at_take_over(world)
-        assert len(ruler.active.features.stray_replicas._strays) == MOVES
+        world.crash(controller)
+        controller, read = asked_at_take_over(world)
+        assert len(controller.active.features.stray_replicas._strays) == MOVES
         assert sum(path.startswith(moves) for path in read) == (0 if again else MOVES)
         assert read.count(StrayReplicas.path(1)) == 1
     assert kept(world) == left
@@ -81,13 +81,13 @@ def test_four_hundred_moves_off_a_lost_broker_leave_one_record() -> None:
     world.start_broker(1)
     world.advance(10_000)
     assert world.below(stray_replicas_path()) == {stray_replicas_path()}
-    assert ruler.active.features.stray_replicas._strays == {}
+    assert controller.active.features.stray_replicas._strays == {}
     assert not any(each.topic in topics for each in world.hosts[1].logs)
 
 
 def test_moving_there_and_back_is_recorded_once() -> None:
     """What is there need not be written again, and what has a place again does not stand there."""
-    world, _ = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, _ = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     for _ in range(3):
         move(world, (2, 3), (2, 3))
@@ -102,12 +102,12 @@ def test_moving_there_and_back_is_recorded_once() -> None:
 
 def test_what_a_live_broker_has_answered_is_not_recorded_any_more() -> None:
     """Nor asked for by the next controller."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     move(world, (2, 3), (1, 2, 3))
     assert asked(world) == 1
     assert kept(world) == []
-    world.crash(ruler)
-    world.rule()
+    world.crash(controller)
+    world.new_controller()
     assert asked(world) == 1
 
 
@@ -119,25 +119,25 @@ def leaves(world: SteppedControllers) -> None:
 
 def crashed(writes: int) -> bool:
     """The controller is gone after so many writes of the move; whether there were so many."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     leaves(world)
-    was_there = world.run_until_written(ruler, writes)
-    world.crash(ruler)
+    was_there = world.run_until_written(controller, writes)
+    world.crash(controller)
     goes_on(world)
     return was_there
 
 
 def goes_on(world: SteppedControllers) -> None:
     """The next controller ends the move; the one after it knows what was left, and has it deleted."""
-    ruler = world.rule()
+    controller = world.new_controller()
     if world.server.find(Reassignment.path()) is not None:
         world.set_state(tp(0), isr=(2, 3))
         world.run()
     assert world.server.find(Reassignment.path()) is None
     assert [(broker, each.partitions) for broker, each in kept(world)] == [(1, (0,))]
-    world.crash(ruler)
-    world.rule()
+    world.crash(controller)
+    world.new_controller()
     world.start_broker(1)
     assert tp(0) not in world.hosts[1].logs
     assert kept(world) == []
@@ -150,10 +150,10 @@ def test_a_crash_after_any_write_of_a_move_loses_nothing_that_is_left() -> None:
 
 def unanswered(nth: int, fault: Fault) -> bool:
     """A move whose nth write gets no answer; whether it had that many."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     leaves(world)
-    if not loses_answer(world, ruler, nth, fault):
+    if not loses_answer(world, controller, nth, fault):
         return False
     if world.server.find(Reassignment.path()) is not None:
         world.set_state(tp(0), isr=(2, 3))
@@ -173,12 +173,12 @@ def test_a_write_without_an_answer_loses_nothing_that_a_move_leaves(fault: Fault
 
 def test_what_an_operator_takes_off_is_forgotten() -> None:
     """The controller does not write it again, nor ask for it, and goes on with what comes after."""
-    world, ruler = ruled({0: (1, 2), 1: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2), 1: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     move(world, (2, 3), (2, 3))
     world.delete(StrayReplicas.path(1))
     world.run()
-    assert ruler.active.features.stray_replicas._strays == {}
+    assert controller.active.features.stray_replicas._strays == {}
     world.server.put(Reassignment.path(), Reassignment((Move(tp(1), (2, 3)),)).encode())
     world.run()
     world.set_state(tp(1), isr=(2, 3))

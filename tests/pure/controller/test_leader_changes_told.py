@@ -7,52 +7,52 @@ from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.znodes.admin_requests import PreferredElection
 
 
-def changes(ruler: ControllerNode) -> list[tuple[object, ...]]:
+def changes(controller: ControllerNode) -> list[tuple[object, ...]]:
     """Partition, who led, who leads, leader epoch and reason, of those told since the last call."""
-    told = [
+    received = [
         (each["partition"], each["was"], each["leader"], each["leader_epoch"], each["reason"])
-        for each in ruler.notes("leader.changed")
+        for each in controller.notes("leader.changed")
     ]
-    ruler.effects.clear()
-    return told
+    controller.effects.clear()
+    return received
 
 
 def test_each_change_of_a_leader_is_told_with_its_reason() -> None:
     """A topic, a broker that goes and comes back, a preferred election, a controlled shutdown, a deletion."""
     world = SteppedControllers(auto_rebalance=False)
-    ruler = world.rule()
+    controller = world.new_controller()
     world.make_topic("t", {0: (1, 2)})
     world.run()
-    assert changes(ruler) == [("t-0", None, 1, 0, "new topic")]
+    assert changes(controller) == [("t-0", None, 1, 0, "new topic")]
 
     world.stop_broker(1)
-    assert changes(ruler) == [("t-0", 1, 2, 1, "brokers came or went")]
+    assert changes(controller) == [("t-0", 1, 2, 1, "brokers came or went")]
 
     world.start_broker(1)
     world.set_state(tp(0), isr=(2, 1))
     world.run()
-    assert changes(ruler) == []
+    assert changes(controller) == []
 
     world.server.put(PreferredElection.path(), PreferredElection((tp(0),)).encode())
     world.run()
-    assert changes(ruler) == [("t-0", 2, 1, 2, "preferred election")]
+    assert changes(controller) == [("t-0", 2, 1, 2, "preferred election")]
 
-    ruler.ask_shutdown(1, 1)
+    controller.ask_shutdown(1, 1)
     world.run()
-    assert changes(ruler)[0] == ("t-0", 1, 2, 3, "controlled shutdown")
+    assert changes(controller)[0] == ("t-0", 1, 2, 3, "controlled shutdown")
 
 
 def test_a_take_over_tells_what_it_changes_alone() -> None:
     """States that it only reads are no changes, however many; nor is the same again on a new connection."""
     world = SteppedControllers(auto_rebalance=False)
-    former = world.rule()
+    former = world.new_controller()
     world.make_topic("t", {0: (1, 2), 1: (3, 2)})
     world.run()
     world.crash(former)
     world.stop_broker(3)
-    ruler = world.rule()
+    controller = world.new_controller()
 
-    assert changes(ruler) == [("t-1", 3, 2, 1, "take-over")]
-    world.server.disconnect(ruler.client, "cut")
+    assert changes(controller) == [("t-1", 3, 2, 1, "take-over")]
+    world.server.disconnect(controller.client, "cut")
     world.advance(1_000)
-    assert changes(ruler) == []
+    assert changes(controller) == []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.worlds.controller_clusters import broker, cluster, standing, tp
+from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, Request
@@ -90,7 +90,7 @@ def test_a_move_that_nobody_can_lead_is_no_obstacle_to_the_deletion_of_its_topic
     context = cluster({"t": {0: (3, 1), 1: (3, 1)}}, brokers=(1, 2))
     moves = OpenReassignments()
     for number, isr in enumerate([(3,), (3, 1)]):
-        context.state_seen(tp(number), standing(3, isr))
+        context.state_seen(tp(number), leadership(3, isr))
     targets = {tp(0): (3,), tp(1): (3,)}
     assert asked(moves, context, targets) == []
 
@@ -217,7 +217,7 @@ def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after:
     pending_deletes.delete_answered(2, [tp(0)])
     moves.interrupted([tp(0)], context, pending_deletes)
     assert moves.was_left_out(tp(0))  # its leader passes over what has the same leader epoch
-    context.state_seen(tp(0), standing(3, (3, 1), leader_epoch=1, version=1))
+    context.state_seen(tp(0), leadership(3, (3, 1), leader_epoch=1, version=1))
     moves.interrupted([tp(0)], context, pending_deletes)
     assert moves.was_left_out(tp(0)) == (stage is Stage.SHRINK)  # past step 7 the target alone is told
     context.topic_seen("t", Topic({0: (3,)}), 1)
@@ -252,7 +252,7 @@ def test_a_move_that_is_taken_back_leaves_a_cut_list_behind(
     moves.interrupted([tp(0)], context, pending_deletes)
     moves.request = None
     moves.follow(context)
-    context.state_seen(tp(0), standing(3, (3, 1), leader_epoch=1, version=1))
+    context.state_seen(tp(0), leadership(3, (3, 1), leader_epoch=1, version=1))
     moves.interrupted([tp(0)], context, pending_deletes)
     assert moves.cut(context) == ()
 
@@ -273,12 +273,12 @@ def test_a_move_that_cannot_be_read_at_the_take_over_may_be_cut_as_well(path: st
 
     del context.unreadable[path]
     context.topic_seen("t", Topic({0: (1, 2, 3)}), 1)
-    context.state_seen(tp(0), standing(1, (1, 2), leader_epoch=4, version=5))
+    context.state_seen(tp(0), leadership(1, (1, 2), leader_epoch=4, version=5))
     moves.follow(context)
     moves.interrupted([tp(0)], context, pending_deletes)
     assert moves.was_left_out(tp(0))
 
-    context.state_seen(tp(0), standing(1, (1, 2), leader_epoch=5, version=6))
+    context.state_seen(tp(0), leadership(1, (1, 2), leader_epoch=5, version=6))
     moves.interrupted([tp(0)], context, pending_deletes)
     assert not moves.was_left_out(tp(0))
 

@@ -9,7 +9,7 @@ import pytest
 from tests.pure.controller.reassignments import Cluster
 from tests.pure.simulation.crashing import each_fifth
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_candidates import resigned
+from tests.worlds.stepped_electors import resigned
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.admin_requests import Move, TopicDeletion, delete_topics_path
@@ -29,7 +29,7 @@ def kept(phases: tuple[tuple[Move, ...], ...] = TWO, *, throttle: int | None = N
     cluster.world.server.put(plans_path())
     stored = StoredPlan(phases, "running", 0, 5, "me@host", throttle=throttle)
     cluster.world.write(Create(PLAN, stored.encode()))
-    cluster.candidate()
+    cluster.elector()
     return cluster
 
 
@@ -90,7 +90,7 @@ def carried_on(choose: Callable[[int], Iterable[int]]) -> None:
     for number in choose(whole.points):
         point = number + 1
         cluster = kept(throttle=1000)
-        cluster.candidate()
+        cluster.elector()
         cluster.kill_at = {point}
         cluster.on_point = lambda what, c=cluster: c.replicas.produce()
         over(cluster)
@@ -243,7 +243,7 @@ def test_a_plan_that_could_not_be_written_again_is_reported() -> None:
     assert cluster.active.context.unreadable[StoredPlan.path("a")] == (
         "move of t-0: expected replicas, found none"
     )
-    assert resigned(cluster.ruler) == []
+    assert resigned(cluster.controller) == []
 
 
 def ended(cluster: Cluster, names: range, **how: object) -> None:

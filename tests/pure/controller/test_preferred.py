@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
@@ -18,13 +18,15 @@ FIRST_MS, INTERVAL_MS = 5_000, 300_000
 
 def tilted(partitions: int = 4, **settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """Topic `t`, all of it preferring 1, led by 2 since broker 1 was away; all are in sync again."""
-    world, ruler = ruled(dict.fromkeys(range(partitions), (1, 2, 3)), **{"auto_rebalance": False, **settings})
+    world, controller = loaded_cluster(
+        dict.fromkeys(range(partitions), (1, 2, 3)), **{"auto_rebalance": False, **settings}
+    )
     world.stop_broker(1)
     world.start_broker(1)
     for number in range(partitions):
         assert world.state(tp(number)).leader == 2
         world.set_state(tp(number), isr=(2, 3, 1))
-    return world, ruler
+    return world, controller
 
 
 def ask(world: SteppedControllers, *partitions: TopicPartition) -> None:
@@ -51,8 +53,8 @@ def test_a_request_moves_all_leaders_and_goes() -> None:
     assert leaders(world) == [1, 1, 1, 2]
     assert world.state(tp(0)).isr == (2, 3, 1)
     assert all(host.metadata[tp(0)] == 1 for host in world.hosts.values())
-    told = _last(world.hosts[1].told(LeaderAndIsrRequest))
-    assert [(info.partition, info.leader) for info in told.partitions] == [(0, 1), (1, 1), (2, 1)]
+    received = _last(world.hosts[1].received(LeaderAndIsrRequest))
+    assert [(info.partition, info.leader) for info in received.partitions] == [(0, 1), (1, 1), (2, 1)]
     ask(world, tp(3))
     assert leaders(world) == [1, 1, 1, 1]
 
@@ -64,17 +66,17 @@ def _last(requests: list[ControlRequest]) -> LeaderAndIsrRequest:
 
 def test_unknown_partitions_keep_no_request_and_hinder_nobody() -> None:
     """Controller item 58, K18: unknown topics and numbers beside partitions that can be elected."""
-    world, ruler = tilted()
+    world, controller = tilted()
     ask(world, tp(0, "nobody"), tp(0), tp(17), tp(1))
 
     assert not is_open(world)
     assert leaders(world) == [1, 1, 2, 2]
-    assert ruler.notes("election.preferred")[-1]["unknown"] == ("nobody-0", "t-17")
+    assert controller.notes("election.preferred")[-1]["unknown"] == ("nobody-0", "t-17")
 
 
 def test_what_fails_keeps_no_request() -> None:
     """Controller item 58: one not in sync, one that is led so already, one that is being deleted."""
-    world, ruler = tilted()
+    world, controller = tilted()
     ask(world, tp(3))
     world.set_state(tp(0), isr=(2, 3))
     world.hosts[3].silent = True
@@ -87,7 +89,7 @@ def test_what_fails_keeps_no_request() -> None:
     assert not is_open(world)
     assert leaders(world) == [2, 1, 2, 1]
     assert world.state(tp(3)) == before
-    note = ruler.notes("election.preferred")[-1]
+    note = controller.notes("election.preferred")[-1]
     assert note["failed"] == {"t-0": "the preferred replica 1 is not in sync; in sync are 2, 3"}
     assert (note["elected"], note["unneeded"], note["unknown"]) == (1, 1, ("v-0",))
 
@@ -105,17 +107,17 @@ def test_a_request_that_says_nothing_goes_too(data: bytes) -> None:
 
 def test_a_request_found_at_a_failover_is_carried_out() -> None:
     """Controller item 58: whoever rules next does it; so it is too after a crash in the middle."""
-    world, ruler = tilted()
-    world.crash(ruler)
+    world, controller = tilted()
+    world.crash(controller)
     ask(world, tp(0), tp(1))
     assert is_open(world)
-    second = world.rule()
+    second = world.new_controller()
     assert not is_open(world)
     assert leaders(world) == [1, 1, 2, 2]
     world.server.put(PreferredElection.path(), PreferredElection((tp(2), tp(3))).encode())
     assert world.run_until_written(second, 1)
     world.crash(second)
-    world.rule()
+    world.new_controller()
 
     assert not is_open(world)
     assert leaders(world) == [1, 1, 1, 1]
@@ -123,9 +125,9 @@ def test_a_request_found_at_a_failover_is_carried_out() -> None:
 
 def test_a_request_that_is_replaced_meanwhile_is_carried_out_as_well() -> None:
     """The removal names the version that was read: what somebody wrote since is not thrown away."""
-    world, ruler = tilted()
+    world, controller = tilted()
     world.server.put(PreferredElection.path(), PreferredElection((tp(0),)).encode())
-    assert world.run_until_written(ruler, 1)
+    assert world.run_until_written(controller, 1)
     world.server.put(PreferredElection.path(), PreferredElection((tp(1),)).encode())
     world.run()
     world.advance(2_000)
@@ -141,7 +143,7 @@ def test_the_balance_is_looked_at_five_seconds_after_loading_and_then_at_each_in
     """Controller item 59: the first time soon, then an interval after the end of the one before."""
     world = SteppedControllers(rebalance_interval_ms=INTERVAL_MS)
     world.make_topic("t", {0: (1, 2)})
-    world.rule()
+    world.new_controller()
     began = world.clock.now_ms()
     tilt(world, 0)
     world.advance(FIRST_MS - 500)
@@ -178,7 +180,7 @@ def test_more_than_a_tenth_must_be_led_by_others(count: int, leads: int) -> None
     """Controller item 59: one of ten is 10 % and stays; one of nine is 11 % and is moved."""
     world = SteppedControllers()
     world.make_topic("t", dict.fromkeys(range(count), (1, 2)))
-    world.rule()
+    world.new_controller()
     world.set_state(tp(0), leader=2, leader_epoch=5)
     notify(world, 0)
     world.run()
@@ -192,7 +194,7 @@ def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() 
     world = SteppedControllers(rebalance_interval_ms=10_000)
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
     world.make_topic("u", {0: (2, 3)})
-    world.rule()
+    world.new_controller()
     tilt(world, 0, 1)
     world.set_state(tp(1), isr=(2,))
     notify(world, 1)
@@ -213,7 +215,7 @@ def test_the_balance_reads_what_nobody_has_told() -> None:
     """Controller item 59, K30: a leader of 0.8.2.2 takes a replica back into the ISR and tells nobody."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
-    world.rule()
+    world.new_controller()
     world.stop_broker(1)
     world.start_broker(1)
     world.set_state(tp(0), isr=(2, 1))

@@ -56,11 +56,11 @@ def began(moving: Moving) -> Cluster:
         topics.setdefault(each.topic, {})[each.partition] = replicas
     for name, partitions in topics.items():
         cluster.replicas.topic(name, partitions)
-    first = cluster.candidate()
+    first = cluster.elector()
     cluster.run(lambda: first.machine.context is not None)
     cluster.rest()
     for _ in range(2):
-        cluster.candidate()
+        cluster.elector()
     cluster.rest()
     cluster.points = cluster.written = 0
     cluster.said.clear()

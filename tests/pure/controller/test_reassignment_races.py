@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pure.controller.reassignments import Cluster, ends, finished, ruled
+from tests.pure.controller.reassignments import Cluster, ends, finished, loaded_cluster
 from tests.pure.controller.replicas import WHOLE
 from tests.worlds.controller_clusters import tp
 from zkgroup.controller.machine.events import ChannelDown, ChannelUp
@@ -26,9 +26,9 @@ REQUEST = Reassignment.path()
 
 def test_an_end_that_meets_a_changed_request_loses_no_entry() -> None:
     """Controller item 44: the version of the request is a condition; both ends are written once."""
-    cluster = ruled((1, 2, 3), {0: (1,), 1: (1,)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1,), 1: (1,)})
     cluster.replicas.holds_back.add(3)
-    node = cluster.ruler
+    node = cluster.controller
     cluster.request({tp(0): (2,), tp(1): (3,)})
 
     cluster.until_asked(
@@ -45,8 +45,8 @@ def test_an_end_that_meets_a_changed_request_loses_no_entry() -> None:
 def test_an_end_is_decided_anew_once_another_write_has_met_a_changed_request() -> None:
     """Controller item 44: a conflict reads the request again, and an end that was decided on the one before
     must not check the version of the new one."""
-    cluster = ruled((1, 2, 3), {0: (1, 2), 1: (1,)})
-    node = cluster.ruler
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2), 1: (1,)})
+    node = cluster.controller
     cluster.request({tp(0): (1, 2), tp(1): (3,)})
 
     cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == Topic.path("t"))
@@ -60,8 +60,8 @@ def test_an_end_is_decided_anew_once_another_write_has_met_a_changed_request() -
 
 def test_an_end_is_not_recorded_of_a_list_that_somebody_has_changed() -> None:
     """Recipes 17: the list is the target already, so it is not written, and it is so when the end is."""
-    cluster = ruled((1, 2), {0: (1, 2)})
-    node, path = cluster.ruler, Topic.path("t")
+    cluster = loaded_cluster((1, 2), {0: (1, 2)})
+    node, path = cluster.controller, Topic.path("t")
     cluster.request({tp(0): (1, 2)})
     cluster.until_asked(node, lambda each: isinstance(each, Delete) and each.path == REQUEST)
     cluster.world.write(SetData(path, Topic({0: (2, 1)}).encode(), -1))
@@ -82,8 +82,8 @@ def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_si
     beside: dict[TopicPartition, tuple[int, ...]],
 ) -> None:
     """S16: the state beside it shows that it was written, or the list does; no older one is written."""
-    cluster = ruled((1, 2, 3), {0: (1,), 1: (1, 2)})
-    node, path = cluster.ruler, Topic.path("t")
+    cluster = loaded_cluster((1, 2, 3), {0: (1,), 1: (1, 2)})
+    node, path = cluster.controller, Topic.path("t")
     cluster.request({tp(0): (3,), **beside})
     cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == path)
     cluster.world.deliver(Step("request", node.name), "lost_reply")
@@ -95,14 +95,14 @@ def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_si
     cluster.world.write(SetData(path, grown.encode(), found.stat.version))
     finished(cluster)
 
-    told = [
+    received = [
         Topic.decode(path, change.data).partitions[0]
         for entry in cluster.world.server.log
         for change in entry.changes
         if isinstance(change, (Created, DataSet)) and change.path == path
     ]
-    assert list(dict.fromkeys(told)) == [(1,), (3, 1), (3,)]
-    assert told == sorted(told, key=told.index)
+    assert list(dict.fromkeys(received)) == [(1,), (3, 1), (3,)]
+    assert received == sorted(received, key=received.index)
     assert cluster.replicas.lists("t").partitions == {
         0: (3,),
         1: beside.get(tp(1), (1, 2)),
@@ -112,7 +112,7 @@ def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_si
 
 def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None:
     """Recipes 17: what the record says is true when it is written."""
-    cluster = ruled((1, 2, 3), {0: (1,)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1,)})
     cluster.request({tp(0): (2, 3)})
     stopped = False
 
@@ -157,8 +157,8 @@ def first_deletion(cluster: Cluster) -> Callable[[BrokerRequest], bool]:
 
 def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> None:
     """Recipes 17 [M]: an answer to the second copy says nothing of the first, which may still arrive."""
-    cluster = ruled((1, 2), {0: (1,)})
-    node = cluster.ruler
+    cluster = loaded_cluster((1, 2), {0: (1,)})
+    node = cluster.controller
     cluster.request({tp(0): (2,)})
     cluster.keeps = first_deletion(cluster)
     epoch = cluster.world.epoch()[0]
@@ -168,7 +168,7 @@ def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> 
     node.loop.post(ChannelUp(1, late.incarnation))
     cluster.run(limit_ms=2_000)
     assert cluster.world.epoch()[0] == epoch + 1
-    assert cluster.ruler is node
+    assert cluster.controller is node
 
     cluster.request({tp(0): (1,)})
     finished(cluster)
@@ -180,7 +180,7 @@ def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> 
 
 def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
     """Recipes 17 [M]: the way back waits, and no LeaderAndIsr goes to the held replica meanwhile."""
-    cluster = ruled((1, 2), {0: (1,)})
+    cluster = loaded_cluster((1, 2), {0: (1,)})
     cluster.request({tp(0): (2,)})
     cluster.keeps = first_deletion(cluster)
     finished(cluster)
@@ -195,12 +195,12 @@ def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
 
 def test_a_list_that_the_former_controller_has_cut_is_made_whole_before_a_move_ends() -> None:
     """Recipes 17: it told the target alone (step 7) and died, then the request goes back."""
-    cluster = ruled((1, 2, 3), {0: (1, 2, 3)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2, 3)})
     cluster.request({tp(0): (1, 2)})
     cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
-    cluster.kill(cluster.ruler)
+    cluster.kill(cluster.controller)
     cluster.change({tp(0): (1, 2, 3)})
-    cluster.candidate()
+    cluster.elector()
     finished(cluster)
     assert cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2, 3)
 
@@ -217,7 +217,7 @@ def test_a_list_that_a_move_has_cut_is_made_whole_when_nobody_asks_for_it_any_mo
     version: int, is_dropped: bool
 ) -> None:
     """Recipes 17: past step 7 the request is deleted by hand, or becomes one that cannot be carried out."""
-    cluster = ruled((1, 2, 3), {0: (1, 2, 3)}, version)
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2, 3)}, version)
     cluster.request({tp(0): (1, 2)})
     cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
     if is_dropped:
@@ -240,13 +240,13 @@ def test_a_list_that_a_move_has_cut_is_made_whole_when_nobody_asks_for_it_any_mo
 
 def test_a_list_that_was_cut_is_made_whole_where_the_next_controller_finds_nothing_to_do() -> None:
     """Recipes 17: the request becomes one that is dropped, and who has cut the list dies before."""
-    cluster = ruled((1, 2, 3), {0: (1, 2, 3)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2, 3)})
     cluster.request({tp(0): (1, 2)})
     cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
-    cluster.kill(cluster.ruler)
+    cluster.kill(cluster.controller)
     twice = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}'
     cluster.world.write(SetData(REQUEST, twice, -1))
-    cluster.candidate()
+    cluster.elector()
     cluster.run(limit_ms=20_000)
 
     assert ends(cluster)[0][0] == "dropped"
@@ -255,7 +255,7 @@ def test_a_list_that_was_cut_is_made_whole_where_the_next_controller_finds_nothi
 
 def test_a_list_is_made_whole_once_the_deletion_of_a_replica_is_answered() -> None:
     """Recipes 17: taken back past step 9, the replica that is being deleted hears nothing until then."""
-    cluster = ruled((1, 2), {0: (1, 2)})
+    cluster = loaded_cluster((1, 2), {0: (1, 2)})
     cluster.keeps = first_deletion(cluster)
     cluster.request({tp(0): (1,)})
     cluster.run(lambda: cluster.kept)
@@ -275,13 +275,13 @@ def test_a_list_is_made_whole_once_the_deletion_of_a_replica_is_answered() -> No
 
 def test_a_move_found_at_a_take_over_is_announced_once() -> None:
     """Steps 2, 7 and 8 cost a leader epoch each, and nothing else does."""
-    cluster = ruled((1, 2, 3), {0: (1, 2)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): (3, 2)})
     cluster.run(limit_ms=2_000)
-    cluster.kill(cluster.ruler)
+    cluster.kill(cluster.controller)
     before = cluster.replicas.state(tp(0))
-    cluster.candidate()
+    cluster.elector()
     cluster.run(limit_ms=20_000)
     found = cluster.replicas.state(tp(0))
     assert before is not None

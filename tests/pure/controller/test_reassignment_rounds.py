@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.reassignments import Cluster, ends, finished, ruled
+from tests.pure.controller.reassignments import Cluster, ends, finished, loaded_cluster
 from tests.pure.controller.replicas import Brokers
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_candidates import CandidateNode, resigned
+from tests.worlds.stepped_electors import ElectorNode, resigned
 from zkgroup.controller.machine.reassignment import rounds
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Create, Delete, SetData
@@ -21,14 +21,14 @@ REQUEST = Reassignment.path()
 Stood = tuple[Brokers, int, Brokers, int]
 
 
-def packets(node: CandidateNode, cluster: Cluster) -> int:
+def packets(node: ElectorNode, cluster: Cluster) -> int:
     """Transactions of the node about partitions that the server has executed."""
     return sum(1 for what in cluster.said if what.startswith(f"{node.name} wrote"))
 
 
 def test_the_steps_of_the_table_in_their_order() -> None:
     """Controller item 38: the list is the target and the rest; states and lists as 4.4 has them."""
-    cluster = ruled((1, 2, 3, 4, 5, 6), {0: (1, 2, 3)})
+    cluster = loaded_cluster((1, 2, 3, 4, 5, 6), {0: (1, 2, 3)})
     seen: list[Stood] = []
 
     def look(what: str) -> None:
@@ -59,7 +59,7 @@ def test_the_steps_of_the_table_in_their_order() -> None:
 @pytest.mark.parametrize(("version", "tells"), [(4, True), (3, False)])
 def test_a_topic_tells_of_its_moves_where_every_broker_can_read_it(version: int, tells: bool) -> None:
     """The keys of 2.4 stand while it moves, so that no request is needed; older brokers see none."""
-    cluster = ruled((1, 2, 3), {0: (1, 2)}, version)
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2)}, version)
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): (3, 1)})
     cluster.run(limit_ms=1_000)
@@ -75,13 +75,13 @@ def test_a_topic_tells_of_its_moves_where_every_broker_can_read_it(version: int,
 
 def test_a_move_that_only_the_topic_tells_of_is_finished() -> None:
     """Controller item 45, recipes 17: somebody has deleted the request; the keys are enough."""
-    cluster = ruled((1, 2, 3), {0: (1, 2)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): (3, 1)})
     cluster.run(limit_ms=1_000)
     cluster.world.write(Delete(REQUEST, 1))
-    cluster.kill(cluster.ruler)
-    cluster.candidate()
+    cluster.kill(cluster.controller)
+    cluster.elector()
     cluster.replicas.holds_back.clear()
     cluster.run(lambda: cluster.records)
 
@@ -94,7 +94,7 @@ def test_a_move_that_only_the_topic_tells_of_is_finished() -> None:
 
 def test_a_target_that_is_down_is_waited_for() -> None:
     """Controller item 40 (K12): nothing is written, the status says why, and it is done when it comes."""
-    cluster = ruled((1, 2, 3), {0: (1, 2)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.stop(3)
     cluster.rest()
     cluster.request({tp(0): (3,)})
@@ -111,14 +111,14 @@ def test_a_target_that_is_down_is_waited_for() -> None:
 
 def test_a_target_that_dies_on_the_way_is_waited_for_by_the_next_controller_too() -> None:
     """Controller item 40: the list is not left at the union for ever, whoever rules."""
-    cluster = ruled((1, 2, 3, 4), {0: (1, 2)})
+    cluster = loaded_cluster((1, 2, 3, 4), {0: (1, 2)})
     cluster.replicas.holds_back.update((3, 4))
     cluster.request({tp(0): (3, 4)})
     cluster.run(limit_ms=1_000)
     cluster.replicas.stop(3)
     cluster.run(limit_ms=1_000)
-    cluster.kill(cluster.ruler)
-    cluster.candidate()
+    cluster.kill(cluster.controller)
+    cluster.elector()
     cluster.replicas.holds_back.clear()
     cluster.run(limit_ms=5_000)
 
@@ -133,7 +133,7 @@ def test_a_broker_dies_and_comes_back_at_every_point(dead: int) -> None:
     """Elections come between the steps; the move ends, and nothing that was acknowledged is lost."""
     count = 60
     for point in range(1, count, 3):
-        cluster = ruled((1, 2, 3, 4), {0: (1, 2)})
+        cluster = loaded_cluster((1, 2, 3, 4), {0: (1, 2)})
         cluster.points = 0
 
         def fail(what: str, point: int = point, cluster: Cluster = cluster) -> None:
@@ -155,7 +155,7 @@ def test_a_broker_dies_and_comes_back_at_every_point(dead: int) -> None:
 
 def test_bad_entries_are_removed_and_the_others_carried_out() -> None:
     """Controller item 42: each with its record; also the empty list that 0.8.2.2 would have applied."""
-    cluster = ruled((1, 2, 3), {0: (1, 2), 1: (1, 2), 2: (1, 2)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2), 1: (1, 2), 2: (1, 2)})
     entries = (
         b'{"topic":"t","partition":0,"replicas":[3]},{"topic":"t","partition":1,"replicas":[]},'
         b'{"topic":"t","partition":2,"replicas":[1,2]},{"topic":"t","partition":9,"replicas":[3]},'
@@ -164,8 +164,8 @@ def test_bad_entries_are_removed_and_the_others_carried_out() -> None:
     cluster.world.write(Create(REQUEST, b'{"version":1,"partitions":[' + entries + b"]}"))
     finished(cluster)
 
-    told = {(each.topic_partition, each.outcome): each.reason for each in cluster.records}
-    assert told == {
+    received = {(each.topic_partition, each.outcome): each.reason for each in cluster.records}
+    assert received == {
         (tp(1), "dropped"): "the replica list is empty",
         (tp(9), "dropped"): "there is no such partition",
         (tp(0, "none"), "dropped"): "there is no such partition",
@@ -177,7 +177,7 @@ def test_bad_entries_are_removed_and_the_others_carried_out() -> None:
 
 def test_a_request_that_names_nothing_is_removed() -> None:
     """Controller item 43 (K17): no controller of 0.8.2.2 ever does."""
-    cluster = ruled((1,), {0: (1,)})
+    cluster = loaded_cluster((1,), {0: (1,)})
     cluster.world.write(Create(REQUEST, b'{"version":1,"partitions":[]}'))
     finished(cluster)
 
@@ -187,7 +187,7 @@ def test_a_request_that_names_nothing_is_removed() -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"version":1}', b'{"partitions":[{"topic":"t"}]}'])
 def test_an_unreadable_request_is_reported_and_stays(data: bytes) -> None:
     """It may be of a later version; what can be read in its place is carried out."""
-    cluster = ruled((1, 2), {0: (1,)})
+    cluster = loaded_cluster((1, 2), {0: (1,)})
     cluster.world.write(Create(REQUEST, data))
     cluster.run(limit_ms=2_000)
 
@@ -203,7 +203,7 @@ def test_an_unreadable_request_is_reported_and_stays(data: bytes) -> None:
 
 def marked_while_it_moves(target: Brokers, version: int = 4) -> Cluster:
     """A move of t-0 whose new replica 3 does not catch up, and then a request to delete the topic."""
-    cluster = ruled((1, 2, 3), {0: (1, 2)}, version)
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2)}, version)
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): target})
     cluster.run(limit_ms=1_000)
@@ -237,8 +237,8 @@ def test_a_topic_is_deleted_after_its_move_by_the_next_controller(target: Broker
     """Controller item 46: it finds the marker and the move at once, and the list is that of the way already;
     of a growth it is the target's, so that nothing but the ISR shows that it has not ended."""
     cluster = marked_while_it_moves(target, version)
-    cluster.kill(cluster.ruler)
-    cluster.candidate()
+    cluster.kill(cluster.controller)
+    cluster.elector()
     cluster.run(limit_ms=5_000)
     assert cluster.records == []
     assert cluster.world.server.find(Topic.path("t")) is not None
@@ -269,14 +269,14 @@ def test_a_broker_that_starts_anew_does_not_hold_up_a_deletion_behind_its_move(
 def test_many_moves_of_a_request_share_packets() -> None:
     """Recipes 16: 40 moves cost a handful of transactions and requests, not so many each."""
     lists = dict.fromkeys(range(40), (1, 2))
-    cluster = ruled((1, 2, 3), lists)
+    cluster = loaded_cluster((1, 2, 3), lists)
     cluster.said.clear()
     cluster.request({tp(number): (2, 3) for number in lists})
     finished(cluster)
 
     assert set(cluster.replicas.lists("t").partitions.values()) == {(2, 3)}
     assert len(cluster.records) == 40
-    assert packets(cluster.ruler, cluster) <= 10
+    assert packets(cluster.controller, cluster) <= 10
     obeyed = [what for what in cluster.said if "obeyed LeaderAndIsr" in what]
     assert len(obeyed) <= 15
 
@@ -284,7 +284,7 @@ def test_many_moves_of_a_request_share_packets() -> None:
 def test_moves_beyond_the_watches_are_read_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers of 0.8.2.2 tell of no ISR: what is not watched is looked at now and then."""
     monkeypatch.setattr(rounds, "WATCHED_MAX", 1)
-    cluster = ruled((1, 2, 3), {0: (1,), 1: (1,)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1,), 1: (1,)})
     cluster.replicas.holds_back.update((2, 3))
     cluster.request({tp(0): (2,), tp(1): (3,)})
     cluster.run(limit_ms=1_000)
@@ -296,7 +296,7 @@ def test_moves_beyond_the_watches_are_read_in_bulk(monkeypatch: pytest.MonkeyPat
 
 def test_the_oldest_records_go() -> None:
     """Recipes 17: the last 1,000 are kept; a hundred more before any is deleted."""
-    cluster = ruled((1, 2), {0: (1,)})
+    cluster = loaded_cluster((1, 2), {0: (1,)})
     cluster.world.server.put("/zkgroup/reassignments")
     old = FinishedReassignment(tp(7), (1,), (2,), "done", "moved", 1).encode()
     for _ in range(FINISHED_KEPT + 100):
@@ -312,7 +312,7 @@ def test_the_oldest_records_go() -> None:
 
 def test_a_topic_that_would_become_too_big_waits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Controller item 79: nothing is sent that no server takes; the status says how big."""
-    cluster = ruled((1, 2, 3), {0: (1, 2)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     monkeypatch.setattr("zkgroup.znodes.brokers.check_size", _at_most(60))
     cluster.request({tp(0): (3,)})
     cluster.run(limit_ms=2_000)
@@ -323,7 +323,7 @@ def test_a_topic_that_would_become_too_big_waits_and_says_so(monkeypatch: pytest
 
 def test_a_target_whose_replica_is_offline_is_waited_for_by_that_name() -> None:
     """Its broker is up, so the status does not call it down."""
-    cluster = ruled((1, 2, 3), {0: (1, 2)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.active.context.failed_to_serve(tp(0), 3)
     cluster.request({tp(0): (3,)})
     cluster.run(limit_ms=2_000)
@@ -350,20 +350,20 @@ def test_what_cannot_be_written_again_is_reported(path: str) -> None:
     found = cluster.world.find(path)
     assert found.data is not None
     cluster.world.write(SetData(path, found.data.replace(b"{", b'{"later":4294967296,', 1), 0))
-    cluster.candidate()
+    cluster.elector()
     cluster.request({tp(0): (2,), tp(0, "u"): (2,)})
     cluster.run(limit_ms=5_000)
 
     assert [record.topic_partition for record in cluster.records] == [tp(0, "u")]
     assert "later" in cluster.active.context.unreadable[path]
     assert "later" in cluster.active.ports.events.blocked["move of t-0"]
-    assert resigned(cluster.ruler) == []
+    assert resigned(cluster.controller) == []
 
 
 def test_what_has_ended_is_noted_once() -> None:
     """People read the log; every end is one line."""
-    cluster = ruled((1, 2), {0: (1,)})
-    node = cluster.ruler
+    cluster = loaded_cluster((1, 2), {0: (1,)})
+    node = cluster.controller
     cluster.request({tp(0): (2,)})
     finished(cluster)
 
@@ -377,16 +377,16 @@ def test_what_has_ended_is_noted_once() -> None:
 
 def test_after_step_7_everybody_is_told_the_target() -> None:
     """Recipes 17: also by the first LeaderAndIsr to a target that has restarted."""
-    cluster = ruled((1, 2, 3), {0: (1,)})
+    cluster = loaded_cluster((1, 2, 3), {0: (1,)})
     cluster.request({tp(0): (2, 3)})
-    told: list[tuple[int, Brokers]] = []
+    received: list[tuple[int, Brokers]] = []
 
     def look(what: str) -> None:
         for _, message in cluster.wires:
             if isinstance(message.request, LeaderAndIsrRequest):
-                told.extend((each.leader_epoch, each.replicas) for each in message.request.partitions)
+                received.extend((each.leader_epoch, each.replicas) for each in message.request.partitions)
 
     cluster.on_point = look
     finished(cluster)
 
-    assert set(told) == {(1, (2, 3, 1)), (2, (2, 3)), (3, (2, 3))}
+    assert set(received) == {(1, (2, 3, 1)), (2, (2, 3)), (3, (2, 3))}

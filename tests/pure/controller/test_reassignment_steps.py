@@ -309,10 +309,10 @@ def test_a_partition_without_leader_is_announced_once_it_has_one() -> None:
 
 def test_from_step_7_on_brokers_are_told_the_target() -> None:
     """By elections and for new incarnations too; before it what the topic has."""
-    told = {stage: steps.told_replicas(stage, NEW, UNION) for stage in Stage}
+    received = {stage: steps.sent_replicas(stage, NEW, UNION) for stage in Stage}
 
     late = {Stage.SHRINK, Stage.DELETE, Stage.FINISH}
-    assert told == {stage: NEW if stage in late else UNION for stage in Stage}
+    assert received == {stage: NEW if stage in late else UNION for stage in Stage}
 
 
 def test_an_election_in_the_middle_with_a_held_target_plans_again() -> None:
@@ -354,7 +354,7 @@ def test_going_back_is_told_from_going_elsewhere() -> None:
 def test_the_keys_of_a_topic_tell_both_ends_of_a_move() -> None:
     """Without the request too: what a controller of 2.4 or later left behind is finished (recipes 17)."""
     assert steps.origin(UNION, adding=NEW) == OLD
-    assert steps.target_told(UNION, removing=OLD) == NEW
+    assert steps.target_in_topic(UNION, removing=OLD) == NEW
 
-    step = at(Stage.PLAN, target=steps.target_told(UNION, OLD), replicas=UNION, isr=UNION).step
+    step = at(Stage.PLAN, target=steps.target_in_topic(UNION, OLD), replicas=UNION, isr=UNION).step
     assert step == Lead(4, UNION)

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.worlds.controller_clusters import broker, cluster, rule, tp
+from tests.worlds.controller_clusters import broker, cluster, new_controller, tp
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.deletion.pending_deletes import StrayRecords
 from zkgroup.controller.machine.fenced_writes import Fence, Write, single, size_of
@@ -14,8 +14,8 @@ from zkgroup.controller.machine.reassignment import transactions
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
 from zkgroup.controller.machine.reassignment.transactions import (
     Ending,
+    can_read_moves_in_topics,
     shrink,
-    tells_moves_in_topics,
     write_unions,
 )
 from zkgroup.errors import ConfigError, ConflictError
@@ -43,7 +43,7 @@ class Tree:
 
     def __init__(self, zk: Blocking) -> None:
         self.zk = zk
-        self.fence: Fence = rule(zk)
+        self.fence: Fence = new_controller(zk)
         self.context: ControllerContext = cluster({"t": {0: (3, 1), 1: (3, 2), 2: (1, 2)}, "u": {0: (1, 2)}})
         self.request: dict[TopicPartition, Brokers] = dict.fromkeys(self.context.partitions(), (3,))
         zk.create_missing("/admin", "/brokers", "/brokers/topics", "/zkgroup", "/zkgroup/reassignments")
@@ -187,7 +187,7 @@ def test_the_union_is_written_with_the_keys_of_2_4_where_all_can_read_them() -> 
     context.topic_seen("t", Topic({0: (1, 2), 1: (2, 1)}, extensions={"later": 1}), 6)
 
     plain = write_unions(context, "t", {0: UNION}, 3, keys=False)
-    told = write_unions(context, "t", {0: UNION}, 3, keys=True)
+    received = write_unions(context, "t", {0: UNION}, 3, keys=True)
 
     lists = {0: (3, 1, 2), 1: (2, 1)}
     assert plain.operations == (
@@ -195,7 +195,7 @@ def test_the_union_is_written_with_the_keys_of_2_4_where_all_can_read_them() -> 
         SetData("/brokers/topics/t", Topic(lists, extensions={"later": 1}).encode(), 6),
     )
     topic = Topic(lists, 2, {0: (3,)}, {0: (1, 2)}, extensions={"later": 1})
-    assert told.operations == (Check(REQUEST, 3), SetData("/brokers/topics/t", topic.encode(), 6))
+    assert received.operations == (Check(REQUEST, 3), SetData("/brokers/topics/t", topic.encode(), 6))
 
 
 def test_lists_of_one_topic_are_written_together() -> None:
@@ -224,11 +224,11 @@ def test_a_topic_too_big_for_a_znode_is_refused_before_it_is_sent() -> None:
 
 def test_old_brokers_keep_moves_out_of_topics() -> None:
     """Version 4 of a registration came after them all; nobody there is nobody to ask."""
-    assert tells_moves_in_topics([broker(1, version=4), broker(2, version=5)])
-    assert not tells_moves_in_topics([broker(1, version=4), broker(2, version=1)])
-    assert not tells_moves_in_topics([])
-    assert tells_moves_in_topics([broker(1, version=4), broker(101, version=1, role="controller")])
-    assert not tells_moves_in_topics([broker(101, version=4, role="controller")])
+    assert can_read_moves_in_topics([broker(1, version=4), broker(2, version=5)])
+    assert not can_read_moves_in_topics([broker(1, version=4), broker(2, version=1)])
+    assert not can_read_moves_in_topics([])
+    assert can_read_moves_in_topics([broker(1, version=4), broker(101, version=1, role="controller")])
+    assert not can_read_moves_in_topics([broker(101, version=4, role="controller")])
 
 
 def test_a_shrink_holds_the_request_and_the_state() -> None:

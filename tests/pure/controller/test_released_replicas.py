@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.forced import forced, records, told
+from tests.pure.controller.forced import forced, received, records
 from tests.worlds.acls import NO_DELETES
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
@@ -21,9 +21,9 @@ SEVERAL, ALONE = (2, 3), (3,)
 """Replicas of the next topic: others lead and sync without the broker, or nobody does."""
 
 
-def takes_off(ruler: ControllerNode) -> bool:
+def takes_off(controller: ControllerNode) -> bool:
     """Whether the controller's next request deletes a record."""
-    flight = ruler.client.requests[0].request if ruler.client.requests else None
+    flight = controller.client.requests[0].request if controller.client.requests else None
     return isinstance(flight, Multi) and any(
         isinstance(each, Delete) and each.path.startswith(stray_replicas_path()) for each in flight.operations
     )
@@ -38,20 +38,20 @@ def is_in_sync(world: SteppedControllers) -> bool:
 @pytest.mark.parametrize("replicas", [SEVERAL, ALONE])
 def test_nothing_is_told_before_the_record_is_gone(replicas: tuple[int, ...]) -> None:
     """Up to the moment before its last write: a controller that dies there leaves all of it to the next."""
-    world, ruler = forced()
+    world, controller = forced()
     world.make_topic("t", {1: replicas})
     world.run()
-    before = len(told(world, 3))
+    before = len(received(world, 3))
     world.start_broker(3, run=False)
-    world.run(lambda: takes_off(ruler))
-    assert takes_off(ruler)
-    assert told(world, 3)[before:] == ["delete"]
+    world.run(lambda: takes_off(controller))
+    assert takes_off(controller)
+    assert received(world, 3)[before:] == ["delete"]
     assert not is_in_sync(world)
-    world.crash(ruler)
+    world.crash(controller)
     assert len(records(world)) == 1
-    world.rule()
+    world.new_controller()
 
-    assert told(world, 3)[before:] == ["delete", "delete", "replica"]
+    assert received(world, 3)[before:] == ["delete", "delete", "replica"]
     assert records(world) == []
 
 
@@ -64,14 +64,14 @@ def test_a_record_that_may_not_be_taken_off_keeps_the_broker_out(replicas: tuple
     parent = stray_replicas_path()
     world.server.set_acl(parent, NO_DELETES)
 
-    before = len(told(world, 3))
+    before = len(received(world, 3))
     world.start_broker(3)
     world.advance(2 * BACKOFF_MS)
-    assert told(world, 3)[before:] == ["delete"]
+    assert received(world, 3)[before:] == ["delete"]
     assert not is_in_sync(world)
     assert len(records(world)) == 1
     world.server.set_acl(parent, *OPEN_ACL)
     world.advance(2 * BACKOFF_MS)
 
-    assert told(world, 3)[before:] == ["delete", "replica"]
+    assert received(world, 3)[before:] == ["delete", "replica"]
     assert records(world) == []

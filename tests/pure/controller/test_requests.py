@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds import golden_data
-from tests.worlds.controller_clusters import broker, cluster, standing, tp
+from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.requests.batch import BrokerRequest, BuiltRequests, RequestBatch
@@ -89,7 +89,7 @@ def test_a_request_says_what_the_picture_has_when_it_is_built() -> None:
     context = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
     one = batch()
     one.leader_and_isr([1], tp(0))
-    context.state_seen(tp(0), standing(2, (2,), leader_epoch=3, version=4, epoch=5))
+    context.state_seen(tp(0), leadership(2, (2,), leader_epoch=3, version=4, epoch=5))
 
     built = build(one, context)
 
@@ -121,12 +121,12 @@ def test_what_brokers_lead_is_told_to_all() -> None:
 
     built = build(one, context)
 
-    told = [each for each in built.requests if sort_of(each) == "metadata"]
-    assert [each.broker for each in told] == [1, 2, 3]
+    received = [each for each in built.requests if sort_of(each) == "metadata"]
+    assert [each.broker for each in received] == [1, 2, 3]
     assert [info.topic_partition for info in metadata(built).partitions] == [tp(0)]
     assert [each.broker for each in metadata(built).brokers] == [1, 2, 3]
-    assert {id(each.body) for each in told} == {id(told[0].body)}
-    assert told[0].body == encode(metadata(built), 0)
+    assert {id(each.body) for each in received} == {id(received[0].body)}
+    assert received[0].body == encode(metadata(built), 0)
 
 
 def test_an_update_without_partitions_tells_the_brokers_alone() -> None:
@@ -141,7 +141,7 @@ def test_an_update_of_all_names_every_partition_with_a_state() -> None:
     """Controller item 36: one without leader is a state too; one that has none yet is left out."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     context.topic_seen("u", Topic({0: (1,)}), 0)
-    context.state_seen(tp(1), standing(-1, (), version=1))
+    context.state_seen(tp(1), leadership(-1, (), version=1))
     one = batch()
     one.update_metadata_of_all()
 
@@ -161,7 +161,7 @@ def test_nothing_asked_for_is_nothing_sent() -> None:
 def test_partitions_of_deleted_topics_are_hidden_in_every_update() -> None:
     """Leader -2 and leader epoch 0, at the end, in what the others are told too; never as they are."""
     context = cluster({"t": {0: (1, 2)}, "gone": {0: (2, 1)}})
-    context.state_seen(tp(0, "gone"), standing(2, (2, 1), leader_epoch=9, version=4, epoch=3))
+    context.state_seen(tp(0, "gone"), leadership(2, (2, 1), leader_epoch=9, version=4, epoch=3))
     context.deletions = {"gone", "unknown"}
     one = batch()
     one.update_metadata([tp(0, "gone"), tp(0)])
@@ -189,7 +189,7 @@ def test_ids_below_0_and_brokers_that_are_gone_are_told_nothing() -> None:
     """Nor is a controller that hosts nothing (recipes 14); a leader -1 has no address."""
     context = greeted(cluster({"t": {0: (1, 2)}}))
     context.set_brokers({1: broker(1), -1: broker(-1), 8: broker(8, role="controller")})
-    context.state_seen(tp(0), standing(-1, (), version=1))
+    context.state_seen(tp(0), leadership(-1, (), version=1))
     one = batch()
     one.leader_and_isr([1, 2, -1, 8], tp(0))
     one.stop_replica([2, -1], tp(0), delete=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.controller_clusters import standing
+from tests.worlds.controller_clusters import leadership
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
@@ -101,22 +101,23 @@ def test_a_topic_overrides_the_broker_both_ways(
 def test_a_preferred_replica_must_be_live_and_in_sync() -> None:
     """Controller item 30: otherwise the election is refused, whoever else could lead."""
     assert (
-        reason(selectors.preferred((1, 2), standing(2, (1, 2)), [2])) == "the preferred replica 1 is not live"
+        reason(selectors.preferred((1, 2), leadership(2, (1, 2)), [2]))
+        == "the preferred replica 1 is not live"
     )
-    assert "not in sync; in sync are 2" in reason(selectors.preferred((1, 2), standing(2, (2,)), [1, 2]))
-    assert selectors.preferred((1, 2), standing(2, (2, 1)), [1, 2]) == Choice(1, (2, 1), (1, 2))
-    assert reason(selectors.preferred((), standing(2, (2,)), [2])) == "the replica list is empty"
+    assert "not in sync; in sync are 2" in reason(selectors.preferred((1, 2), leadership(2, (2,)), [1, 2]))
+    assert selectors.preferred((1, 2), leadership(2, (2, 1)), [1, 2]) == Choice(1, (2, 1), (1, 2))
+    assert reason(selectors.preferred((), leadership(2, (2,)), [2])) == "the replica list is empty"
 
 
 def test_a_preferred_replica_that_leads_already_is_not_elected() -> None:
     """Controller item 30: no write, also where it is not live any more."""
-    assert selectors.preferred((1, 2), standing(1, (1, 2)), [1, 2]) == NotNeeded(1)
-    assert selectors.preferred((1, 2), standing(1, (1, 2)), []) == NotNeeded(1)
+    assert selectors.preferred((1, 2), leadership(1, (1, 2)), [1, 2]) == NotNeeded(1)
+    assert selectors.preferred((1, 2), leadership(1, (1, 2)), []) == NotNeeded(1)
 
 
 def test_all_replicas_hear_of_a_preferred_election() -> None:
     """Also one that is down: the sender leaves it out. A held one hears nothing."""
-    answer = selectors.preferred((1, 2, 3), standing(2, (2, 1)), [1, 2], held=[3])
+    answer = selectors.preferred((1, 2, 3), leadership(2, (2, 1)), [1, 2], held=[3])
 
     assert answer == Choice(1, (2, 1), (1, 2))
 
@@ -146,34 +147,34 @@ def test_a_broker_that_stops_needs_a_successor_in_sync() -> None:
 
 def test_a_leader_that_goes_offline_leaves_no_leader() -> None:
     """Controller item 33: -1, and the ISR without it; a follower's leaves the leader."""
-    assert selectors.without_replica(standing(1, (1, 2)), 1, (1, 2, 3)) == (NO_LEADER, (2,))
-    assert selectors.without_replica(standing(1, (1, 2)), 2, (1, 2, 3)) == (1, (1,))
+    assert selectors.without_replica(leadership(1, (1, 2)), 1, (1, 2, 3)) == (NO_LEADER, (2,))
+    assert selectors.without_replica(leadership(1, (1, 2)), 2, (1, 2, 3)) == (1, (1,))
 
 
 def test_the_last_member_stays_in_the_isr() -> None:
     """Controller item 33: it alone has everything, whatever unclean election says (K39)."""
-    assert selectors.without_replica(standing(1, (1,)), 1, (1, 2, 3)) == (NO_LEADER, (1,))
+    assert selectors.without_replica(leadership(1, (1,)), 1, (1, 2, 3)) == (NO_LEADER, (1,))
 
 
 def test_the_last_member_who_may_lead_stays_in_the_isr() -> None:
     """A leader that has not heard of a shorter list takes a former replica in, which may not lead."""
-    assert selectors.without_replica(standing(3, (3, 2)), 3, (3, 1)) == (NO_LEADER, (3,))
-    assert selectors.without_replica(standing(3, (3, 2)), 2, (3, 1)) == (3, (3,))
-    assert selectors.without_replica(standing(2, (2, 4)), 2, (3, 1)) == (NO_LEADER, (2, 4))
+    assert selectors.without_replica(leadership(3, (3, 2)), 3, (3, 1)) == (NO_LEADER, (3,))
+    assert selectors.without_replica(leadership(3, (3, 2)), 2, (3, 1)) == (3, (3,))
+    assert selectors.without_replica(leadership(2, (2, 4)), 2, (3, 1)) == (NO_LEADER, (2, 4))
 
 
 def test_what_is_out_already_needs_no_write() -> None:
     """Controller item 36: without leader, without ISR, and the last member for the second time."""
-    assert selectors.without_replica(standing(1, (1, 2)), 3, (1, 2, 3)) is None
-    assert selectors.without_replica(standing(NO_LEADER, ()), 1, (1, 2, 3)) is None
-    assert selectors.without_replica(standing(NO_LEADER, (1,)), 1, (1, 2, 3)) is None
+    assert selectors.without_replica(leadership(1, (1, 2)), 3, (1, 2, 3)) is None
+    assert selectors.without_replica(leadership(NO_LEADER, ()), 1, (1, 2, 3)) is None
+    assert selectors.without_replica(leadership(NO_LEADER, (1,)), 1, (1, 2, 3)) is None
 
 
 def test_the_state_of_a_later_controller_is_not_overwritten() -> None:
     """Controller item 20: a greater controller epoch in it says that somebody newer rules."""
-    assert selectors.overruled(standing(1, (1,), epoch=6), 5)
-    assert not selectors.overruled(standing(1, (1,), epoch=5), 5)
-    assert not selectors.overruled(standing(1, (1,), epoch=4), 5)
+    assert selectors.is_of_later_controller(leadership(1, (1,), epoch=6), 5)
+    assert not selectors.is_of_later_controller(leadership(1, (1,), epoch=5), 5)
+    assert not selectors.is_of_later_controller(leadership(1, (1,), epoch=4), 5)
 
 
 def test_a_decision_raises_the_leader_epoch_and_keeps_what_it_does_not_know() -> None:

@@ -37,9 +37,9 @@ deletion-ineligible -> online offline
 """Controller.md 3.2, with the later releases' way from offline to ineligible."""
 
 
-def allowed(rules: str) -> set[tuple[str, str]]:
+def allowed(is_active: str) -> set[tuple[str, str]]:
     """Pairs of before and after."""
-    lines = (line.split(" -> ") for line in rules.strip().splitlines())
+    lines = (line.split(" -> ") for line in is_active.strip().splitlines())
     return {(name(before), name(after)) for before, together in lines for after in together.split()}
 
 

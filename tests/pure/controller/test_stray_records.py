@@ -19,7 +19,7 @@ def owed(broker: int, topic: str, *partitions: int, czxid: int = 1, epoch: int =
     return RecordedStrays(broker, topic, czxid, frozenset(partitions), epoch)
 
 
-def book(*entries: RecordedStrays) -> StrayRecords:
+def records_of(*entries: RecordedStrays) -> StrayRecords:
     """One in which these stand."""
     kept = StrayRecords()
     kept.took(kept.change(entries))
@@ -49,7 +49,7 @@ def test_a_broker_has_one_znode() -> None:
 
 def test_each_replica_stands_once() -> None:
     """What is there already is not written again; a later epoch is."""
-    kept = book(owed(1, "t", 0, 1))
+    kept = records_of(owed(1, "t", 0, 1))
     assert kept.change([owed(1, "t", 1, 0)]) == RecordChange({}, {})
     kept.took(kept.change([owed(1, "t", 1, epoch=9)]))
     assert kept.owed() == [owed(1, "t", 0, 1, epoch=9)]
@@ -57,7 +57,7 @@ def test_each_replica_stands_once() -> None:
 
 def test_another_topic_of_the_name_stands_beside_it() -> None:
     """The czxid tells them apart."""
-    kept = book(owed(1, "t", 0), owed(1, "t", 0, czxid=2))
+    kept = records_of(owed(1, "t", 0), owed(1, "t", 0, czxid=2))
     assert kept.owed() == [owed(1, "t", 0), owed(1, "t", 0, czxid=2)]
     kept.took(kept.change(remove=[owed(1, "t", 0)]))
     assert kept.owed() == [owed(1, "t", 0, czxid=2)]
@@ -65,7 +65,7 @@ def test_another_topic_of_the_name_stands_beside_it() -> None:
 
 def test_with_the_last_replica_the_znode_goes() -> None:
     """And comes back with version 0."""
-    kept = book(owed(1, "t", 0, 1))
+    kept = records_of(owed(1, "t", 0, 1))
     kept.took(kept.change(remove=[owed(1, "t", 0)]))
     change = kept.change(remove=[owed(1, "t", 1)])
     assert list(change.operations.values()) == [Delete("/zkgroup/strays/1", 1)]
@@ -110,7 +110,7 @@ def test_ten_thousand_replicas_are_cut_into_znodes_that_fit() -> None:
 def test_ten_thousand_replicas_of_one_topic_fit() -> None:
     """At once, and in any order."""
     numbers = list(range(10_000))
-    kept = book(owed(1, "t", *numbers))
+    kept = records_of(owed(1, "t", *numbers))
     (part,) = kept.change(remove=[owed(1, "t", 0)]).operations.values()
     assert isinstance(part, SetData)
     assert len(part.data) < DATA_BYTES_MAX / 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
 from zkgroup.controller.machine.deletion.stray_replicas import AGAIN_MS
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode
@@ -14,10 +14,10 @@ from zkgroup.znodes.config import TopicConfig
 
 def moved() -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has moved from 1, 2 to 2, 3; broker 1 has answered that it cannot delete."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
     move(world, (2, 3), (1, 2, 3))
-    return world, ruler
+    return world, controller
 
 
 def move(world: SteppedControllers, target: tuple[int, ...], isr: tuple[int, ...]) -> None:
@@ -31,14 +31,14 @@ def move(world: SteppedControllers, target: tuple[int, ...], isr: tuple[int, ...
 
 def asked(world: SteppedControllers) -> int:
     """How often broker 1 was told to delete."""
-    told = world.hosts[1].told(StopReplicaRequest)
-    return sum(isinstance(each, StopReplicaRequest) and each.delete for each in told)
+    received = world.hosts[1].received(StopReplicaRequest)
+    return sum(isinstance(each, StopReplicaRequest) and each.delete for each in received)
 
 
 def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
     """K16: the move ends, its list is right; the broker is asked again until it has done it."""
-    world, ruler = moved()
-    active = ruler.active
+    world, controller = moved()
+    active = controller.active
     assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (2, 3)}
     assert "error 56" in active.ports.events.blocked["removal of t-0 on broker 1"]
     assert asked(world) == 1
@@ -57,7 +57,7 @@ def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
 
 def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
     """K16: it has moved back to broker 1 meanwhile, whose replica is no stray any more."""
-    world, ruler = moved()
+    world, controller = moved()
     world.hosts[1].refusals.clear()
     move(world, (1, 2), (2, 3, 1))
     before = asked(world)
@@ -65,7 +65,7 @@ def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
 
     assert asked(world) == before
     assert tp(0) in world.hosts[1].logs
-    active = ruler.active
+    active = controller.active
     assert active.ports.events.blocked == {}
 
 
@@ -83,10 +83,10 @@ def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
 
 def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_back() -> None:
     """The move does not wait for who leaves, and nobody answers for it; its return is the occasion."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     move(world, (2, 3), (2, 3))
-    active = ruler.active
+    active = controller.active
     assert asked(world) == 0
     assert tp(0) in world.hosts[1].logs
     world.start_broker(1)
@@ -100,7 +100,7 @@ def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
     """The request went to a connection that is gone with it."""
     world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
-    world.rule()
+    world.new_controller()
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
     world.stop_broker(1)
@@ -113,22 +113,22 @@ def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
 def deaf(world: SteppedControllers) -> ControllerNode:
     """`t-0` has moved from 1, 2 to 2, 3, and the controller dies before broker 1 has got its StopReplica."""
     world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    controller = world.new_controller()
     assert tp(0) in world.hosts[1].logs
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
     assert asked(world) == 0
-    world.crash(ruler)
+    world.crash(controller)
     world.hosts[1].silent = False
-    return ruler
+    return controller
 
 
 def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
     """K16: the record of the end says who had it, the list of today who has it no more."""
     world = SteppedControllers(auto_rebalance=False)
     deaf(world)
-    ruler = world.rule()
-    active = ruler.active
+    controller = world.new_controller()
+    active = controller.active
 
     assert asked(world) == 1
     assert tp(0) not in world.hosts[1].logs
@@ -141,7 +141,7 @@ def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
     world = SteppedControllers(auto_rebalance=False)
     deaf(world)
     world.stop_broker(1, run=False)
-    world.rule()
+    world.new_controller()
     world.start_broker(1, run=False)
     world.advance(AGAIN_MS + 1_000, 5_000)
 
@@ -151,12 +151,12 @@ def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
 
 def test_a_replica_that_has_its_place_again_is_not_deleted_by_the_next_controller() -> None:
     """Moved there and back: the records name it, and so does the list of today."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     move(world, (2, 3), (1, 2, 3))
     move(world, (1, 2), (1, 2, 3))
-    world.crash(ruler)
+    world.crash(controller)
     before = asked(world)
-    world.rule()
+    world.new_controller()
 
     assert asked(world) == before
     assert tp(0) in world.hosts[1].logs
@@ -170,7 +170,7 @@ def test_what_is_left_of_a_topic_that_others_have_deleted_meets_no_other_of_its_
     for path in [TopicConfig.path("t"), *sorted(world.below(Topic.path("t")), reverse=True)]:
         world.delete(path)
     world.make_topic("t", {0: (1,)})
-    world.rule()
+    world.new_controller()
     requests = [
         type(each).__name__
         for each in world.hosts[1].requests
@@ -188,7 +188,7 @@ def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
     """Recipes 15 and 17: it could not delete late in a move, the target has died since, and it leads now."""
     world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1,)})
-    world.rule()
+    world.new_controller()
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
     world.run()

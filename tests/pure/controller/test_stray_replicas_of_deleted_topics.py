@@ -10,16 +10,16 @@ import dataclasses
 
 import pytest
 
-from tests.pure.controller.forced import records, told_of
+from tests.pure.controller.forced import received_of, records
 from tests.pure.controller.test_stray_replicas import move
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import (
     ControllerNode,
     SteppedControllers,
     left_of,
+    loaded_cluster,
     loses_answer,
     rounds,
-    ruled,
 )
 from zkgroup.controller.machine.deletion.stray_replicas import AGAIN_MS
 from zkgroup.model.requests import Create, SetData
@@ -38,11 +38,11 @@ from zkgroup.znodes.stray_replicas import AbandonedReplicas, stray_replicas_path
 
 def left_behind() -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has moved from 1, 2 to 2, 3 while broker 1 was down."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     move(world, (2, 3), (2, 3))
     assert tp(0) in world.hosts[1].logs
-    return world, ruler
+    return world, controller
 
 
 def deleted(world: SteppedControllers) -> None:
@@ -55,9 +55,9 @@ def returns_to_the_next(world: SteppedControllers) -> None:
     """Broker 1 has a place in a topic of the name, and comes back: it deletes, and only then is a replica."""
     world.make_topic("t", {0: (2, 1)})
     world.run()
-    before = len(told_of(world, 1, tp(0)))
+    before = len(received_of(world, 1, tp(0)))
     world.start_broker(1)
-    assert told_of(world, 1, tp(0))[before:] == ["delete", "replica"]
+    assert received_of(world, 1, tp(0))[before:] == ["delete", "replica"]
     assert records(world) == []
     assert world.state(tp(0)).leader == 2
 
@@ -66,15 +66,15 @@ def returns_to_the_next(world: SteppedControllers) -> None:
 def test_what_a_move_has_left_behind_is_recorded_with_the_deletion(is_next: bool) -> None:
     """No list names the broker any more, so the deletion does not wait; what it has never meets the next
     topic of that name."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     if is_next:
-        world.crash(ruler)
-        ruler = world.rule()
+        world.crash(controller)
+        controller = world.new_controller()
     deleted(world)
 
-    assert ruler.waiting == {}
+    assert controller.waiting == {}
     assert [(each.broker, each.partitions) for each in records(world)] == [(1, (0,))]
-    assert ruler.notes("deletion.finished") == [{"topic": "t", "without": (1,)}]
+    assert controller.notes("deletion.finished") == [{"topic": "t", "without": (1,)}]
     returns_to_the_next(world)
 
 
@@ -90,31 +90,31 @@ def test_who_comes_back_before_the_deletion_leaves_no_record() -> None:
 
 def test_a_folder_that_cannot_be_deleted_is_recorded_and_holds_up_no_deletion() -> None:
     """The broker lives, and is asked until it has done it; meanwhile it has no place in the next topic."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.start_broker(1)
     deleted(world)
     world.make_topic("t", {0: (1, 2)})
     world.run()
     assert world.state(tp(0)).isr == (2,)
-    assert list(ruler.waiting) == ["removal of t on broker 1"]
+    assert list(controller.waiting) == ["removal of t on broker 1"]
     world.hosts[1].refusals.clear()
-    before = len(told_of(world, 1, tp(0)))
+    before = len(received_of(world, 1, tp(0)))
     world.advance(AGAIN_MS + 1_000, 5_000)
 
-    assert told_of(world, 1, tp(0))[before:] == ["delete", "replica"]
-    assert (records(world), ruler.waiting) == ([], {})
+    assert received_of(world, 1, tp(0))[before:] == ["delete", "replica"]
+    assert (records(world), controller.waiting) == ([], {})
 
 
 def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
     """Broker 1 refuses and has no place; broker 3 has one, and is down: the status names that one."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.stop_broker(3)
     world.mark("t")
     world.start_broker(1)
 
-    assert ruler.waiting["deletion of t"].startswith("waits for broker 3 to be back")
+    assert controller.waiting["deletion of t"].startswith("waits for broker 3 to be back")
     world.start_broker(3)
     assert left_of(world, "t") == set()
     assert [each.broker for each in records(world)] == [1]
@@ -122,34 +122,34 @@ def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
 
 def unanswered_by_the_left() -> tuple[SteppedControllers, ControllerNode]:
     """The topic is to be deleted, and broker 1 has not answered the request of the move."""
-    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
     world.mark("t")
-    assert ruler.waiting == {"deletion of t": "waits for the answer of broker 1"}
-    return world, ruler
+    assert controller.waiting == {"deletion of t": "waits for the answer of broker 1"}
+    return world, controller
 
 
 def test_an_answer_that_is_on_its_way_is_waited_for() -> None:
     """What was sent to the broker before may still make it a replica: nothing does once it has answered."""
-    world, ruler = unanswered_by_the_left()
+    world, controller = unanswered_by_the_left()
     world.hosts[1].silent = False
-    ruler.answer_all()
+    controller.answer_all()
     world.run()
 
     assert left_of(world, "t") == set()
     assert tp(0) not in world.hosts[1].logs
-    assert (records(world), ruler.waiting) == ([], {})
+    assert (records(world), controller.waiting) == ([], {})
 
 
 def test_an_answer_that_never_comes_is_not() -> None:
     """The broker is gone, and with it its connection and all that was on it."""
-    world, ruler = unanswered_by_the_left()
+    world, controller = unanswered_by_the_left()
     world.stop_broker(1)
     world.hosts[1].silent = False
 
     assert left_of(world, "t") == set()
-    assert ruler.waiting == {}
+    assert controller.waiting == {}
     returns_to_the_next(world)
 
 
@@ -167,13 +167,13 @@ def test_a_lost_broker_that_is_named_and_one_that_was_left_are_recorded_together
 
 def test_the_same_debt_is_recorded_once() -> None:
     """The record of the move outlives the topic, so the next controller recalls it for the next topic too."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     for _ in range(2):
         deleted(world)
         world.make_topic("t", {0: (2, 3)})
         world.run()
-        world.crash(ruler)
-        ruler = world.rule()
+        world.crash(controller)
+        controller = world.new_controller()
     assert [each.broker for each in records(world)] == [1]
     deleted(world)
 
@@ -182,18 +182,18 @@ def test_the_same_debt_is_recorded_once() -> None:
 
 def test_a_debt_that_a_real_controller_has_outdated_is_renewed() -> None:
     """It knows no records, so an old one would not hold the broker out of a topic that names it (K20)."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     deleted(world)
     world.make_topic("t", {0: (2, 3)})
     world.run()
-    world.crash(ruler)
+    world.crash(controller)
     path = ControllerEpoch.path()
     epoch = ControllerEpoch.decode(path, world.find(path).data).epoch + 1
     world.server.put(Controller.path(), Controller(2, 0).encode())
     world.server.put(path, ControllerEpoch(epoch).encode())
     world.set_state(tp(0), controller_epoch=epoch)
     world.server.remove(Controller.path())
-    world.rule()
+    world.new_controller()
     deleted(world)
 
     assert [(each.broker, each.epoch > epoch) for each in records(world)] == [(1, True)]
@@ -202,12 +202,12 @@ def test_a_debt_that_a_real_controller_has_outdated_is_renewed() -> None:
 
 def test_what_is_left_of_a_partition_that_is_moved_again_is_recalled() -> None:
     """The controller changes in the middle of the next move, which knows nothing of broker 1."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     world.start_broker(4, run=False)
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 4)),)).encode())
     world.run()
-    world.crash(ruler)
-    world.rule()
+    world.crash(controller)
+    world.new_controller()
     world.set_state(tp(0), isr=(2, 3, 4))
     world.run()
     assert world.server.find(Reassignment.path()) is None
@@ -219,13 +219,13 @@ def test_what_is_left_of_a_partition_that_is_moved_again_is_recalled() -> None:
 
 def test_what_is_left_of_a_topic_that_could_not_be_read_is_recalled_when_it_can() -> None:
     """Nothing is asked of a broker while nobody can tell who has a place."""
-    world, ruler = left_behind()
-    world.crash(ruler)
+    world, controller = left_behind()
+    world.crash(controller)
     good = world.find(Topic.path("t")).data
     assert good is not None
     world.server.put(Topic.path("t"), b"{")
-    world.rule()
-    assert "delete" not in told_of(world, 1, tp(0))
+    world.new_controller()
+    assert "delete" not in received_of(world, 1, tp(0))
     znode = world.find(Topic.path("t"))
     world.write(SetData(znode.path, good, znode.stat.version))
     world.run()
@@ -238,7 +238,7 @@ def test_what_is_left_of_a_topic_that_could_not_be_read_is_recalled_when_it_can(
 
 def test_what_a_move_had_added_before_it_was_taken_back_is_recalled() -> None:
     """K14: broker 3 died while it was to become a replica, and the operator goes back to where it began."""
-    world, ruler = ruled({0: (2, 1)}, auto_rebalance=False)
+    world, controller = loaded_cluster({0: (2, 1)}, auto_rebalance=False)
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
     world.run()
     assert tp(0) in world.hosts[3].logs
@@ -247,11 +247,11 @@ def test_what_a_move_had_added_before_it_was_taken_back_is_recalled() -> None:
     world.write(SetData(znode.path, Reassignment((Move(tp(0), (2, 1)),)).encode(), znode.stat.version))
     world.run()
     assert world.server.find(Reassignment.path()) is None
-    world.crash(ruler)
-    world.rule()
+    world.crash(controller)
+    world.new_controller()
     world.start_broker(3)
 
-    assert told_of(world, 3, tp(0))[-1] == "delete"
+    assert received_of(world, 3, tp(0))[-1] == "delete"
     assert tp(0) not in world.hosts[3].logs
 
 
@@ -269,8 +269,8 @@ def of_earlier(world: SteppedControllers) -> None:
 def test_what_earlier_versions_have_left_outlives_a_thousand_moves(is_readable: bool) -> None:
     """Recipes 17: the oldest records go, once what they name is recorded elsewhere. The next controller ends
     a move before it does anything else, and perhaps while nobody can tell who has a place."""
-    world, ruler = left_behind()
-    world.crash(ruler)
+    world, controller = left_behind()
+    world.crash(controller)
     of_earlier(world)
     other = FinishedReassignment(tp(7, "v"), (1,), (2,), "done", "moved", 1).encode()
     for _ in range(FINISHED_KEPT + 100):
@@ -280,13 +280,13 @@ def test_what_earlier_versions_have_left_outlives_a_thousand_moves(is_readable: 
     znode = world.find(Topic.path("t"))
     if not is_readable:
         world.server.put(znode.path, b"{")
-    ruler = world.rule()
+    controller = world.new_controller()
     assert world.server.find(Reassignment.path()) is None
     kept = world.below(finished_reassignments_path()) - {finished_reassignments_path()}
     assert len(kept) == (FINISHED_KEPT if is_readable else FINISHED_KEPT + 102)
     world.server.put(znode.path, znode.data or b"")
-    world.crash(ruler)
-    world.rule()
+    world.crash(controller)
+    world.new_controller()
     deleted(world)
 
     assert [each.broker for each in records(world)] == [1]
@@ -295,11 +295,11 @@ def test_what_earlier_versions_have_left_outlives_a_thousand_moves(is_readable: 
 
 def crashed(writes: int) -> bool:
     """The controller is gone after so many writes of the deletion; whether there were so many."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     world.mark("t", run=False)
-    was_there = world.run_until_written(ruler, writes)
-    world.crash(ruler)
-    world.rule()
+    was_there = world.run_until_written(controller, writes)
+    world.crash(controller)
+    world.new_controller()
     assert left_of(world, "t") == set()
     assert {each.broker for each in records(world)} == {1}
     returns_to_the_next(world)
@@ -319,9 +319,9 @@ def test_a_write_without_an_answer_loses_nothing_that_was_left(fault: Fault) -> 
 
 def unanswered(nth: int, fault: Fault) -> bool:
     """A deletion whose nth write gets no answer; whether it had that many."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     world.mark("t", run=False)
-    if not loses_answer(world, ruler, nth, fault):
+    if not loses_answer(world, controller, nth, fault):
         return False
     assert left_of(world, "t") == set(), (fault, nth)
     assert {each.broker for each in records(world)} == {1}
@@ -331,9 +331,9 @@ def unanswered(nth: int, fault: Fault) -> bool:
 
 def test_the_record_of_what_was_left_names_the_topic_and_the_controller() -> None:
     """As that of a forced deletion."""
-    world, ruler = left_behind()
+    world, controller = left_behind()
     deleted(world)
 
-    active = ruler.active
+    active = controller.active
     assert records(world) == [AbandonedReplicas("t", 1, (0,), active.ports.identity.epoch)]
     assert active.features.stray_replicas._strays == {}

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.pure.controller.test_requests import batch, build, greeted, led
-from tests.worlds.controller_clusters import broker, cluster, standing, tp
+from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from tests.worlds.stepped_controllers import SteppedControllers
 from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
@@ -28,7 +28,7 @@ def drawn(rng: random.Random) -> tuple[ControllerContext, PendingDeletes]:
         for number, replicas in lists.items():
             each = tp(number, name)
             if rng.random() < 0.8:
-                context.state_seen(each, standing(rng.choice((-1, *replicas)), replicas, rng.randrange(3)))
+                context.state_seen(each, leadership(rng.choice((-1, *replicas)), replicas, rng.randrange(3)))
             elif rng.random() < 0.5:
                 context.unreadable[PartitionState.path(each)] = "no JSON"
             if rng.random() < 0.05:
@@ -120,23 +120,23 @@ def test_who_has_nothing_is_not_greeted() -> None:
 
 def test_equal_states_are_one_and_their_versions_are_their_own() -> None:
     """Read in bulk, the bytes of a state are decoded once; the version is not in them."""
-    realm = SteppedControllers()
-    realm.make_topic("t", dict.fromkeys(range(3), (1, 2)))
-    first = realm.rule()
-    realm.set_state(tp(2), isr=(1,))
-    realm.set_state(tp(2), isr=(1, 2))
-    realm.crash(first)
+    world = SteppedControllers()
+    world.make_topic("t", dict.fromkeys(range(3), (1, 2)))
+    first = world.new_controller()
+    world.set_state(tp(2), isr=(1,))
+    world.set_state(tp(2), isr=(1, 2))
+    world.crash(first)
 
-    context = realm.rule().machine.context
+    context = world.new_controller().machine.context
 
     assert context is not None
-    found = [context.standing(tp(number)) for number in range(3)]
-    assert found == [standing(1, (1, 2), version=0)] * 2 + [standing(1, (1, 2), version=2)]
+    found = [context.leadership(tp(number)) for number in range(3)]
+    assert found == [leadership(1, (1, 2), version=0)] * 2 + [leadership(1, (1, 2), version=2)]
     assert found[0] is found[1]
-    assert {info.zk_version for info in told(realm, 1, tp(2))} == {2}
+    assert {info.zk_version for info in received(world, 1, tp(2))} == {2}
 
 
-def told(realm: SteppedControllers, broker_id: int, topic_partition: TopicPartition) -> list[object]:
+def received(world: SteppedControllers, broker_id: int, topic_partition: TopicPartition) -> list[object]:
     """What the last request that names partitions has said of one."""
-    named = [each for each in realm.hosts[broker_id].requests if getattr(each, "partitions", ())]
+    named = [each for each in world.hosts[broker_id].requests if getattr(each, "partitions", ())]
     return [info for info in named[-1].partitions if info.topic_partition == topic_partition]  # type: ignore[union-attr]

@@ -65,8 +65,8 @@ def active() -> ActiveController:
     core = ElectorContext(ElectorConfig(broker=9))
     core.begin(Instant(0, 0))
     core.connected_to(Session(1, 1, 6000))
-    rule = WonElection(Fence(5, 4), 1, ControllerRecord(9, 1, "first", 0), 0, 0)
-    made: Any = SimpleNamespace(rule=rule, former=None, may_send=False)
+    won = WonElection(Fence(5, 4), 1, ControllerRecord(9, 1, "first", 0), 0, 0)
+    made: Any = SimpleNamespace(won=won, former=None, may_send=False)
     found = ActiveController(core, made, ControllerSettings())
     found.context.set_brokers(BROKERS)
     return found
@@ -137,7 +137,7 @@ def known(mine: ActiveController) -> Mapping[str, object]:
     """Everything that reading leaves behind."""
     context = mine.context
     return {
-        "standings": {each: context.standing(each) for each in context.partitions()},
+        "standings": {each: context.leadership(each) for each in context.partitions()},
         "led": {id_: list(context.led_by(id_)) for id_ in range(-1, 5)},
         "first": context.first_states,
         "unreadable": context.unreadable,

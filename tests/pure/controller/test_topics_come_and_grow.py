@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
 from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
@@ -16,103 +16,103 @@ from zkgroup.znodes.controller import ControllerStatus
 from zkgroup.znodes.notifications import IsrChange
 
 
-def topic_of(realm: SteppedControllers, name: str) -> Topic:
-    return Topic.decode(Topic.path(name), realm.find(Topic.path(name)).data)
+def topic_of(world: SteppedControllers, name: str) -> Topic:
+    return Topic.decode(Topic.path(name), world.find(Topic.path(name)).data)
 
 
 def test_a_new_topic_gets_its_states_and_its_brokers_their_roles() -> None:
     """Controller item 50: every partition has a state, told to its replicas, and all know who leads."""
-    realm = SteppedControllers()
-    realm.rule()
-    realm.make_topic("t", {0: (1, 2), 1: (3, 1)})
-    realm.run()
+    world = SteppedControllers()
+    world.new_controller()
+    world.make_topic("t", {0: (1, 2), 1: (3, 1)})
+    world.run()
 
-    assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
-    assert realm.state(tp(1)) == PartitionState(3, 0, (3, 1), 1)
-    for host in realm.hosts.values():
+    assert world.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
+    assert world.state(tp(1)) == PartitionState(3, 0, (3, 1), 1)
+    for host in world.hosts.values():
         assert host.metadata == {tp(0): 1, tp(1): 3}
-    assert {each for host in realm.hosts.values() for each in host.logs} == {tp(0), tp(1)}
+    assert {each for host in world.hosts.values() for each in host.logs} == {tp(0), tp(1)}
 
 
 def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
     """Controller item 27: it is left as it is; a foreign one then becomes ours (recipes 13)."""
-    realm = SteppedControllers()
-    ruler = realm.rule()
+    world = SteppedControllers()
+    controller = world.new_controller()
     here = PartitionState(2, 5, (2,), 1)
-    realm.write(
+    world.write(
         Create(Topic.path("t"), Topic({0: (1, 2), 1: (1, 2)}).encode()),
         Create(Topic.partitions_path("t"), None),
         Create(Topic.partition_path(tp(0)), None),
         Create(PartitionState.path(tp(0)), here.encode()),
     )
-    realm.run()
+    world.run()
 
-    assert realm.state(tp(0)) == here
-    assert realm.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
-    assert realm.hosts[3].metadata == {tp(0): 2, tp(1): 1}
-    assert ruler.active.ports.events.blocked == {}
+    assert world.state(tp(0)) == here
+    assert world.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
+    assert world.hosts[3].metadata == {tp(0): 2, tp(1): 1}
+    assert controller.active.ports.events.blocked == {}
 
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
     """Controller item 27: between the reading and the write, by a real controller that lost its znode."""
-    realm = SteppedControllers()
-    ruler = realm.rule()
-    realm.make_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)})
-    realm.until_asked(ruler, PartitionState.path(tp(0)))
+    world = SteppedControllers()
+    controller = world.new_controller()
+    world.make_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)})
+    world.until_asked(controller, PartitionState.path(tp(0)))
     zombie = PartitionState(2, 0, (2, 1), 0)
-    realm.write(
+    world.write(
         Create(Topic.partitions_path("t"), None),
         Create(Topic.partition_path(tp(1)), None),
         Create(PartitionState.path(tp(1)), zombie.encode()),
     )
-    realm.run()
+    world.run()
 
-    assert realm.state(tp(1)) == zombie
-    assert [realm.state(tp(number)).leader for number in (0, 2)] == [1, 1]
-    assert [each["partition"] for each in ruler.notes("state.exists")] == ["t-1"]
+    assert world.state(tp(1)) == zombie
+    assert [world.state(tp(number)).leader for number in (0, 2)] == [1, 1]
+    assert [each["partition"] for each in controller.notes("state.exists")] == ["t-1"]
 
 
 def test_growth_leaves_the_old_partitions_as_they_are() -> None:
     """Controller item 52: the new ones are made; for known ones the picture wins (recipes 15)."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    realm.rule()
-    realm.grow("t", {0: (3, 1), 1: (2, 3)})
-    realm.run()
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2)})
+    world.new_controller()
+    world.grow("t", {0: (3, 1), 1: (2, 3)})
+    world.run()
 
-    assert topic_of(realm, "t").partitions == {0: (1, 2), 1: (2, 3)}
-    assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
-    assert realm.state(tp(1)) == PartitionState(2, 0, (2, 3), 1)
+    assert topic_of(world, "t").partitions == {0: (1, 2), 1: (2, 3)}
+    assert world.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
+    assert world.state(tp(1)) == PartitionState(2, 0, (2, 3), 1)
 
 
 def test_partitions_that_a_tool_leaves_out_are_written_back() -> None:
     """controller.md 5.4: removal is not supported; what a tool does not know of a topic is kept."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2), 1: (2, 1)})
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2), 1: (2, 1)})
     path = Topic.path("t")
-    znode = realm.find(path)
+    znode = world.find(path)
     theirs = Topic({0: (1, 2), 1: (2, 1)}, 3, {}, {}, "A" * 22)
-    realm.write(SetData(path, theirs.encode(), znode.stat.version))
-    realm.rule()
-    realm.grow("t", {0: (1, 2), 2: (3, 1)})
-    realm.run()
+    world.write(SetData(path, theirs.encode(), znode.stat.version))
+    world.new_controller()
+    world.grow("t", {0: (1, 2), 2: (3, 1)})
+    world.run()
 
-    found = topic_of(realm, "t")
+    found = topic_of(world, "t")
     assert found.partitions == {0: (1, 2), 1: (2, 1), 2: (3, 1)}
     assert found.topic_id == "A" * 22
-    assert realm.state(tp(2)).leader == 3
+    assert world.state(tp(2)).leader == 3
 
 
 def test_a_key_that_cannot_be_written_again_is_named() -> None:
     """A 64-bit number would kill readers of 0.8.2.2: the lists stay as the tool wrote them."""
-    realm, ruler = ruled({0: (1, 2)})
+    world, controller = loaded_cluster({0: (1, 2)})
     path = Topic.path("t")
     data = b'{"version":1,"partitions":{"0":[2,1],"1":[3,1]},"big":99999999999}'
-    realm.write(SetData(path, data, realm.find(path).stat.version))
-    realm.run()
+    world.write(SetData(path, data, world.find(path).stat.version))
+    world.run()
 
-    assert set(ruler.active.context.unreadable) == {path}
-    assert realm.state(tp(1)) == PartitionState(3, 0, (3, 1), 1)
+    assert set(controller.active.context.unreadable) == {path}
+    assert world.state(tp(1)) == PartitionState(3, 0, (3, 1), 1)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["found at the take-over", "made under the rule"])
@@ -121,61 +121,61 @@ def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
     replicas: str, before: bool
 ) -> None:
     """Written by hand: no controller ends over it, and the list can be mended."""
-    realm = SteppedControllers()
+    world = SteppedControllers()
     path, data = Topic.path("t"), f'{{"version":1,"partitions":{{"0":[1,2],"1":{replicas}}}}}'.encode()
     if before:
-        realm.write(Create(path, data))
-    ruler = realm.rule()
+        world.write(Create(path, data))
+    controller = world.new_controller()
     if not before:
-        realm.write(Create(path, data))
-    realm.make_topic("u", {0: (2, 1)})
-    realm.run()
+        world.write(Create(path, data))
+    world.make_topic("u", {0: (2, 1)})
+    world.run()
 
-    assert ruler.notes("handler.failed") == []
-    assert "different brokers from 0 on" in ruler.active.context.unreadable[path]
-    assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2, 1), 1)
+    assert controller.notes("handler.failed") == []
+    assert "different brokers from 0 on" in controller.active.context.unreadable[path]
+    assert world.state(tp(0, "u")) == PartitionState(2, 0, (2, 1), 1)
 
-    realm.write(SetData(path, Topic({0: (1, 2), 1: (3, 2)}).encode(), realm.find(path).stat.version))
-    realm.run()
+    world.write(SetData(path, Topic({0: (1, 2), 1: (3, 2)}).encode(), world.find(path).stat.version))
+    world.run()
 
-    assert ruler.active.context.unreadable == {}
-    assert [realm.state(tp(number)).leader for number in (0, 1)] == [1, 3]
+    assert controller.active.context.unreadable == {}
+    assert [world.state(tp(number)).leader for number in (0, 1)] == [1, 3]
 
 
 def test_a_topic_that_others_have_removed_is_forgotten() -> None:
     """A znode that goes without a request to delete it."""
-    realm, ruler = ruled({0: (1, 2)})
+    world, controller = loaded_cluster({0: (1, 2)})
     state, parent, parents = (
         PartitionState.path(tp(0)),
         Topic.partition_path(tp(0)),
         Topic.partitions_path("t"),
     )
-    realm.write(*(Delete(path, -1) for path in (state, parent, parents, Topic.path("t"))))
-    realm.run()
+    world.write(*(Delete(path, -1) for path in (state, parent, parents, Topic.path("t"))))
+    world.run()
 
-    assert "t" not in ruler.active.context.topics
-    realm.make_topic("u", {0: (1, 2)})
-    realm.run()
-    assert realm.state(tp(0, "u")).leader == 1
+    assert "t" not in controller.active.context.topics
+    world.make_topic("u", {0: (1, 2)})
+    world.run()
+    assert world.state(tp(0, "u")).leader == 1
 
 
 def test_a_controller_that_hosts_nothing_gives_way() -> None:
     """recipes 14: in the transaction of the first state, to the least loaded broker, or it is left out."""
-    realm = SteppedControllers((1, 2))
+    world = SteppedControllers((1, 2))
     config = ElectorConfig(broker=50, controller_only=ControllerOnly("h", 9050))
-    ruler = ControllerNode(realm, "alone", ControllerMachine(config, realm.settings))
-    realm.nodes.append(ruler)
-    realm.run()
-    realm.make_topic("a", {0: (1,)})
-    realm.run()
-    before = len(realm.server.log)
-    realm.make_topic("t", {0: (50,), 1: (1, 50, 2)})
-    realm.run()
+    controller = ControllerNode(world, "alone", ControllerMachine(config, world.settings))
+    world.nodes.append(controller)
+    world.run()
+    world.make_topic("a", {0: (1,)})
+    world.run()
+    before = len(world.server.log)
+    world.make_topic("t", {0: (50,), 1: (1, 50, 2)})
+    world.run()
 
-    assert topic_of(realm, "t").partitions == {0: (2,), 1: (1, 2)}
-    assert realm.state(tp(0)) == PartitionState(2, 0, (2,), 1)
-    assert realm.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
-    writes = [each for each in realm.server.log[before:] if "state" in str(each.changes)]
+    assert topic_of(world, "t").partitions == {0: (2,), 1: (1, 2)}
+    assert world.state(tp(0)) == PartitionState(2, 0, (2,), 1)
+    assert world.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
+    writes = [each for each in world.server.log[before:] if "state" in str(each.changes)]
     assert len(writes) == 1
     assert Topic.path("t") in str(writes[0].changes)
 
@@ -185,23 +185,23 @@ def test_a_controller_that_hosts_nothing_gives_way() -> None:
 
 def test_a_changed_isr_is_told_to_all_and_its_notification_deleted() -> None:
     """Controller item 63: also one that nobody can read."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2), 1: (2, 3)})
-    realm.rule()
-    for host in realm.hosts.values():
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2), 1: (2, 3)})
+    world.new_controller()
+    for host in world.hosts.values():
         host.requests.clear()
-    realm.set_state(tp(0), isr=(1,))
-    realm.write(
+    world.set_state(tp(0), isr=(1,))
+    world.write(
         Create(IsrChange.prefix(), b"?", sequential=True),
         Create(IsrChange.prefix(), IsrChange((tp(0), tp(9, "none"))).encode(), sequential=True),
     )
-    realm.run()
+    world.run()
 
-    for host in realm.hosts.values():
-        (told,) = host.requests
-        assert isinstance(told, UpdateMetadataRequest)
-        assert [(info.topic, info.isr) for info in told.partitions] == [("t", (1,))]
-    assert realm.below("/isr_change_notification") == {"/isr_change_notification"}
+    for host in world.hosts.values():
+        (received,) = host.requests
+        assert isinstance(received, UpdateMetadataRequest)
+        assert [(info.topic, info.isr) for info in received.partitions] == [("t", (1,))]
+    assert world.below("/isr_change_notification") == {"/isr_change_notification"}
 
 
 # --- the status -------------------------------------------------------------------------------------
@@ -209,45 +209,45 @@ def test_a_changed_isr_is_told_to_all_and_its_notification_deleted() -> None:
 
 def test_the_status_says_how_far_it_is_and_what_stands_in_the_way() -> None:
     """recipes 18: at most every 5 s, only on change; unreadable znodes by path, and who waits for what."""
-    realm = SteppedControllers((1,))
-    realm.make_topic("t", {0: (2,)})
-    realm.make_topic("u", {0: (1,)})
-    ruler = realm.rule()
-    realm.write(SetData(Topic.path("u"), b"{", 0))
-    realm.advance(5000)
+    world = SteppedControllers((1,))
+    world.make_topic("t", {0: (2,)})
+    world.make_topic("u", {0: (1,)})
+    controller = world.new_controller()
+    world.write(SetData(Topic.path("u"), b"{", 0))
+    world.advance(5000)
 
     def status() -> ControllerStatus:
-        return ControllerStatus.decode("s", realm.find(ControllerStatus.path()).data)
+        return ControllerStatus.decode("s", world.find(ControllerStatus.path()).data)
 
     shown = status()
-    assert (shown.broker, shown.epoch) == (ruler.broker, 1)
+    assert (shown.broker, shown.epoch) == (controller.broker, 1)
     assert set(shown.unreadable) == {Topic.path("u")}
     assert shown.waiting == {"leader of t-0": "no replica of 2 is live"}
-    assert realm.find(ControllerStatus.path()).stat.ephemeral_owner == ruler.session_id
-    version = realm.find(ControllerStatus.path()).stat.version
-    realm.advance(20_000)
-    assert realm.find(ControllerStatus.path()).stat.version == version
-    realm.start_broker(2, run=False)
-    realm.start_broker(3, run=False)
-    realm.advance(5000)
+    assert world.find(ControllerStatus.path()).stat.ephemeral_owner == controller.session_id
+    version = world.find(ControllerStatus.path()).stat.version
+    world.advance(20_000)
+    assert world.find(ControllerStatus.path()).stat.version == version
+    world.start_broker(2, run=False)
+    world.start_broker(3, run=False)
+    world.advance(5000)
     assert status().waiting == {}
     assert status().zxid > shown.zxid
-    assert realm.find(ControllerStatus.path()).stat.version - version <= 2
+    assert world.find(ControllerStatus.path()).stat.version - version <= 2
 
 
 def test_the_status_of_a_former_controller_is_replaced() -> None:
     """It is of the session that made it, which may outlive the rule."""
-    realm = SteppedControllers((1,))
-    first = realm.rule()
-    realm.bump()
-    realm.run()
-    second = realm.rule()
-    realm.advance(6000)
+    world = SteppedControllers((1,))
+    first = world.new_controller()
+    world.bump()
+    world.run()
+    second = world.new_controller()
+    world.advance(6000)
 
-    (ruler,) = [each for each in (first, second) if each.rules]
-    found = realm.find(ControllerStatus.path())
+    (controller,) = [each for each in (first, second) if each.is_active]
+    found = world.find(ControllerStatus.path())
     assert ControllerStatus.decode("s", found.data).epoch == 3
-    assert found.stat.ephemeral_owner == ruler.session_id
+    assert found.stat.ephemeral_owner == controller.session_id
 
 
 def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
@@ -267,82 +267,82 @@ def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
 
 def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     """recipes 17: the first copy may still arrive; a broker that knows a higher epoch obeys it no more."""
-    realm, ruler = ruled({0: (1, 2)})
-    active = ruler.active
-    realm.hosts[3].silent = True
+    world, controller = loaded_cluster({0: (1, 2)})
+    active = controller.active
+    world.hosts[3].silent = True
     batch = active.ports.requests.batch()
     batch.stop_replica([3], tp(0), delete=True)
     active.ports.requests.send(batch)
-    ruler.ask_shutdown(1, 99)
-    realm.run()
+    controller.ask_shutdown(1, 99)
+    world.run()
     assert active.ports.pending_deletes.all_deleting() == {tp(0): {3}}
-    realm.run()
-    ruler.lose_connection(3)
-    realm.run()
-    realm.hosts[3].silent = False
-    ruler.answer_all()
-    realm.run()
+    world.run()
+    controller.lose_connection(3)
+    world.run()
+    world.hosts[3].silent = False
+    controller.answer_all()
+    world.run()
 
-    assert ruler.rules
-    assert realm.epoch() == (2, 2)
-    record = realm.record(2)
-    assert (record.broker, record.until_ms) == (ruler.broker, None)
-    first = realm.record(1)
+    assert controller.is_active
+    assert world.epoch() == (2, 2)
+    record = world.record(2)
+    assert (record.broker, record.until_ms) == (controller.broker, None)
+    first = world.record(1)
     assert first.until_ms is not None
-    kinds = [(type(each), each.controller_epoch) for each in realm.hosts[3].requests]
+    kinds = [(type(each), each.controller_epoch) for each in world.hosts[3].requests]
     assert kinds[-2:] == [(StopReplicaRequest, 1), (UpdateMetadataRequest, 2)]
     assert active.ports.pending_deletes.all_deleting() == {}
-    realm.make_topic("u", {0: (1, 2)})
-    realm.run()
-    assert realm.state(tp(0, "u")) == PartitionState(1, 0, (1, 2), 2)
+    world.make_topic("u", {0: (1, 2)})
+    world.run()
+    assert world.state(tp(0, "u")) == PartitionState(1, 0, (1, 2), 2)
 
 
 def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     """K28: it waits in the queue, and a LeaderAndIsr for the pair is queued; nobody will answer it."""
-    realm, ruler = ruled({0: (1, 2)})
-    active = ruler.active
-    realm.hosts[2].silent = True
+    world, controller = loaded_cluster({0: (1, 2)})
+    active = controller.active
+    world.hosts[2].silent = True
     for delete in (False, True):
         batch = active.ports.requests.batch()
         batch.stop_replica([2], tp(0), delete=delete)
         active.ports.requests.send(batch)
-    ruler.ask_shutdown(1, 99)
-    realm.run()
+    controller.ask_shutdown(1, 99)
+    world.run()
     assert active.ports.pending_deletes.all_deleting() == {tp(0): {2}}
     active.ports.pending_deletes.delete_answered(2, [tp(0)])
     batch = active.ports.requests.batch()
     batch.leader_and_isr([2], tp(0))
     active.ports.requests.send(batch)
-    realm.hosts[2].silent = False
-    ruler.answer_all()
-    realm.run()
+    world.hosts[2].silent = False
+    controller.answer_all()
+    world.run()
 
     deletions = [
-        each for each in realm.hosts[2].requests if isinstance(each, StopReplicaRequest) and each.delete
+        each for each in world.hosts[2].requests if isinstance(each, StopReplicaRequest) and each.delete
     ]
     assert deletions == []
-    assert isinstance(realm.hosts[2].requests[-2], LeaderAndIsrRequest)
+    assert isinstance(world.hosts[2].requests[-2], LeaderAndIsrRequest)
 
 
 def test_a_partition_that_was_seen_and_not_begun_gets_its_state_all_the_same() -> None:
     """After a missing answer all is read again: of a partition that is known by then, and has no state,
     nothing has changed."""
-    realm = SteppedControllers()
-    ruler = realm.rule()
-    realm.make_topic("t", {0: (1, 2)})
-    realm.run()
-    realm.server.cut(ruler.name)
-    realm.grow("t", {1: (2, 3)})
+    world = SteppedControllers()
+    controller = world.new_controller()
+    world.make_topic("t", {0: (1, 2)})
+    world.run()
+    world.server.cut(controller.name)
+    world.grow("t", {1: (2, 3)})
     path = PartitionState.path(tp(1))
 
     def reads_states() -> bool:
-        flight = ruler.client.requests[0].request if ruler.client.requests else None
+        flight = controller.client.requests[0].request if controller.client.requests else None
         return isinstance(flight, ReadMany) and path in flight.paths
 
-    realm.run(reads_states)
+    world.run(reads_states)
     assert reads_states()
-    assert tp(1) in ruler.active.context
-    realm.deliver(Step("request", ruler.name), "lost_request")
-    realm.advance(2_000)
+    assert tp(1) in controller.active.context
+    world.deliver(Step("request", controller.name), "lost_request")
+    world.advance(2_000)
 
-    assert realm.state(tp(1)) == PartitionState(2, 0, (2, 3), 1)
+    assert world.state(tp(1)) == PartitionState(2, 0, (2, 3), 1)

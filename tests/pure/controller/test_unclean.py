@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
 from zkgroup.controller.machine.leadership.selectors import UNCLEAN_SETTING
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
@@ -23,11 +23,11 @@ REQUEST = UncleanElection.path()
 
 def offline(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has lost its only in-sync replica 1, `t-1` is led by 2, `t-2` has no living replica."""
-    world, ruler = ruled({0: (1, 2), 1: (2, 1), 2: (1,)}, auto_rebalance=False, **settings)
+    world, controller = loaded_cluster({0: (1, 2), 1: (2, 1), 2: (1,)}, auto_rebalance=False, **settings)
     world.set_state(tp(0), isr=(1,))
     world.stop_broker(1)
     assert [world.state(tp(number)).leader for number in (0, 1, 2)] == [-1, 2, -1]
-    return world, ruler
+    return world, controller
 
 
 def ask(world: SteppedControllers, *partitions: TopicPartition) -> int:
@@ -45,7 +45,7 @@ def verdicts(world: SteppedControllers, czxid: int) -> dict[str, tuple[str, int 
 
 def test_a_request_elects_who_lives_and_says_what_became_of_each() -> None:
     """Recipes 15: the partitions named and no others, in the order of the request; then it is gone."""
-    world, ruler = offline()
+    world, controller = offline()
     before = world.state(tp(1))
     czxid = ask(world, tp(0), tp(1), tp(2), tp(9), tp(0, "nobody"))
     world.run()
@@ -61,14 +61,14 @@ def test_a_request_elects_who_lives_and_says_what_became_of_each() -> None:
     assert (world.state(tp(0)).leader, world.state(tp(0)).isr) == (2, (2,))
     assert world.state(tp(1)) == before
     assert world.hosts[2].metadata[tp(0)] == 2
-    assert ruler.notes("election.unclean") == [{"partition": "t-0", "leader": 2}]
+    assert controller.notes("election.unclean") == [{"partition": "t-0", "leader": 2}]
 
 
 def test_nobody_is_elected_uncleanly_without_being_named() -> None:
     """Recipes 15: two partitions are offline, one is named."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
-    world.rule()
+    world.new_controller()
     for number in (0, 1):
         world.set_state(tp(number), isr=(1,))
     world.stop_broker(1)
@@ -80,11 +80,11 @@ def test_nobody_is_elected_uncleanly_without_being_named() -> None:
 
 def test_one_in_sync_is_preferred_to_one_that_is_not() -> None:
     """Recipes 15: the in-sync replica has come back by the time the request is carried out."""
-    world, ruler = offline()
-    world.crash(ruler)
+    world, controller = offline()
+    world.crash(controller)
     czxid = ask(world, tp(0))
     world.start_broker(1, run=False)
-    world.rule()
+    world.new_controller()
 
     assert world.state(tp(0)).leader == 1
     assert verdicts(world, czxid)["t-0"] == ("not_needed", 1, "it has a live leader")
@@ -92,10 +92,10 @@ def test_one_in_sync_is_preferred_to_one_that_is_not() -> None:
 
 def test_an_empty_isr_is_led_again_by_an_operators_word() -> None:
     """Recipes 15: left by a real controller (K39); of several replicas none is known to have everything."""
-    world, ruler = offline()
+    world, controller = offline()
     world.set_state(tp(0), isr=(), leader=-1, leader_epoch=9)
-    world.crash(ruler)
-    world.rule()
+    world.crash(controller)
+    world.new_controller()
     assert world.state(tp(0)).isr == ()
     czxid = ask(world, tp(0))
     world.run()
@@ -117,7 +117,7 @@ def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"version":"1","type":"preferred","partitions":[]}'])
 def test_a_request_that_cannot_be_read_elects_nobody(data: bytes) -> None:
     """Recipes 15: it is removed, and its record says why."""
-    world, ruler = offline()
+    world, controller = offline()
     world.server.put(REQUEST, data)
     czxid = world.find(REQUEST).stat.czxid
     world.run()
@@ -127,7 +127,7 @@ def test_a_request_that_cannot_be_read_elects_nobody(data: bytes) -> None:
     assert (done.partitions, done.reason) == ((), "the request cannot be read")
     assert world.server.find(REQUEST) is None
     assert world.state(tp(0)).leader == -1
-    active = ruler.active
+    active = controller.active
     assert REQUEST not in active.context.unreadable
 
 
@@ -135,13 +135,13 @@ def test_a_request_is_finished_by_the_next_controller() -> None:
     """Recipes 15: crashed after each write; the record is there once, and the leader is elected once."""
     writes = 1
     while True:
-        world, ruler = offline()
+        world, controller = offline()
         epoch = world.state(tp(0)).leader_epoch
         czxid = ask(world, tp(0))
-        if not world.run_until_written(ruler, writes):
+        if not world.run_until_written(controller, writes):
             break
-        world.crash(ruler)
-        world.rule()
+        world.crash(controller)
+        world.new_controller()
         assert verdicts(world, czxid)["t-0"][:2] in {("unclean", 2), ("not_needed", 2)}
         assert world.state(tp(0)).leader_epoch == epoch + 1
         assert world.server.find(REQUEST) is None
@@ -152,9 +152,9 @@ def test_a_request_is_finished_by_the_next_controller() -> None:
 
 def test_a_request_that_is_withdrawn_meanwhile_leaves_no_record() -> None:
     """The transaction that records also removes, with the version that was read."""
-    world, ruler = offline()
+    world, controller = offline()
     czxid = ask(world, tp(1))
-    world.until_asked(ruler, REQUEST)
+    world.until_asked(controller, REQUEST)
     world.write(Delete(REQUEST, 0))
     world.run()
     world.advance(2_000)
@@ -186,7 +186,7 @@ def test_a_topic_overrides_the_setting_both_ways(setting: bool, word: str, leade
     """Controller item 29: the topic's own word decides when its only in-sync replica dies."""
     world = SteppedControllers(unclean_election=setting)
     world.make_topic("t", {0: (1, 2)}, {UNCLEAN_SETTING: word})
-    world.rule()
+    world.new_controller()
     world.set_state(tp(0), isr=(1,))
     world.stop_broker(1)
 
@@ -226,7 +226,7 @@ def test_a_configuration_that_cannot_be_read_allows_nothing() -> None:
     world = SteppedControllers(unclean_election=True)
     world.make_topic("t", {0: (1, 2)})
     world.server.put(TopicConfig.path("t"), b"not JSON")
-    world.rule()
+    world.new_controller()
     world.set_state(tp(0), isr=(1,))
     world.stop_broker(1)
 

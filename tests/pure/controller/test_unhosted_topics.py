@@ -82,15 +82,15 @@ def lists(world: SteppedControllers) -> Mapping[int, Brokers]:
     return Topic.decode(Topic.path("t"), world.find(Topic.path("t")).data).partitions
 
 
-def is_left_alone(world: SteppedControllers, ruler: ControllerNode, topic: str = "t") -> bool:
+def is_left_alone(world: SteppedControllers, controller: ControllerNode, topic: str = "t") -> bool:
     """No state, nothing sent of it, nothing said of it in the status, nothing counted as offline."""
-    told = [each for host in world.hosts.values() for each in (*host.logs, *host.metadata)]
-    figures = ruler.machine.figures()
+    received = [each for host in world.hosts.values() for each in (*host.logs, *host.metadata)]
+    figures = controller.machine.figures()
     assert figures is not None
     return (
         not states(world, topic)
-        and all(each.topic != topic for each in told)
-        and not any(topic in what for what in ruler.active.ports.events.blocked)
+        and all(each.topic != topic for each in received)
+        and not any(topic in what for what in controller.active.ports.events.blocked)
         and figures.offline_partitions == 0
     )
 
@@ -106,42 +106,42 @@ def test_nobody_hosts_it_and_nothing_is_said_of_it(how: Maker) -> None:
     """
     world = SteppedControllers()
     how(world)
-    ruler = world.rule()
-    assert is_left_alone(world, ruler)
+    controller = world.new_controller()
+    assert is_left_alone(world, controller)
 
     world.start_broker(0)
     world.stop_broker(0)
     world.start_broker(0)
-    assert is_left_alone(world, ruler)
-    world.crash(ruler)
-    assert is_left_alone(world, world.rule())
+    assert is_left_alone(world, controller)
+    world.crash(controller)
+    assert is_left_alone(world, world.new_controller())
 
 
 def test_one_that_is_made_while_a_controller_rules_is_left_alone() -> None:
     """No broker that can hold replicas is registered when it is made; broker 0 comes after it."""
     world = SteppedControllers(())
-    ruler = world.rule()
+    controller = world.new_controller()
     make(world)
     world.run()
     world.start_broker(0)
 
-    assert is_left_alone(world, ruler)
-    world.server.cut(ruler.name, executed=0)
+    assert is_left_alone(world, controller)
+    world.server.cut(controller.name, executed=0)
     world.run()
-    assert is_left_alone(world, ruler)
+    assert is_left_alone(world, controller)
 
 
 def test_a_topic_that_is_given_to_broker_0_is_hosted_by_it() -> None:
     """It has the same lists and no mark: made beside a living broker 0, or for one that is to come."""
     world = SteppedControllers((0, 1))
     world.make_topic("t", TWO)
-    ruler = world.rule()
+    controller = world.new_controller()
     assert states(world) == {0: (0,), 1: (0,)}
 
     world.stop_broker(0)
     world.make_topic("u", TWO)
     world.run()
-    assert {what for what in ruler.active.ports.events.blocked if "u-" in what} == {
+    assert {what for what in controller.active.ports.events.blocked if "u-" in what} == {
         "leader of u-0",
         "leader of u-1",
     }
@@ -154,7 +154,7 @@ def test_the_first_controller_of_a_tree_lets_a_topic_be_born_that_waits_for_it()
     world = SteppedControllers(())
     world.start_broker(0, run=False)
     world.make_topic("t", TWO)
-    world.rule()
+    world.new_controller()
 
     assert states(world) == {0: (0,), 1: (0,)}
 
@@ -164,10 +164,10 @@ def test_a_mark_that_an_acl_hides_counts() -> None:
     world = SteppedControllers((0, 1))
     make(world)
     admit(world, MARK, "cdwa")
-    ruler = world.rule()
+    controller = world.new_controller()
 
     assert not states(world)
-    assert set(ruler.active.context.unreadable) == {MARK}
+    assert set(controller.active.context.unreadable) == {MARK}
 
 
 def test_a_mark_of_an_earlier_topic_says_nothing() -> None:
@@ -177,7 +177,7 @@ def test_a_mark_of_an_earlier_topic_says_nothing() -> None:
     for path in (Topic.path("t"), TopicConfig.path("t")):
         world.delete(path)
     world.make_topic("t", TWO)
-    world.rule()
+    world.new_controller()
 
     assert states(world) == {0: (0,), 1: (0,)}
 
@@ -191,7 +191,7 @@ def test_a_topic_that_somebody_hosts_all_the_same_is_no_more_left_alone() -> Non
         Create(Topic.partition_path(tp(0)), None),
         Create(PartitionState.path(tp(0)), PartitionState(0, 0, (0,), 1).encode()),
     )
-    world.rule()
+    world.new_controller()
 
     assert states(world) == {0: (0,), 1: (0,)}
     assert world.hosts[0].logs == {tp(0), tp(1)}
@@ -202,9 +202,9 @@ def test_it_takes_no_part_in_elections_and_does_not_tip_the_balance() -> None:
     world = SteppedControllers((0, 1), auto_rebalance=True, rebalance_first_ms=1_000, rebalance_percentage=40)
     make(world)
     world.make_topic("u", {0: (0, 1)})
-    world.crash(world.rule())
+    world.crash(world.new_controller())
     world.set_state(tp(0, "u"), leader=1, leader_epoch=1)
-    ruler = world.rule()
+    controller = world.new_controller()
     world.write(Create(PreferredElection.path(), PreferredElection((tp(0), tp(1))).encode()))
     world.write(Create(UncleanElection.path(), UncleanElection((tp(0),), 0, "me").encode()))
     czxid = world.find(UncleanElection.path()).stat.czxid
@@ -217,7 +217,7 @@ def test_it_takes_no_part_in_elections_and_does_not_tip_the_balance() -> None:
     ]
     world.advance(2_000)
     assert world.state(tp(0, "u")).leader == 0  # one of one is led elsewhere, not one of three
-    assert is_left_alone(world, ruler)
+    assert is_left_alone(world, controller)
 
 
 # --- deleted ----------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_its_deletion_waits_for_nobody(how: Maker) -> None:
     """Broker 0 is not there and never was: all goes at once, the mark with the topic."""
     world = SteppedControllers()
     how(world)
-    world.rule()
+    world.new_controller()
     world.mark("t")
 
     assert is_gone(world)
@@ -241,7 +241,7 @@ def test_a_deletion_drops_a_move_that_would_give_it_brokers() -> None:
     make(world)
     ask(world, {tp(0): (0,), tp(1): (1,)})
     world.mark("t", run=False)
-    world.rule()
+    world.new_controller()
 
     assert is_gone(world)
     assert Reassignment.path() not in world.server.tree()
@@ -251,11 +251,11 @@ def crashed_in_a_deletion(writes: int) -> bool:
     """Its controller is gone after so many writes of a deletion; whether it had that many."""
     world = SteppedControllers()
     make(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     world.mark("t", run=False)
-    was_there = world.run_until_written(ruler, writes)
-    world.crash(ruler)
-    world.rule()
+    was_there = world.run_until_written(controller, writes)
+    world.crash(controller)
+    world.new_controller()
     assert is_gone(world)
     assert MARK not in world.server.tree()
     return was_there
@@ -274,14 +274,14 @@ def test_a_reassignment_gives_it_brokers(how: Maker) -> None:
     """The mark goes and the lists come in one fenced write; those named host it, and the move is done."""
     world = SteppedControllers()
     how(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     ask(world, {tp(0): (1, 2), tp(1): (3,)})
     world.run()
 
     assert (states(world), lists(world)) == ({0: (1, 2), 1: (3,)}, {0: (1, 2), 1: (3,)})
     assert not {MARK, Reassignment.path()} & world.server.tree().keys()
     assert world.hosts[1].logs == {tp(0)}
-    assert ruler.active.ports.events.blocked == {}
+    assert controller.active.ports.events.blocked == {}
     records = sorted(world.below(finished_reassignments_path()) - {finished_reassignments_path()})
     ends = [FinishedReassignment.decode(path, world.find(path).data) for path in records]
     assert [(each.before, each.target, each.outcome) for each in ends] == [
@@ -301,15 +301,15 @@ def test_broker_0_may_be_named(how: Maker) -> None:
     """The lists stay as they were; what is not named is its own as well."""
     world = SteppedControllers()
     how(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     world.start_broker(0)
     ask(world, {tp(0): (0,)})
     world.run()
     assert states(world) == {0: (0,), 1: (0,)}
 
-    world.crash(ruler)
+    world.crash(controller)
     world.stop_broker(0)
-    world.rule()
+    world.new_controller()
     world.start_broker(0)
     assert world.state(tp(1)).leader == 0
 
@@ -320,23 +320,23 @@ def test_topic_alter_gives_it_brokers(how: Maker, named: Mapping[int, Brokers]) 
     """The lists are taken as they are found, not put back; more partitions may come with them."""
     world = SteppedControllers()
     how(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     world.start_broker(0)
     alter(world, named)
     world.run()
 
     assert (states(world), lists(world)) == (named, named)
-    assert ruler.active.ports.events.blocked == {}
+    assert controller.active.ports.events.blocked == {}
 
 
 def test_topic_alter_between_the_readings_of_a_controller_is_not_undone() -> None:
     """The topic is read without brokers, the mark after it has gone: the lists are read once more."""
     world = SteppedControllers()
-    ruler = world.rule()
+    controller = world.new_controller()
     make(world)
 
     def is_next() -> bool:
-        flights = [each.request for each in ruler.client.requests]
+        flights = [each.request for each in controller.client.requests]
         return any(isinstance(each, ReadMany) and MARK in each.paths for each in flights)
 
     world.run(is_next)
@@ -351,8 +351,8 @@ def test_topic_alter_while_the_connection_is_away_is_not_undone() -> None:
     """On the new connection all is read again, and lists of known topics are put back, but not these."""
     world = SteppedControllers()
     make(world)
-    ruler = world.rule()
-    world.server.cut(ruler.name, executed=0)
+    controller = world.new_controller()
+    world.server.cut(controller.name, executed=0)
     alter(world, {0: (1,), 1: (2,)})
     world.run()
 
@@ -363,14 +363,14 @@ def crashed_in_a_reassignment(writes: int, how: Maker, named: Mapping[int, Broke
     """Its controller is gone after so many writes of what a request asks for; another one ends it."""
     world = SteppedControllers()
     how(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     world.start_broker(0)
     ask(world, {tp(number): target for number, target in named.items()})
-    was_there = world.run_until_written(ruler, writes)
-    world.crash(ruler)
+    was_there = world.run_until_written(controller, writes)
+    world.crash(controller)
     for host in world.hosts.values():
         host.epoch = max(host.epoch, 1)
-    successor = world.rule()
+    successor = world.new_controller()
     world.advance(5_000)
 
     assert states(world) == named
@@ -390,32 +390,32 @@ def test_an_acl_that_keeps_the_topic_is_told_until_it_lets_it() -> None:
     """The write of the brokers is refused: the move waits and says why, and is done once it may be."""
     world = SteppedControllers()
     make(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     admit(world, Topic.path("t"), "r")
     ask(world, {tp(0): (1,), tp(1): (2,)})
     world.run()
-    assert ruler.active.ports.events.blocked["move of t-0"] == f"{Topic.path('t')}: refused with NoAuth"
+    assert controller.active.ports.events.blocked["move of t-0"] == f"{Topic.path('t')}: refused with NoAuth"
     assert MARK in world.server.tree()
 
     admit(world, Topic.path("t"), "cdrwa")
     world.advance(60_000)
-    assert (states(world), ruler.active.ports.events.blocked) == ({0: (1,), 1: (2,)}, {})
+    assert (states(world), controller.active.ports.events.blocked) == ({0: (1,), 1: (2,)}, {})
 
 
 def test_a_request_that_is_taken_away_gives_no_brokers() -> None:
     """Before its write: that checks the request, so the topic stays as it was."""
     world = SteppedControllers()
     make(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     ask(world, {tp(0): (1,)})
-    world.until_asked(ruler, Topic.path("t"))
+    world.until_asked(controller, Topic.path("t"))
     world.delete(Reassignment.path())
     world.run()
     world.advance(5_000)
 
     assert lists(world) == TWO
     assert MARK in world.server.tree()
-    assert is_left_alone(world, ruler)
+    assert is_left_alone(world, controller)
 
 
 def test_the_mark_goes_in_the_write_that_takes_the_topic_away() -> None:
@@ -433,18 +433,18 @@ def test_it_is_no_load_of_broker_0() -> None:
     world = SteppedControllers((0, 1))
     make(world)
     world.make_topic("u", {0: (0,)})
-    ruler = world.rule()
+    controller = world.new_controller()
 
-    assert list(ruler.active.context.on_broker(0)) == [tp(0, "u")]
+    assert list(controller.active.context.on_broker(0)) == [tp(0, "u")]
 
 
 def test_a_request_that_loses_to_topic_alter_is_carried_out_on_its_lists() -> None:
     """The write of the brokers is refused, as the topic has changed: the move begins where it is then."""
     world = SteppedControllers()
     make(world)
-    ruler = world.rule()
+    controller = world.new_controller()
     ask(world, {tp(0): (1,)})
-    world.until_asked(ruler, Topic.path("t"))
+    world.until_asked(controller, Topic.path("t"))
     alter(world, {0: (1, 2), 1: (3,)})
     world.run()
     world.advance(5_000)
@@ -452,4 +452,4 @@ def test_a_request_that_loses_to_topic_alter_is_carried_out_on_its_lists() -> No
     assert lists(world)[1] == (3,)
     assert MARK not in world.server.tree()
     assert 1 in states(world)[0]
-    assert not any(what.startswith("leader") for what in ruler.active.ports.events.blocked)
+    assert not any(what.startswith("leader") for what in controller.active.ports.events.blocked)

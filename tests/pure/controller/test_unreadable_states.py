@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
 from zkgroup.controller.machine.failover import topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
@@ -21,143 +21,143 @@ from zkgroup.zookeeper.settings import OPEN_ACL
 STATE = PartitionState.path(tp(0))
 
 
-def broken(realm: SteppedControllers, path: str = STATE) -> bytes:
+def broken(world: SteppedControllers, path: str = STATE) -> bytes:
     """Makes it unreadable; what it was."""
-    found = realm.find(path)
+    found = world.find(path)
     assert found.data is not None
-    realm.write(SetData(path, b"{", found.stat.version))
+    world.write(SetData(path, b"{", found.stat.version))
     return found.data
 
 
-def mend(realm: SteppedControllers, data: bytes, path: str = STATE) -> None:
-    realm.write(SetData(path, data, realm.find(path).stat.version))
-    realm.run()
+def mend(world: SteppedControllers, data: bytes, path: str = STATE) -> None:
+    world.write(SetData(path, data, world.find(path).stat.version))
+    world.run()
 
 
-def changed(realm: SteppedControllers) -> None:
+def changed(world: SteppedControllers) -> None:
     """Somebody says that the ISR has changed, so the state is read."""
-    realm.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
-    realm.run()
+    world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
+    world.run()
 
 
-def unnamed(ruler: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
-    active = ruler.active
+def unnamed(controller: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
+    active = controller.active
     return dict(active.ports.requests.omitted)
 
 
-def roles_of(realm: SteppedControllers, broker: int) -> set[str]:
+def roles_of(world: SteppedControllers, broker: int) -> set[str]:
     """Partitions of which a broker was told its role."""
-    told = realm.hosts[broker].told(LeaderAndIsrRequest)
-    return {str(info.topic_partition) for each in told for info in each.partitions}  # type: ignore[union-attr]
+    received = world.hosts[broker].received(LeaderAndIsrRequest)
+    return {str(info.topic_partition) for each in received for info in each.partitions}  # type: ignore[union-attr]
 
 
 def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
     """Nothing else happens to the partition: its leader waits for a follower that knows of no leader."""
-    realm, ruler = ruled({0: (1, 2)})
-    data = broken(realm)
-    changed(realm)
-    realm.stop_broker(2)
-    realm.hosts.pop(2)
-    realm.start_broker(2)
-    assert (ruler.unreadable, roles_of(realm, 2)) == ({STATE}, set())
+    world, controller = loaded_cluster({0: (1, 2)})
+    data = broken(world)
+    changed(world)
+    world.stop_broker(2)
+    world.hosts.pop(2)
+    world.start_broker(2)
+    assert (controller.unreadable, roles_of(world, 2)) == ({STATE}, set())
 
-    mend(realm, data)
+    mend(world, data)
 
-    assert (ruler.unreadable, roles_of(realm, 2)) == (set(), {"t-0"})
+    assert (controller.unreadable, roles_of(world, 2)) == (set(), {"t-0"})
 
 
 def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
     """The leader has died, and nobody could be elected."""
-    realm, ruler = ruled({0: (1, 2)})
-    data = broken(realm)
-    realm.stop_broker(1)
-    assert ruler.unreadable == {STATE}
+    world, controller = loaded_cluster({0: (1, 2)})
+    data = broken(world)
+    world.stop_broker(1)
+    assert controller.unreadable == {STATE}
 
-    mend(realm, data)
+    mend(world, data)
 
-    assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
+    assert world.state(tp(0)) == PartitionState(2, 1, (2,), 1)
 
 
 def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
     """And one that is mended badly is watched on; the status names its brokers until they are told of it."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2), 1: (2, 1)})
-    realm.crash(realm.rule())
-    data = broken(realm)
-    ruler = realm.rule()
-    mend(realm, b"[")
-    assert (ruler.unreadable, roles_of(realm, 3)) == ({STATE}, set())
-    assert unnamed(ruler) == {1: (tp(0),), 2: (tp(0),)}
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2), 1: (2, 1)})
+    world.crash(world.new_controller())
+    data = broken(world)
+    controller = world.new_controller()
+    mend(world, b"[")
+    assert (controller.unreadable, roles_of(world, 3)) == ({STATE}, set())
+    assert unnamed(controller) == {1: (tp(0),), 2: (tp(0),)}
 
-    mend(realm, data)
+    mend(world, data)
 
-    assert (ruler.unreadable, unnamed(ruler)) == (set(), {})
-    assert realm.hosts[3].metadata[tp(0)] == 1
+    assert (controller.unreadable, unnamed(controller)) == (set(), {})
+    assert world.hosts[3].metadata[tp(0)] == 1
 
 
 def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
     """It waited for a state; nobody else has a reason to look at it."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    realm.rule()
-    data = broken(realm)
-    changed(realm)
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2)})
+    world.new_controller()
+    data = broken(world)
+    changed(world)
     request = Reassignment((Move(tp(0), (1, 3)),))
-    realm.write(Create(Reassignment.path(), request.encode()))
-    realm.run()
+    world.write(Create(Reassignment.path(), request.encode()))
+    world.run()
 
-    mend(realm, data)
+    mend(world, data)
 
-    assert realm.state(tp(0)).leader_epoch > 0
+    assert world.state(tp(0)).leader_epoch > 0
 
 
 def test_one_that_another_duty_reads_first_goes_on_as_well() -> None:
     """Past bug: the duty that waits for the mending found nothing unreadable any more, and elected nobody."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    realm.crash(realm.rule())
-    data = PartitionState.decode(STATE, broken(realm))
-    realm.rule()
-    realm.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
-    mend(realm, replace(data, leader=-1, leader_epoch=1).encode())
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2)})
+    world.crash(world.new_controller())
+    data = PartitionState.decode(STATE, broken(world))
+    world.new_controller()
+    world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
+    mend(world, replace(data, leader=-1, leader_epoch=1).encode())
 
-    assert realm.state(tp(0)).leader == 1
+    assert world.state(tp(0)).leader == 1
 
 
 def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() -> None:
     """No watch tells of another ACL, and none can be armed; one that is broken beside it has its own."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2), 1: (2, 1)})
-    realm.crash(realm.rule())
-    realm.server.set_acl(STATE, UNREADABLE)
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2), 1: (2, 1)})
+    world.crash(world.new_controller())
+    world.server.set_acl(STATE, UNREADABLE)
     other = PartitionState.path(tp(1))
-    data = broken(realm, other)
-    ruler = realm.rule()
-    assert ruler.unreadable == {STATE, other}
-    assert unnamed(ruler) == {1: (tp(0), tp(1)), 2: (tp(0), tp(1))}
+    data = broken(world, other)
+    controller = world.new_controller()
+    assert controller.unreadable == {STATE, other}
+    assert unnamed(controller) == {1: (tp(0), tp(1)), 2: (tp(0), tp(1))}
 
-    mend(realm, data, other)
-    assert ruler.unreadable == {STATE}
-    realm.server.set_acl(STATE, *OPEN_ACL)
-    realm.advance(topics.HIDDEN_MS)
-    assert (ruler.unreadable, unnamed(ruler)) == (set(), {})
+    mend(world, data, other)
+    assert controller.unreadable == {STATE}
+    world.server.set_acl(STATE, *OPEN_ACL)
+    world.advance(topics.HIDDEN_MS)
+    assert (controller.unreadable, unnamed(controller)) == (set(), {})
 
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_move_that_waited_for_its_topic_goes_on(is_known: bool) -> None:
     """The topic is mended under the controller that has read it before, or under one that never could."""
-    realm, ruler = ruled({0: (1, 2)})
+    world, controller = loaded_cluster({0: (1, 2)})
     path = Topic.path("t")
-    data = broken(realm, path)
-    realm.run()
+    data = broken(world, path)
+    world.run()
     if not is_known:
-        realm.crash(ruler)
-        realm.rule()
-    realm.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2,)),)).encode()))
-    realm.run()
-    assert realm.server.find(Reassignment.path()) is not None
+        world.crash(controller)
+        world.new_controller()
+    world.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2,)),)).encode()))
+    world.run()
+    assert world.server.find(Reassignment.path()) is not None
 
-    mend(realm, data, path)
+    mend(world, data, path)
 
-    assert realm.server.find(Reassignment.path()) is None
-    assert realm.state(tp(0)).isr == (2,)
+    assert world.server.find(Reassignment.path()) is None
+    assert world.state(tp(0)).isr == (2,)

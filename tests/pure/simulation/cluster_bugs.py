@@ -167,8 +167,8 @@ def _reads_the_epoch_after_the_grace(patch: Patch) -> None:
         yield from end_grace(self)
         (outcome,) = yield from self._asked(Query(Read(ControllerEpoch.path())))
         epoch, number = read_done(outcome), election_transactions.epoch_of(read_done(outcome))
-        if epoch is not None and number is not None and self.candidacy is not None:
-            self.candidacy = self.candidacy._replace(epoch=number, version=epoch.stat.version)
+        if epoch is not None and number is not None and self.attempt is not None:
+            self.attempt = self.attempt._replace(epoch=number, version=epoch.stat.version)
 
     patch.setattr(Elector, "_end_grace", end_and_read)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
-from tests.worlds.server_controllers import RunningCandidate, ServerControllers
+from tests.worlds.server_controllers import RunningController, ServerControllers
 from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, SetData
@@ -35,8 +35,8 @@ MANY = 1000
 def opened(zk_server: Any, **settings: Any) -> Iterator[ServerControllers]:
     """Brokers 1, 2 and 3 and topics `t` and `u`; no controller yet."""
     with Target(opener(zk_server.address)) as target:
-        told = ControllerSettings(auto_rebalance=False, **settings)
-        country = ServerControllers(zk_server.address, target.connect(20_000), told)
+        received = ControllerSettings(auto_rebalance=False, **settings)
+        country = ServerControllers(zk_server.address, target.connect(20_000), received)
         paths = ("/admin", delete_topics_path(), "/config", topic_configs_path())
         country.witness.ask(CreateMissing(paths), CreateMissingDone)
         try:
@@ -75,14 +75,14 @@ def await_gone(country: ServerControllers, name: str) -> None:
     eventually(lambda: all(country.find(path) is None for path in paths))
 
 
-def await_led(country: ServerControllers) -> RunningCandidate:
+def await_led(country: ServerControllers) -> RunningController:
     """A controller under which all of `t` and `u` is led."""
-    ruler = country.rule()
+    controller = country.new_controller()
     country.await_state(tp(0), leader=1)
     country.await_state(tp(1), leader=2)
     country.await_state(tp(0, "u"), leader=1)
     eventually(lambda: all(tp(0) in host.metadata for host in country.hosts.values()))
-    return ruler
+    return controller
 
 
 def version_and_data(country: ServerControllers, path: str) -> tuple[int, bytes | None]:
@@ -109,12 +109,12 @@ def test_a_topic_goes_and_what_is_made_after_it_stays(country: ServerControllers
 
 def test_a_deletion_waits_for_a_dead_broker(country: ServerControllers) -> None:
     """Controller item 55: pending, hidden from clients meanwhile, and completed when the broker is back."""
-    ruler = await_led(country)
+    controller = await_led(country)
     country.stop_broker(3)
     becomes(lambda: country.live_lists(1)[-1], {1, 2})
     mark(country, "t")
     eventually(lambda: not any(each.topic == "t" for each in tuple(country.hosts[2].logs)))
-    eventually(ruler.at_rest)
+    eventually(controller.at_rest)
     assert country.find(Topic.path("t")) is not None
     assert country.find(TopicDeletion.path("t")) is not None
     assert all(each.topic == "u" for id_ in (1, 2) for each in tuple(country.hosts[id_].metadata))
@@ -147,13 +147,13 @@ def lists(country: ServerControllers, name: str) -> object:
 def test_deletion_disabled_leaves_the_topic_and_no_marker(zk_server: Any) -> None:
     """Controller item 56, K19: now, and after a failover with a marker."""
     with opened(zk_server, delete_topics=False) as country:
-        ruler = await_led(country)
+        controller = await_led(country)
         mark(country, "t")
         becomes(lambda: country.find(TopicDeletion.path("t")), None)
-        country.controllers.remove(ruler)
-        ruler.close()
+        country.controllers.remove(controller)
+        controller.close()
         mark(country, "t")
-        successor = country.rule(101)
+        successor = country.new_controller(101)
         becomes(lambda: country.find(TopicDeletion.path("t")), None)
         eventually(successor.at_rest)
 
@@ -175,12 +175,12 @@ def test_a_marker_of_an_unknown_topic_disappears(country: ServerControllers) -> 
 
 def test_preferred_leaders_lead_again_and_no_request_stays(country: ServerControllers) -> None:
     """Controller item 58, K18: one that fails and one that is unknown beside one that can be elected."""
-    ruler = await_led(country)
+    controller = await_led(country)
     country.stop_broker(1)
     country.await_state(tp(0), leader=2)
     country.start_broker(1)
     becomes(lambda: country.live_lists(2)[-1], {1, 2, 3})
-    eventually(ruler.at_rest)
+    eventually(controller.at_rest)
     country.await_state(tp(0, "u"), leader=2)
     country.set_isr(tp(0), (2, 1))
     asked = PreferredElection((tp(0), tp(0, "u"), tp(5), tp(0, "nobody")))
@@ -199,25 +199,25 @@ def test_a_thousand_leaderships_are_handed_over(country: ServerControllers) -> N
     """Controller item 60: none remains, single replicas are left alone, asking again changes nothing."""
     make(country, "many", dict.fromkeys(range(MANY), (1, 2)), {})
     make(country, "single", {0: (1,)}, {})
-    ruler = await_led(country)
+    controller = await_led(country)
     country.await_state(tp(MANY - 1, "many"), leader=1)
     alone = country.await_state(tp(0, "single"), leader=1)
-    eventually(ruler.at_rest)
-    assert ask(ruler, 1) == ShutdownAnswered(1, 0, ())
+    eventually(controller.at_rest)
+    assert ask(controller, 1) == ShutdownAnswered(1, 0, ())
     states = [country.state(tp(number, "many")) for number in range(0, MANY, 50)]
     assert {(state.leader, state.isr) for state in states if state} == {(2, (2,))}
     assert country.state(tp(0, "single")) == alone
-    assert ask(ruler, 2) == ShutdownAnswered(2, 0, ())
+    assert ask(controller, 2) == ShutdownAnswered(2, 0, ())
 
     assert [country.state(tp(number, "many")) for number in range(0, MANY, 50)] == states
 
 
-def ask(ruler: RunningCandidate, request_id: int) -> ShutdownAnswered:
+def ask(controller: RunningController, request_id: int) -> ShutdownAnswered:
     """Broker 1 wants to stop."""
-    ruler.loop.post(ShutdownAsked(request_id, 1))
+    controller.loop.post(ShutdownAsked(request_id, 1))
 
     def found() -> list[ShutdownAnswered]:
-        answers = [each for each in tuple(ruler.effects) if isinstance(each, ShutdownAnswered)]
+        answers = [each for each in tuple(controller.effects) if isinstance(each, ShutdownAnswered)]
         return [each for each in answers if each.request_id == request_id]
 
     eventually(lambda: found())

@@ -41,27 +41,27 @@ CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
 CLOCK = SystemClock()
 
 
-class Standing(CandidateThread):
+class RecordingElector(CandidateThread):
     """A candidate that notes the events of its sessions."""
 
     def __init__(
         self,
         address: str,
         broker: int,
-        duties: NextWork,
+        work: NextWork,
         prepare: Callable[[], Procedure[None]] | None,
         before: Before | None,
     ) -> None:
         self.broker = broker
         config = ElectorConfig(broker=broker, takeover_grace_ms=300)
         connection = ClientSettings(session_timeout_ms=20_000)
-        super().__init__(address, connection, ControllerMachine(config, duties, prepare), before)
+        super().__init__(address, connection, ControllerMachine(config, work, prepare), before)
         self.events: list[str] = []
         self.client.listen(lambda event: self.events.append(type(event).__name__))
 
     @property
-    def rules(self) -> bool:
-        return self.machine.election.is_ruling
+    def is_active(self) -> bool:
+        return self.machine.election.is_active
 
     @property
     def may_send(self) -> bool:
@@ -78,17 +78,17 @@ class Cluster:
 
     def __init__(self, chaos: ChaosZooKeeper, witness: Caller) -> None:
         self.chaos, self.witness = chaos, witness
-        self.nodes: list[Standing] = []
+        self.nodes: list[RecordingElector] = []
 
     def add(
         self,
         broker: int,
         *,
-        duties: NextWork = lambda election: None,
+        work: NextWork = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
         before: Before | None = None,
-    ) -> Standing:
-        node = Standing(self.chaos.address, broker, duties, prepare, before)
+    ) -> RecordingElector:
+        node = RecordingElector(self.chaos.address, broker, work, prepare, before)
         self.nodes.append(node)
         node.start()
         return node
@@ -111,11 +111,11 @@ class Cluster:
         value, version = self.epoch()
         self.witness.write(SetData(EPOCH, ControllerEpoch(value + 1).encode(), version))
 
-    def ruler(self, epoch: int = 1) -> Standing:
+    def controller(self, epoch: int = 1) -> RecordingElector:
         """The one that rules in this epoch."""
         eventually(lambda: [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch])
-        (ruler,) = [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch]
-        return ruler
+        (controller,) = [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch]
+        return controller
 
 
 @pytest.fixture
@@ -136,14 +136,14 @@ def test_one_of_many_wins_and_the_next_has_the_next_epoch(cluster: Cluster) -> N
     for broker in range(5):
         cluster.add(broker)
     for epoch in (1, 2, 3):
-        ruler = cluster.ruler(epoch)
+        controller = cluster.controller(epoch)
         found = cluster.find(CONTROLLER)
         assert found is not None
-        assert Controller.decode(CONTROLLER, found.data).broker == ruler.broker
-        assert ruler.elections[-1].czxid == found.stat.czxid
+        assert Controller.decode(CONTROLLER, found.data).broker == controller.broker
+        assert controller.elections[-1].czxid == found.stat.czxid
         assert cluster.epoch() == (epoch, epoch)
         cluster.chaos.expire_session(found.stat.ephemeral_owner)
-    cluster.ruler(4)
+    cluster.controller(4)
 
     assert sum(len(node.elections) for node in cluster.nodes) == 4
 
@@ -160,7 +160,7 @@ def test_an_epoch_raised_before_the_election_arrives_refuses_it(cluster: Cluster
             left.append(cluster.find(CONTROLLER))
 
     node = cluster.add(1, before=before)
-    cluster.ruler(2)
+    cluster.controller(2)
 
     assert left == [None, None]
     assert [each.fence for each in node.elections] == [Fence(2, 2)]
@@ -179,10 +179,10 @@ def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) ->
     node = cluster.add(1, before=before)
     eventually(lambda: Suspended.__name__ in node.events)
     other = cluster.add(2)
-    ruler = cluster.ruler(1)
-    eventually(lambda: ruler.may_send)
+    controller = cluster.controller(1)
+    eventually(lambda: controller.may_send)
 
-    assert ruler is node
+    assert controller is node
     assert node.elections[0].czxid == cluster.stat(CONTROLLER).czxid
     assert cluster.epoch() == (1, 1)
     assert not other.elections
@@ -193,19 +193,19 @@ def test_a_controller_deleted_by_hand_is_elected_anew(cluster: Cluster) -> None:
     """Controller item 17: the one that ruled resigns; one of the two rules next."""
     cluster.add(1)
     cluster.add(2)
-    ruler = cluster.ruler(1)
+    controller = cluster.controller(1)
     cluster.witness.write(Delete(CONTROLLER, 1))
-    cluster.ruler(2)
+    cluster.controller(2)
 
-    eventually(lambda: ruler.resignations)
-    assert ruler.resignations == ["/controller was deleted"]
-    assert sum(node.rules for node in cluster.nodes) == 1
+    eventually(lambda: controller.resignations)
+    assert controller.resignations == ["/controller was deleted"]
+    assert sum(node.is_active for node in cluster.nodes) == 1
 
 
 def test_a_controller_replaced_by_another_id_ends_the_rule(cluster: Cluster) -> None:
     """Controller item 17: changed, not deleted (K1); what stands there is left alone."""
     node = cluster.add(1)
-    cluster.ruler(1)
+    cluster.controller(1)
     cluster.witness.write(Delete(CONTROLLER, 1), Create(CONTROLLER, Controller(7, 0).encode(), True))
     theirs = cluster.stat(CONTROLLER)
     eventually(lambda: node.resignations)
@@ -230,7 +230,7 @@ def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Clust
             theirs.append(cluster.stat(CONTROLLER))
 
     theirs: list[ZnodeStat] = []
-    node = cluster.add(1, duties=lambda election: ("load", fails), before=before)
+    node = cluster.add(1, work=lambda election: ("load", fails), before=before)
     eventually(lambda: theirs and node.machine.election.stage is ElectorState.WATCHING)
 
     assert node.resignations == ["failed: ValueError: an unreadable znode"]
@@ -249,8 +249,8 @@ def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> No
             bumped.append(True)
             cluster.bump()
 
-    node = cluster.add(1, duties=work, before=before)
-    cluster.ruler(3)
+    node = cluster.add(1, work=work, before=before)
+    cluster.controller(3)
 
     assert len(node.resignations) == 1
     assert cluster.stat("/work").version == 0
@@ -276,8 +276,8 @@ def test_a_lost_session_ends_the_rule_before_the_next_one_is_used(cluster: Clust
         if incarnation == 2 and not first_use:
             first_use.append(list(node.resignations))
 
-    node = cluster.add(1, duties=work, prepare=register, before=before)
-    cluster.ruler(2)
+    node = cluster.add(1, work=work, prepare=register, before=before)
+    cluster.controller(2)
 
     assert len(node.resignations) == 1
     assert first_use == [node.resignations]
@@ -289,11 +289,11 @@ def test_a_short_disconnection_changes_nothing(cluster: Cluster) -> None:
     """Controller item 22: the same session, the same epoch, and requests may be sent again."""
     cluster.add(1)
     cluster.add(2)
-    ruler = cluster.ruler(1)
+    controller = cluster.controller(1)
     cluster.chaos.cut()
     for node in cluster.nodes:
         eventually(lambda node=node: node.events.count(Connected.__name__) >= 2)
-    eventually(lambda: ruler.may_send)
+    eventually(lambda: controller.may_send)
 
     assert not any(node.resignations for node in cluster.nodes)
     assert sum(len(node.elections) for node in cluster.nodes) == 1

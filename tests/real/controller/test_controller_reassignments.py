@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import becomes, eventually, happened
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
-from tests.worlds.server_controllers import RunningCandidate, ServerControllers
+from tests.worlds.server_controllers import RunningController, ServerControllers
 from tests.worlds.stepped_controllers import Host
 from zkgroup.admin.reassign.cancellation import cancel as cancel_moves
 from zkgroup.admin.reassign.cancellation import plan_cancel
@@ -153,7 +153,7 @@ class Stop:
                 self.reached.set()
                 happened(self._go_on)
 
-    def kill(self, controller: RunningCandidate) -> None:
+    def kill(self, controller: RunningController) -> None:
         """Its session ends, and only then it goes on: nothing that it asks is carried out."""
         controller.client.close()
         self._go_on.set()
@@ -181,10 +181,10 @@ def country(zk_chaos_server: ChaosZooKeeper) -> Iterator[Moving]:
 
 def begun(
     country: Moving, lists: Mapping[int, Brokers], before: Callable[[Request], None] | None = None
-) -> RunningCandidate:
+) -> RunningController:
     """A controller that has made the states of `t`."""
     country.make_topic("t", lists)
-    controller = country.rule()
+    controller = country.new_controller()
     for number, replicas in lists.items():
         country.await_state(tp(number), leader=replicas[0])
     eventually(controller.at_rest)
@@ -228,7 +228,7 @@ def test_another_controller_ends_the_move(country: Moving, number: int) -> None:
     country.request({tp(0): (2, 3)})
     happened(stop.reached)
     stop.kill(first)
-    country.rule(101)
+    country.new_controller(101)
     country.await_end()
 
     replicas, leader, isr, _ = country.stood()
@@ -243,7 +243,7 @@ def test_a_target_that_is_down_is_waited_for(country: Moving) -> None:
     country.request({tp(0): (3, 1)})
     becomes(lambda: first.waiting().get("move of t-0"), "waits for brokers that are down: broker 3")
     first.client.close()
-    second = country.rule(101)
+    second = country.new_controller(101)
     eventually(lambda: "move of t-0" in second.waiting())
     assert country.stood()[0] == (1, 2)
 

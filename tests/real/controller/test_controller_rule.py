@@ -49,7 +49,7 @@ def writes_state(request: Request, number: int) -> bool:
 
 def test_a_new_topic_has_a_state_for_each_partition(country: ServerControllers) -> None:
     """Controller item 50: and the parent that the tool lists; every broker can say who leads."""
-    country.rule()
+    country.new_controller()
     country.make_topic("t", {0: (1, 2), 1: (3, 1)})
     assert country.await_state(tp(0), leader=1) == PartitionState(1, 0, (1, 2), 1)
     assert country.await_state(tp(1), leader=3) == PartitionState(3, 0, (3, 1), 1)
@@ -65,7 +65,7 @@ def test_a_topic_that_exists_is_not_made_again(
     with closing(client), Blocking(client) as zk:
         zk.wait_connected()
         ensemble = Ensemble(zk, SystemClock())
-        country.rule()
+        country.new_controller()
         new = creation.plan_topic(
             ensemble, "t", partitions=None, replica_assignment=[[1, 2]], configs={"retention.ms": "1"}
         )
@@ -91,7 +91,7 @@ def test_a_topic_that_exists_is_not_made_again(
 
 def test_growth_leaves_the_old_partitions_as_they_are(country: ServerControllers) -> None:
     """Controller item 52: also where the tool wrote all lists from an old reading (recipes 15)."""
-    controller = country.rule()
+    controller = country.new_controller()
     country.make_topic("t", {0: (1, 2)})
     country.await_state(tp(0), leader=1)
     eventually(controller.at_rest)
@@ -125,7 +125,7 @@ def test_a_topic_made_while_it_loads_is_not_lost(country: ServerControllers, mom
             made.append(moment)
             country.make_topic("late", {0: (2, 3)})
 
-    country.rule(before=before)
+    country.new_controller(before=before)
     country.await_state(tp(0, "late"), leader=2)
 
     assert made == [moment]
@@ -144,7 +144,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone(country: Server
             country.witness.ask(CreateMissing(parents), CreateMissingDone)
             country.write(Create(PartitionState.path(tp(1)), theirs.encode()))
 
-    controller = country.rule(before=before)
+    controller = country.new_controller(before=before)
     country.make_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)})
     country.await_state(tp(0), leader=1)
     country.await_state(tp(2), leader=1)
@@ -164,7 +164,7 @@ def test_only_the_conflicting_partition_is_decided_again(country: ServerControll
             country.set_isr(tp(1), (1, 3))
 
     country.make_topic("t", dict.fromkeys(range(5), (1, 2, 3)))
-    country.rule(before=before)
+    country.new_controller(before=before)
     country.await_state(tp(4), leader=1)
     becomes(lambda: len(country.roles(1)), 5)
     country.stop_broker(1)
@@ -181,7 +181,7 @@ def test_only_the_conflicting_partition_is_decided_again(country: ServerControll
 def test_a_bounced_broker_is_told_its_roles(country: ServerControllers) -> None:
     """Controller item 61: gone and back within one watch; its czxid gives it away (K7)."""
     country.make_topic("t", {0: (1, 2), 1: (1,)})
-    controller = country.rule()
+    controller = country.new_controller()
     becomes(lambda: len(country.roles(1)), 2)
     eventually(controller.at_rest)
     country.forget_words()
@@ -195,7 +195,7 @@ def test_a_bounced_broker_is_told_its_roles(country: ServerControllers) -> None:
 def test_who_comes_or_goes_without_leading_is_known_to_all(country: ServerControllers) -> None:
     """Controller item 62: every broker's live list changes (K27)."""
     country.make_topic("t", {0: (1, 2)})
-    controller = country.rule()
+    controller = country.new_controller()
     eventually(controller.at_rest)
     country.start_broker(4)
     eventually(lambda: all(country.live_lists(id_)[-1] == {1, 2, 3, 4} for id_ in (1, 2, 3)))
@@ -209,7 +209,7 @@ def test_who_comes_or_goes_without_leading_is_known_to_all(country: ServerContro
 def test_a_changed_isr_is_told_to_all_and_its_notification_deleted(country: ServerControllers) -> None:
     """Controller item 63: also one that nobody can read."""
     country.make_topic("t", {0: (1, 2)})
-    controller = country.rule()
+    controller = country.new_controller()
     eventually(controller.at_rest)
     country.set_isr(tp(0), (1,))
     country.write(
@@ -226,7 +226,7 @@ def test_notifications_left_over_are_deleted(country: ServerControllers) -> None
         Create(IsrChange.prefix(), b"?", sequential=True),
         Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True),
     )
-    country.rule()
+    country.new_controller()
 
     eventually(lambda: not country.children(isr_changes_path()))
 
@@ -246,7 +246,7 @@ def test_malformed_znodes_stop_nothing_and_are_named(country: ServerControllers)
         Create(PartitionState.path(tp(0, "u")), b"null"),
         Create(IsrChange.prefix(), b"{", sequential=True),
     )
-    country.rule()
+    country.new_controller()
     country.await_state(tp(0), leader=1)
     named: list[set[str]] = []
 
@@ -270,7 +270,7 @@ def test_a_short_disconnection_loses_no_change(
 ) -> None:
     """Controller item 22: no resignation; what happened meanwhile is read when the connection is back."""
     country.make_topic("t", {0: (1, 2)})
-    controller = country.rule()
+    controller = country.new_controller()
     eventually(controller.at_rest)
     zk_chaos_server.cut(refuse=True)
     country.make_topic("new", {0: (2, 3)})
@@ -285,9 +285,9 @@ def test_a_short_disconnection_loses_no_change(
 def test_the_next_controller_serves_what_the_last_one_left(country: ServerControllers) -> None:
     """Controller item 24: nothing of the first rule is needed, nothing of it survives."""
     country.make_topic("t", {0: (1, 2)})
-    first = country.rule()
+    first = country.new_controller()
     eventually(first.at_rest)
-    second = country.stand(101)
+    second = country.new_elector(101)
     found = country.find(Controller.path())
     assert found is not None
     country.write(SetData("/controller_epoch", b"7", 1))

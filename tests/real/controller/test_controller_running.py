@@ -47,28 +47,28 @@ from zkgroup.zookeeper.blocking import Blocking
 ALONE = 100
 
 
-class Heard(BrokerListener):
+class RecordingListener(BrokerListener):
     """What people are told."""
 
     def __init__(self) -> None:
-        self.rules = threading.Event()
+        self.is_active = threading.Event()
         self.events: list[tuple[str, object]] = []
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
         self.events.append(("controller", (epoch, partitions)))
         assert load_ms >= 0
-        self.rules.set()
+        self.is_active.set()
 
     def on_resigned(self, reason: str) -> None:
         self.events.append(("resigned", reason))
-        self.rules.clear()
+        self.is_active.clear()
 
 
 class Running:
     """One controller that hosts nothing."""
 
     def __init__(self, address: str, broker: int = ALONE) -> None:
-        self.heard = Heard()
+        self.heard = RecordingListener()
         self.node = ControllerOnly(
             address,
             broker=broker,
@@ -82,8 +82,8 @@ class Running:
         assert self.node.serving is not None
         return self.node.serving
 
-    def wait_rules(self) -> None:
-        happened(self.heard.rules)
+    def wait_elected(self) -> None:
+        happened(self.heard.is_active)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def create(tree: Blocking, topic: str, partitions: dict[int, tuple[int, ...]]) -
 def leader_of(broker: LedBroker, topic: str, partition: int) -> int | None:
     """What the broker was told of a partition last."""
     found = None
-    for request in broker.told(LeaderAndIsrRequest):
+    for request in broker.received(LeaderAndIsrRequest):
         for info in request.partitions:
             if (info.topic, info.partition) == (topic, partition):
                 found = info.leader
@@ -125,7 +125,7 @@ def test_brokers_are_told_of_a_topic_and_so_is_who_asks_the_port(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Controller item 50, recipes 14: the controller itself is in no answer and in no list of brokers."""
-    running.wait_rules()
+    running.wait_elected()
     create(tree, "orders", {0: (1, 2), 1: (2, 1)})
     eventually(lambda: all(leader_of(each, "orders", 1) == 2 for each in brokers.values()))
 
@@ -139,14 +139,14 @@ def test_brokers_are_told_of_a_topic_and_so_is_who_asks_the_port(
     unknown = ask(running.address, MetadataRequest.of("nope"), MetadataResponse)
     assert unknown == MetadataResponse(live, (TopicMetadata(3, "nope", ()),))
     for broker in brokers.values():
-        assert {each.brokers for each in broker.told(UpdateMetadataRequest)[-1:]} == {live}
+        assert {each.brokers for each in broker.received(UpdateMetadataRequest)[-1:]} == {live}
 
 
 def test_the_coordinator_is_who_leads_the_groups_partition(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Recipes 14: from the picture, else 15."""
-    running.wait_rules()
+    running.wait_elected()
     none = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
     question = FindCoordinatorRequest("g")
     assert ask(running.address, question, FindCoordinatorResponse) == none
@@ -158,7 +158,7 @@ def test_the_coordinator_is_who_leads_the_groups_partition(
 
 def test_the_port_answers_what_a_broker_without_partitions_can(running: Running) -> None:
     """Recipes 14: the control requests by controller.md 7.5, records with 6; anything else closes."""
-    running.wait_rules()
+    running.wait_elected()
     update = UpdateMetadataRequest(3, 5, (), ())
     older = UpdateMetadataRequest(3, 4, (), ())
     leads = LeaderAndIsrRequest(3, 4, (), ())
@@ -177,7 +177,7 @@ def test_a_broker_that_never_answers_holds_nobody_up(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Controller item 68, controller.md 10: it is told again and again; the other has long heard."""
-    running.wait_rules()
+    running.wait_elected()
     brokers[1].answers.clear()
     create(tree, "orders", {0: (2, 1)})
     becomes(lambda: leader_of(brokers[2], "orders", 0), 2)
@@ -196,7 +196,7 @@ def test_a_broker_that_goes_leads_nothing_any_more(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Its session ends; the other replica leads, and is told so over its own connection."""
-    running.wait_rules()
+    running.wait_elected()
     create(tree, "orders", {0: (1, 2)})
     becomes(lambda: leader_of(brokers[2], "orders", 0), 1)
     brokers[1].leave()
@@ -207,7 +207,7 @@ def test_a_controlled_shutdown_is_asked_for_at_the_port(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Controller item 60: leaderships move; what has one replica remains, and is not in the answer."""
-    running.wait_rules()
+    running.wait_elected()
     create(tree, "orders", {0: (1, 2), 1: (1,)})
     becomes(lambda: leader_of(brokers[1], "orders", 1), 1)
     answer = ask(running.address, ControlledShutdownRequest(1), ControlledShutdownResponse)
@@ -221,7 +221,7 @@ def test_a_controlled_shutdown_is_asked_for_at_the_port(
 
 def test_who_waits_gives_no_metadata_and_asks_nobody_to_stop(zk_server: Any, running: Running) -> None:
     """It has no picture: a client that believed an empty one would be lost."""
-    running.wait_rules()
+    running.wait_elected()
     second = Running(zk_server.address, ALONE + 1)
     try:
         assert ask(second.address, MetadataRequest.of(), MetadataResponse) is None
@@ -231,7 +231,7 @@ def test_who_waits_gives_no_metadata_and_asks_nobody_to_stop(zk_server: Any, run
         assert ask(second.address, FindCoordinatorRequest("g"), FindCoordinatorResponse) == none
         assert second.heard.events == []
         running.node.close()
-        second.wait_rules()
+        second.wait_elected()
         assert second.heard.events == [("controller", (2, 0))]
     finally:
         second.node.close()
@@ -258,7 +258,7 @@ def test_nothing_was_started_and_it_closes() -> None:
 def test_it_closes_in_time_while_zookeeper_is_away(zk_chaos_server: ChaosZooKeeper) -> None:
     """What stands of it ends with its session."""
     one = Running(zk_chaos_server.address)
-    one.wait_rules()
+    one.wait_elected()
     zk_chaos_server.cut(refuse=True)
     try:
         closing = threading.Thread(target=one.node.close)

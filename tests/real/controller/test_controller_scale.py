@@ -57,7 +57,7 @@ def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeepe
         country.hosts = {FIRST_BROKER + number: Host(FIRST_BROKER + number) for number in range(TREE.brokers)}
         chaos.most_unanswered()
         with closing(country):
-            controller = country.rule(before=before)
+            controller = country.new_controller(before=before)
             assert controller.notes("controller.loaded")[0]["partitions"] == TREE.size
             last, leader = tp(99, "t99"), TREE.replicas(99, 99)[0]
             eventually(lambda: all(h.metadata.get(last) == leader for h in country.hosts.values()))

@@ -65,8 +65,8 @@ async def test_requests_and_answers_are_those_of_real_controllers_and_brokers() 
             assert _without_correlation(frame) == _without_correlation(request.data)
             line.say(reply.data[:4] + frame[8:12] + reply.data[8:])
             compared += 1
-            await until(lambda wanted=compared: len(scene.told.answers) == wanted)  # type: ignore[misc]
-            assert encode_response(scene.told.answers[-1], reply.correlation_id) == reply.data
+            await until(lambda wanted=compared: len(scene.received.answers) == wanted)  # type: ignore[misc]
+            assert encode_response(scene.received.answers[-1], reply.correlation_id) == reply.data
     assert compared > 150
 
 
@@ -85,7 +85,7 @@ async def test_a_body_made_before_is_sent_as_it_is() -> None:
         assert (header.client_id, request) == ("id_7-host_here-port_1", update_metadata(state(leader=2)))
         line.say(answered(header.correlation_id))
 
-        await until(lambda: scene.told.answers)
+        await until(lambda: scene.received.answers)
         scene.send(STOPS)
         header, request = decode_request((await line.frame())[4:])
         assert (header.client_id, request) == ("", STOPS.request)
@@ -106,9 +106,9 @@ async def test_answers_may_come_in_pieces_and_each_has_its_type() -> None:
             for byte in encode_response(reply, await line.correlation()):
                 line.say(bytes([byte]))
                 await line.writer.drain()
-            await until(lambda reply=reply: scene.told.answers[-1:] == [reply])  # type: ignore[misc]
-        assert scene.told.kinds == ["up", "answered", "answered", "answered"]
-        assert {each[1] for each in scene.told.happened} == {1}
+            await until(lambda reply=reply: scene.received.answers[-1:] == [reply])  # type: ignore[misc]
+        assert scene.received.kinds == ["up", "answered", "answered", "answered"]
+        assert {each[1] for each in scene.received.happened} == {1}
 
 
 # --- what breaks it -------------------------------------------------------------------------------
@@ -133,11 +133,11 @@ async def test_a_bad_answer_breaks_the_connection(bad: str) -> None:
         line.say(BAD[bad](await line.correlation()))
         again = await scene.line()
         assert await line.is_closed()
-        assert [kind for kind in scene.told.kinds if kind != "answered"] == ["up", "down", "up"]
+        assert [kind for kind in scene.received.kinds if kind != "answered"] == ["up", "down", "up"]
 
         scene.send(METADATA)
         again.say(answered(await again.correlation()))
-        await until(lambda: scene.told.happened[-1] == ("answered", 2, UpdateMetadataResponse(0)))
+        await until(lambda: scene.received.happened[-1] == ("answered", 2, UpdateMetadataResponse(0)))
 
 
 @on_a_loop
@@ -148,7 +148,7 @@ async def test_a_word_that_nobody_asked_for_breaks_it() -> None:
         line.say(answered(0))
         await scene.line()
         assert await line.is_closed()
-        assert "no request is in flight" in scene.told.whys[0]
+        assert "no request is in flight" in scene.received.whys[0]
 
 
 @on_a_loop
@@ -159,8 +159,8 @@ async def test_no_answer_in_time_breaks_it() -> None:
         scene.send(METADATA)
         await line.frame()
         assert await line.is_closed()
-        await until(lambda: scene.told.whys)
-        assert scene.told.whys == ["no answer within 50 ms"]
+        await until(lambda: scene.received.whys)
+        assert scene.received.whys == ["no answer within 50 ms"]
 
 
 @on_a_loop
@@ -170,8 +170,8 @@ async def test_an_end_of_the_stream_is_seen_while_nothing_is_asked() -> None:
         line = await scene.line()
         await line.close()
         await scene.line()
-        assert scene.told.kinds == ["up", "down", "up"]
-        assert scene.told.whys == ["the broker has closed the connection"]
+        assert scene.received.kinds == ["up", "down", "up"]
+        assert scene.received.whys == ["the broker has closed the connection"]
 
 
 @on_a_loop
@@ -181,7 +181,7 @@ async def test_what_cannot_be_encoded_breaks_it_and_is_told(caplog: pytest.LogCa
         await scene.line()
         scene.send(BrokerRequest(1, 5, StopReplicaRequest(2**40, 1, False, ())))
         await scene.line()
-        assert "StopReplicaRequest.controller_id" in scene.told.whys[0]
+        assert "StopReplicaRequest.controller_id" in scene.received.whys[0]
     assert any(
         record.levelname == "ERROR" and "cannot be sent" in record.message for record in caplog.records
     )
@@ -194,7 +194,7 @@ async def test_a_mistake_of_its_own_ends_no_channel(caplog: pytest.LogCaptureFix
         await scene.line()
         scene.send(BrokerRequest(1, 5, object()))  # type: ignore[arg-type]
         await scene.line()
-        assert scene.told.kinds == ["up", "down", "up"]
+        assert scene.received.kinds == ["up", "down", "up"]
     assert any(record.exc_info for record in caplog.records)
 
 
@@ -268,7 +268,7 @@ async def test_nothing_is_sent_once_the_lease_is_over() -> None:
         scene.send(METADATA)
         assert await line.reader.read() == b""
         again = await scene.line()
-        assert scene.told.whys == ["the lease ended before the request was sent"]
+        assert scene.received.whys == ["the lease ended before the request was sent"]
 
         scene.lease.extend(scene.clock.now_ms() + 1000)
         scene.send(METADATA)
@@ -293,8 +293,8 @@ async def test_a_request_that_is_being_sent_is_cut_off_with_the_lease() -> None:
         scene.send(BrokerRequest(1, 5, big, body))
         await begun.wait()
         scene.clock.advance(100)
-        await until(lambda: scene.told.whys)
-        assert scene.told.whys == ["the lease ended while the request was sent"]
+        await until(lambda: scene.received.whys)
+        assert scene.received.whys == ["the lease ended while the request was sent"]
         line.reader._transport.resume_reading()  # type: ignore[attr-defined]
         async with asyncio.timeout(20):
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
@@ -309,14 +309,14 @@ async def test_it_connects_as_long_as_it_takes_with_pauses_that_grow_to_a_bound(
     """An answer makes the next pause short again."""
     async with channel_to_a_broker(listens=False) as scene:
         await until(lambda: len(scene.pauses.taken) > 8)
-        assert scene.told.happened == []
+        assert scene.received.happened == []
         assert scene.pauses.taken[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0]
 
         await scene.broker.listen()
         line = await scene.line()
         scene.send(METADATA)
         line.say(answered(await line.correlation()))
-        await until(lambda: scene.told.answers)
+        await until(lambda: scene.received.answers)
         taken = len(scene.pauses.taken)
         await line.close()
         await scene.line()

@@ -44,12 +44,12 @@ class SteppedPool:
     def __init__(self) -> None:
         self.loop = Loop()
         self.posted: list[Callable[[], None]] = []
-        self.told: list[object] = []
+        self.received: list[object] = []
         self.pool = ControllerChannelManager(
             self.loop,  # type: ignore[arg-type]
             SendDeadline(FakeClock()),
             post=self.posted.append,
-            tell=self.told.append,
+            notify=self.received.append,
             client_id="c",
         )
 
@@ -78,7 +78,7 @@ def test_orders_go_out_on_the_connection_that_the_machine_knows_of() -> None:
     world.run()
     world.pool.send(SEND)
 
-    assert world.told == [ChannelUp(3, 50), ChannelDown(3, 50), ChannelUp(3, 50)]
+    assert world.received == [ChannelUp(3, 50), ChannelDown(3, 50), ChannelUp(3, 50)]
     assert [number for number, _ in world.loop.sent] == [1, 2]
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_told_of_a_channel_that_was_closed_meanwhile() -> None:
     world.pool.close_all()
     world.pool.open(OPEN)
     world.run()
-    assert world.told == []
+    assert world.received == []
     world.pool.send(SEND)
     assert world.loop.sent == []
 
@@ -111,7 +111,7 @@ def test_nothing_is_told_of_a_channel_that_was_closed_meanwhile() -> None:
     former.down(1, "gone")
     world.link.answered(1, DONE)
     world.run()
-    assert world.told == [ChannelUp(3, 50), BrokerAnswered(3, 50, DONE)]
+    assert world.received == [ChannelUp(3, 50), BrokerAnswered(3, 50, DONE)]
 
 
 def test_only_the_incarnation_that_is_meant_is_closed_or_sent_to() -> None:

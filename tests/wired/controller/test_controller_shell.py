@@ -130,8 +130,10 @@ def test_changes_of_the_cluster_have_a_log_of_their_own(
     )
     scene.ask().result(PATIENCE_S)
 
-    told = [(each.levelname, each.message) for each in caplog.records if each.name == "zkgroup.state_change"]
-    assert told == [
+    received = [
+        (each.levelname, each.message) for each in caplog.records if each.name == "zkgroup.state_change"
+    ]
+    assert received == [
         ("INFO", "broker 7 is the controller, epoch 3"),
         ("INFO", "leader.changed partition=t-0 leader=2 was=1 reason=reassignment"),
         ("WARNING", "election.unclean partition=t-0 leader=2"),
@@ -263,10 +265,10 @@ def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
 def test_the_picture_is_looked_at_on_the_machines_thread(scene: Scene) -> None:
     """What goes wrong there belongs to who asked."""
     scene.machine.context = ControllerContext()
-    seen = scene.controller.of_picture(lambda picture: (picture, threading.current_thread().name))
+    seen = scene.controller.with_context(lambda picture: (picture, threading.current_thread().name))
     assert seen.result(PATIENCE_S) == (scene.machine.context, "zkgroup-controller-7-loop")
     with pytest.raises(ZeroDivisionError):
-        scene.controller.of_picture(lambda picture: 1 // 0).result(PATIENCE_S)
+        scene.controller.with_context(lambda picture: 1 // 0).result(PATIENCE_S)
     scene.controller.check()
 
 

@@ -97,7 +97,7 @@ class TopicContext:
     """Data version of the topic's znode."""
     hosts: Index
     """By the replica lists."""
-    standings: dict[int, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
+    leaderships: dict[int, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
     leaders: Index = field(default_factory=dict)
     """By the states, whatever the replica lists say."""
 
@@ -230,7 +230,7 @@ class ControllerContext:
             return tuple(sorted(shared))
         before = known.topic.partitions
         for number in before.keys() - shared.keys():
-            self._set_standing(known, number, None)
+            self._set_leadership(known, number, None)
         known.topic, known.version, known.hosts = kept, version, _hosts(shared)
         return tuple(sorted(shared.keys() - before.keys()))
 
@@ -262,13 +262,13 @@ class ControllerContext:
         known = self._topics.get(topic_partition.topic)
         return known.topic.partitions.get(topic_partition.partition, ()) if known else ()
 
-    def standing(self, topic_partition: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
+    def leadership(self, topic_partition: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
         """The state as last read or written; None where it has none yet or it could not be read."""
         known = self._topics.get(topic_partition.topic)
-        return known.standings.get(topic_partition.partition) if known else None
+        return known.leaderships.get(topic_partition.partition) if known else None
 
     def state_seen(
-        self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch | None
+        self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch | None
     ) -> bool:
         """A state as read or written; None for a znode that is not there. Unknown partitions are passed over.
 
@@ -279,18 +279,18 @@ class ControllerContext:
         known = self._topics.get(name)
         if known is None or partition not in known.topic.partitions:
             return False
-        before = known.standings.get(partition)
-        if before is None or standing is None or standing.version >= before.version:
-            self._set_standing(known, partition, standing)
+        before = known.leaderships.get(partition)
+        if before is None or leadership is None or leadership.version >= before.version:
+            self._set_leadership(known, partition, leadership)
         return True
 
     def first_seen(self, topic: str, found: Mapping[int, LeaderIsrAndControllerEpoch]) -> None:
         """States of partitions of a known topic that had none, as read. Their lists are `shared` already."""
         known = self._topics[topic]
-        known.standings.update(found)
+        known.leaderships.update(found)
         leaders = known.leaders
-        for number, standing in found.items():
-            leader = standing.leader
+        for number, leadership in found.items():
+            leader = leadership.leader
             if leader in leaders:
                 leaders[leader].add(number)
             elif leader >= 0:
@@ -306,10 +306,14 @@ class ControllerContext:
             and known.hosts.keys() <= reachable
         )
 
-    def shared(self, standing: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
+    def shared(self, leadership: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
         """The same, with the one list of brokers for all; to be given to every partition in that state."""
-        isr = self._lists.setdefault(standing.isr, standing.isr)
-        return standing if isr is standing.isr else standing._replace(state=replace(standing.state, isr=isr))
+        isr = self._lists.setdefault(leadership.isr, leadership.isr)
+        return (
+            leadership
+            if isr is leadership.isr
+            else leadership._replace(state=replace(leadership.state, isr=isr))
+        )
 
     def partitions(self, topic: str | None = None) -> Iterator[TopicPartition]:
         """All partitions, or those of one topic, by topic and number."""
@@ -348,18 +352,18 @@ class ControllerContext:
         """Whether no broker hosts it, nor shall: it needs no state and no leader."""
         return topic_partition.topic in self.unhosted
 
-    def _set_standing(
-        self, known: TopicContext, partition: int, standing: LeaderIsrAndControllerEpoch | None
+    def _set_leadership(
+        self, known: TopicContext, partition: int, leadership: LeaderIsrAndControllerEpoch | None
     ) -> None:
-        old = known.standings.get(partition)
+        old = known.leaderships.get(partition)
         before = old.leader if old else NO_LEADER
-        after = standing.leader if standing else NO_LEADER
+        after = leadership.leader if leadership else NO_LEADER
         if before != after:
             known.led(partition, before, after)
-        if standing is None:
-            known.standings.pop(partition, None)
+        if leadership is None:
+            known.leaderships.pop(partition, None)
         else:
-            known.standings[partition] = self.shared(standing)
+            known.leaderships[partition] = self.shared(leadership)
 
 
 def _hosts(partitions: Mapping[int, Brokers]) -> Index:

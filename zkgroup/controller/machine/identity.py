@@ -12,17 +12,17 @@ class ControllerIdentity:
 
     def __init__(self, core: ElectorContext, election: Elector) -> None:
         """Only for an election that was won."""
-        assert election.rule is not None, "only an elected controller becomes active"
+        assert election.won is not None, "only an elected controller becomes active"
         self._election = election
-        self._won = election.rule
+        self._won = election.won
         self.broker = core.config.broker
         """The id of this controller."""
 
     @property
     def fence(self) -> Fence:
         """The fence of every write. It changes when the epoch is raised."""
-        if self._election.rule is not None and self.is_current:
-            self._won = self._election.rule
+        if self._election.won is not None and self.is_current:
+            self._won = self._election.won
         return self._won.fence
 
     @property
@@ -38,4 +38,4 @@ class ControllerIdentity:
     @property
     def is_current(self) -> bool:
         """Whether the election that this controller won is still the last one."""
-        return self._election.rule is not None and self._election.rule.czxid == self._won.czxid
+        return self._election.won is not None and self._election.won.czxid == self._won.czxid

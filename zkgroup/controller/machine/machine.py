@@ -1,6 +1,6 @@
 """A machine that stands for election and rules: the session, and one procedure at a time.
 
-What there is to do while it rules comes from outside (`duties`), so that the election can be seen by itself.
+What there is to do while it rules comes from outside (`work`), so that the election can be seen by itself.
 The order of every choice is: the barrier of a lost session, the own name, the election and its fence, and
 only then the duties (docs/adr/0017).
 """
@@ -58,7 +58,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
     def __init__(
         self,
         config: ElectorConfig,
-        duties: ControllerSettings | NextWork = lambda election: None,
+        work: ControllerSettings | NextWork = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
     ) -> None:
         """
@@ -72,11 +72,11 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         self.election = Elector(core, self._lease)
         self.records = ControllerHistory(self.election)
         self._waiting = None if config.controller_only is None else StandbyRegistration(core)
-        self._settings = duties if isinstance(duties, ControllerSettings) else None
-        self._duties = self._next_of_active if isinstance(duties, ControllerSettings) else duties
+        self._settings = work if isinstance(work, ControllerSettings) else None
+        self._next_handler = self._next_of_active if isinstance(work, ControllerSettings) else work
         self.active: ActiveController | None = None
         """While it rules, and only then; dropped whole at the end."""
-        self._is_on_duty = False
+        self._is_in_handler = False
         self._prepare = prepare
         self._is_prepared = False
 
@@ -100,9 +100,9 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         """Takes one event, in the order they happened, and says what to do, in the order given."""
         self.core.begin(now)
         self._take(event)
-        self._follow_the_rule()
+        self._follow_election()
         self._run()
-        self._follow_the_rule()
+        self._follow_election()
         if self.active is not None:
             self.active.flush()
         return self.core.take_effects()
@@ -158,26 +158,26 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
     def _session_over(self, reason: str) -> None:
         self._is_prepared = False
         self.election.session_over(reason)
-        self._follow_the_rule()
+        self._follow_election()
         if self._waiting is not None:
             self._waiting.session_over()
 
     # --- the reign --------------------------------------------------------------------------------
 
-    def _follow_the_rule(self) -> None:
+    def _follow_election(self) -> None:
         """A reign for each rule, and none without one: what a lost rule was doing is not continued."""
         election = self.election
         if self.active is not None and not self.active.is_current:
             self.active.stop()
             self.active = None
-            if self._is_on_duty:
+            if self._is_in_handler:
                 self._runner.stop()
-                self._is_on_duty = False
-        if self.active is None and election.is_ruling and self._settings is not None:
+                self._is_in_handler = False
+        if self.active is None and election.is_active and self._settings is not None:
             self.active = ActiveController(self.core, election, self._settings)
 
     def _next_of_active(self, election: Elector) -> Work | None:
-        self._follow_the_rule()
+        self._follow_election()
         return None if self.active is None else self.active.next()
 
     # --- work -------------------------------------------------------------------------------------
@@ -187,17 +187,17 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         if not self._is_prepared and self._prepare is not None:
             return "prepare", self._prepared
         if waiting is not None and not (waiting.is_out or waiting.is_blocked or election.is_out):
-            if not election.is_ruling and not waiting.is_shown:
+            if not election.is_active and not waiting.is_shown:
                 return "show that it waits", waiting.show
-            if election.is_ruling and waiting.is_shown and (work := election.next()) is None:
+            if election.is_active and waiting.is_shown and (work := election.next()) is None:
                 return "show that it waits no more", waiting.hide
-        election.may_stand = waiting is None or waiting.is_shown
+        election.may_be_elected = waiting is None or waiting.is_shown
         work = election.next()
-        if work is not None or not election.is_ruling:
+        if work is not None or not election.is_active:
             return work
-        if (duty := self._duties(election)) is not None:
-            name, procedure = duty
-            return name, lambda: self._on_duty(procedure())
+        if (handler := self._next_handler(election)) is not None:
+            name, procedure = handler
+            return name, lambda: self._run_handler(procedure())
         return self.records.next()
 
     def _prepared(self) -> Procedure[None]:
@@ -205,9 +205,9 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         yield from self._prepare()
         self._is_prepared = True
 
-    def _on_duty(self, procedure: Procedure[None]) -> Procedure[None]:
+    def _run_handler(self, procedure: Procedure[None]) -> Procedure[None]:
         """An error of a duty ends the rule, and not the process; another candidate may do better (K10)."""
-        self._is_on_duty = True
+        self._is_in_handler = True
         try:
             yield from procedure
         except (ConnectionLossError, GuardRefusedError, NoAuthError, UnexpectedReplyError):
@@ -215,9 +215,9 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         except Exception as error:  # noqa: BLE001 - whatever it is, this controller cannot go on
             detail = f"{type(error).__name__}: {error}"
             self.core.note("handler.failed", detail=detail)
-            self.election.resign(f"failed: {detail}", stand_back=True)
+            self.election.resign(f"failed: {detail}", yield_to_others=True)
         finally:
-            self._is_on_duty = False
+            self._is_in_handler = False
 
     def _fenced(self, error: GuardRefusedError) -> None:
         self.election.fenced()

@@ -96,8 +96,10 @@ class Moved(NamedTuple, Generic[ItemT, PhaseT]):
 class PhaseTable(Generic[ItemT, PhaseT]):
     """The phases of all items of one kind; those that are not mentioned are in `usual`."""
 
-    def __init__(self, rules: Mapping[PhaseT, frozenset[PhaseT]], absent: PhaseT, usual: PhaseT) -> None:
-        self._rules = rules
+    def __init__(
+        self, transitions: Mapping[PhaseT, frozenset[PhaseT]], absent: PhaseT, usual: PhaseT
+    ) -> None:
+        self._transitions = transitions
         self._absent = absent
         self._usual = usual
         self._known: dict[ItemT, PhaseT] = {}
@@ -122,7 +124,7 @@ class PhaseTable(Generic[ItemT, PhaseT]):
         illegal: list[Illegal[ItemT, PhaseT]] = []
         for item in items:
             before = self.phase(item)
-            if before in self._rules[after]:
+            if before in self._transitions[after]:
                 done[item] = before
                 self._store(item, after)
             else:

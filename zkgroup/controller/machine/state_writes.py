@@ -31,7 +31,7 @@ from zkgroup.controller.machine.fenced_writes import (
     single,
 )
 from zkgroup.controller.machine.identity import ControllerIdentity
-from zkgroup.controller.machine.leadership.selectors import overruled
+from zkgroup.controller.machine.leadership.selectors import is_of_later_controller
 from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.controller.machine.znode_reader import ZnodeReader
@@ -113,26 +113,26 @@ class StateWriter:
         context = self._context
 
         def make(topic_partition: TopicPartition) -> Write | str:
-            standing = context.standing(topic_partition)
+            leadership = context.leadership(topic_partition)
             path = PartitionState.path(topic_partition)
-            if standing is None:
+            if leadership is None:
                 return context.unreadable.get(path, "it has no state")
-            if overruled(standing, self._identity.epoch):
-                return f"a later controller has decided it, in epoch {standing.controller_epoch}"
-            decided = decide(topic_partition, standing)
+            if is_of_later_controller(leadership, self._identity.epoch):
+                return f"a later controller has decided it, in epoch {leadership.controller_epoch}"
+            decided = decide(topic_partition, leadership)
             if not isinstance(decided, PartitionState):
                 return decided
             try:
-                return set_state(topic_partition, standing, decided)
+                return set_state(topic_partition, leadership, decided)
             except ConfigError as error:
                 self._reader.report(path, str(error))
                 return str(error)
 
         refused = yield from self.write_all(partitions, make, lambda items: self.read_states(items))
         written = {
-            each: standing
+            each: leadership
             for each in dict.fromkeys(partitions)
-            if each not in refused and (standing := context.standing(each)) is not None
+            if each not in refused and (leadership := context.leadership(each)) is not None
         }
         return Written(written, refused)
 
@@ -208,21 +208,21 @@ class StateWriter:
         was_unreadable = (
             bool(context.unreadable) and PartitionState.path(topic_partition) in context.unreadable
         )
-        standing = self._decoded(znode, {} if alike is None else alike) if znode is not None else None
-        if was_unreadable and standing is not None:
+        leadership = self._decoded(znode, {} if alike is None else alike) if znode is not None else None
+        if was_unreadable and leadership is not None:
             self.readable_again[topic_partition] = None
             self._events.enqueue(event_kinds.UNREADABLE_STATES)
-        if znode is None or standing is None:
+        if znode is None or leadership is None:
             if PartitionState.path(topic_partition) in context.unreadable:
                 self._events.enqueue(event_kinds.UNREADABLE_STATES)
             context.state_seen(topic_partition, None)
             return
         stat = znode.stat
-        self.state_seen(topic_partition, standing)
-        if has_outlived := context.has_restarted_since(standing.leader, stat.mzxid):
+        self.state_seen(topic_partition, leadership)
+        if has_outlived := context.has_restarted_since(leadership.leader, stat.mzxid):
             self._context.restarted_leaders[topic_partition] = None
         if not (stat.version or self._context.was_loaded) and (
-            has_outlived or standing.leader not in context.brokers
+            has_outlived or leadership.leader not in context.brokers
         ):
             context.first_states[topic_partition] = stat.czxid
 
@@ -234,13 +234,13 @@ class StateWriter:
         brokers, started = context.brokers, context.started
         first: dict[int, LeaderIsrAndControllerEpoch] = {}
         for number, znode in zip(numbers, znodes, strict=True):
-            is_first = seen is not None and number in seen.topic.partitions and number not in seen.standings
-            standing = self._decoded(znode, alike) if znode is not None and is_first else None
-            if znode is None or standing is None:
+            is_first = seen is not None and number in seen.topic.partitions and number not in seen.leaderships
+            leadership = self._decoded(znode, alike) if znode is not None and is_first else None
+            if znode is None or leadership is None:
                 self.state_read(TopicPartition(topic, number), znode, alike)
                 continue
-            first[number] = standing
-            leader, stat = standing.leader, znode.stat
+            first[number] = leadership
+            leader, stat = leadership.leader, znode.stat
             has_outlived = started.get(leader, 0) > stat.mzxid
             if has_outlived:
                 self._context.restarted_leaders[TopicPartition(topic, number)] = None
@@ -254,47 +254,47 @@ class StateWriter:
 
     def _decoded(self, znode: Znode, alike: Alike) -> LeaderIsrAndControllerEpoch | None:
         key = znode.data, znode.stat.version
-        standing = alike.get(key)
-        if standing is not None:
+        leadership = alike.get(key)
+        if leadership is not None:
             self._context.unreadable.pop(znode.path, None)
         elif (state := self._reader.decoded(znode, PartitionState.decode)) is not None:
-            standing = alike[key] = self._context.shared(
+            leadership = alike[key] = self._context.shared(
                 LeaderIsrAndControllerEpoch(state, znode.stat.version)
             )
-        return standing
+        return leadership
 
-    def state_seen(self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch) -> None:
+    def state_seen(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> None:
         """A state as read or written; with a new leader epoch the brokers are to be told of it."""
         context = self._context
-        before = context.standing(topic_partition)
-        is_known = context.state_seen(topic_partition, standing)
-        if is_known and (before is None or before.leader_epoch < standing.leader_epoch):
+        before = context.leadership(topic_partition)
+        is_known = context.state_seen(topic_partition, leadership)
+        if is_known and (before is None or before.leader_epoch < leadership.leader_epoch):
             self._requests.unsent.add(topic_partition)
             self._context.restarted_leaders.pop(topic_partition, None)
-            if before is not None or standing.controller_epoch == self._identity.epoch:
-                self._note_change(topic_partition, before, standing)
+            if before is not None or leadership.controller_epoch == self._identity.epoch:
+                self._note_change(topic_partition, before, leadership)
         if before is None:
             return
         for broker in list(context.unfit.get(topic_partition, ())):
-            if broker in standing.isr and broker not in before.isr:
+            if broker in leadership.isr and broker not in before.isr:
                 context.fit_again(topic_partition, broker)
 
     def _note_change(
         self,
         topic_partition: TopicPartition,
         before: LeaderIsrAndControllerEpoch | None,
-        standing: LeaderIsrAndControllerEpoch,
+        leadership: LeaderIsrAndControllerEpoch,
     ) -> None:
         """Another leader, or another term of the same one."""
         self.leaders_changed += 1
         self._core.note(
             "leader.changed",
             partition=str(topic_partition),
-            leader=standing.leader,
+            leader=leadership.leader,
             was=None if before is None else before.leader,
-            leader_epoch=standing.leader_epoch,
-            isr=standing.isr,
-            controller_epoch=standing.controller_epoch,
+            leader_epoch=leadership.leader_epoch,
+            isr=leadership.isr,
+            controller_epoch=leadership.controller_epoch,
             reason=self.reason,
         )
 

@@ -105,8 +105,8 @@ def controller_metrics(context: ControllerContext, events: EventManager, now_ms:
     ]
     elsewhere = 0
     for each in context.partitions():
-        standing, replicas = context.standing(each), context.replicas(each)
-        if standing and replicas and standing.leader != replicas[0] and not context.is_going(each):
+        leadership, replicas = context.leadership(each), context.replicas(each)
+        if leadership and replicas and leadership.leader != replicas[0] and not context.is_going(each):
             elsewhere += 1
     oldest_ms = events.oldest_ms
     return ControllerMetrics(

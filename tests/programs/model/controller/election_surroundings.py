@@ -34,7 +34,7 @@ class Configuration(NamedTuple):
     variant: str = "mended"
     """`recipe`: the text before it was mended; others leave a rule out, or have it wrong."""
     check: str = "ours"
-    """`ours`: S11 and epochs that grow; `overlap`: a real one writes while ours holds /controller;
+    """`is_zkgroup`: S11 and epochs that grow; `overlap`: a real one writes while ours holds /controller;
     `recovered`: a real one of an older epoch changes a standing state, or is obeyed, after our recovery;
     `all`: also states that it creates."""
     real: bool = True
@@ -145,18 +145,18 @@ class Surroundings:
                 yield "R write refused (version or exists)", False, put(q), None
             else:
                 known, n = s[4]
-                told = epoch >= known
+                received = epoch >= known
                 yield (
                     (
                         f"R {'writes' if path == STATE else 'creates new'} state [epoch {epoch}, "
-                        f"broker {'obeys' if told else 'refuses'}]"
+                        f"broker {'obeys' if received else 'refuses'}]"
                     ),
                     False,
                     put(q, t, (max(known, epoch), n)),
-                    self.judge(s, path, epoch, told),
+                    self.judge(s, path, epoch, received),
                 )
 
-    def judge(self, s: State, path: int, epoch: int, told: bool) -> str | None:
+    def judge(self, s: State, path: int, epoch: int, received: bool) -> str | None:
         """What an accepted write of a real controller means while one of ours holds /controller."""
         c, want = s[0][CTRL], self.a.check
         if c is None or c[DATA] != OURS or want == "ours":
@@ -169,7 +169,7 @@ class Surroundings:
                 return "after recovery a real one changed a standing state"
             if want == "all":
                 return "after recovery a real one created a new state"
-            if told and want == "recovered":
+            if received and want == "recovered":
                 return "after recovery a broker obeyed a real one"
         return None
 

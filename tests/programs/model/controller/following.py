@@ -62,12 +62,12 @@ PATHS = {
     NEW: "/new",
 }
 STAGES = {
-    "W": {ElectorState.WATCHING, ElectorState.LOOKING},
-    "R": {ElectorState.LOOKING},
+    "W": {ElectorState.WATCHING, ElectorState.UNKNOWN},
+    "R": {ElectorState.UNKNOWN},
     "D": {ElectorState.VACANT},
     "G": {ElectorState.GRACE},
-    "E": {ElectorState.STANDING},
-    "L": {ElectorState.RULING},
+    "E": {ElectorState.ELECTING},
+    "L": {ElectorState.ACTIVE},
 }
 """The model's words for where a candidate is. At its start W and R are one: nothing was read."""
 
@@ -158,7 +158,7 @@ class Following:
             self._drive(work[1]())
         except GuardRefusedError:
             self.election.fenced()
-        assert (self.election.rule is None) == refused
+        assert (self.election.won is None) == refused
         if refused:
             self._settle_leaving()
 
@@ -173,12 +173,12 @@ class Following:
         controller = self.server.find(PATHS[CTRL])
         if controller is not None and self.core.owns(controller.stat.ephemeral_owner):
             self._procedure("look at the controller")
-        assert self.election.stage is ElectorState.LOOKING
+        assert self.election.stage is ElectorState.UNKNOWN
 
     def _write(self, label: str, before: State) -> None:
         """A write of the cluster's work: the machine gives its fence, the model the operation."""
-        rule = self.election.rule
-        assert rule is not None
+        won = self.election.won
+        assert won is not None
         tree, lead = before[0], before[1][4]
         if "creates new" in label:
             operation: Operation = Create(PATHS[NEW], _data(NEW, lead[1]))
@@ -186,15 +186,15 @@ class Following:
             (leader_epoch, _), version = tree[STATE][DATA], tree[STATE][VER]
             operation = SetData(PATHS[STATE], _data(STATE, (leader_epoch + 1, lead[1])), version)
         expected = (Check(PATHS[CTRL], 1), Check(PATHS[EPOCH], lead[0]), operation)
-        assert (*rule.fence.checks(), operation) == expected
+        assert (*won.fence.checks(), operation) == expected
         try:
             self._drive(write(expected, FENCE_PATHS))
         except GuardRefusedError:
             self.election.fenced()
         refused = "refused" in label
-        if refused and self.election.rule is not None:
+        if refused and self.election.won is not None:
             self.election.resign("refused")  # the model gives up for any refusal; ours reads the state anew
-        assert (self.election.rule is None) == refused
+        assert (self.election.won is None) == refused
         if refused:
             self._settle_leaving()
 
@@ -210,17 +210,17 @@ class Following:
         assert isinstance(bump, SetData)
         assert (bump.data, bump.version) == (_data(EPOCH, number + 1), version)
         assert record.path == ControllerRecord.path(number + 1)
-        told = [effect for effect in self.told if isinstance(effect, Elected)]
-        assert bool(told) == (after[1][0] == "L")
-        if told:
-            self.zxids[after[0][COUNT]] = told[-1].czxid
-            assert told[-1].foreign_epoch == before[1][4][3]
+        received = [effect for effect in self.received if isinstance(effect, Elected)]
+        assert bool(received) == (after[1][0] == "L")
+        if received:
+            self.zxids[after[0][COUNT]] = received[-1].czxid
+            assert received[-1].foreign_epoch == before[1][4][3]
 
     # --- the machine ------------------------------------------------------------------------------
 
     def _procedure(self, name: str) -> None:
         """The machine's next procedure, which must be this one, to its end."""
-        self.election.may_stand = True
+        self.election.may_be_elected = True
         work = self.election.next()
         assert work is not None, (self.labels, self.election.stage)
         assert work[0] == name, (self.labels, work[0])
@@ -259,9 +259,9 @@ class Following:
         return outcomes[0]
 
     def _take(self) -> None:
-        self.told = [effect for effect in self.core.take_effects() if not isinstance(effect, Submit)]
-        if any(isinstance(effect, Resigned) for effect in self.told):
-            assert self.election.rule is None
+        self.received = [effect for effect in self.core.take_effects() if not isinstance(effect, Submit)]
+        if any(isinstance(effect, Resigned) for effect in self.received):
+            assert self.election.won is None
 
     def _connect(self) -> None:
         """A new session of A, which replaces the old one at the server."""
@@ -272,7 +272,7 @@ class Following:
         self.sessions[self.s[1][1]] = session_id
         self.core.connected_to(Session(self.incarnation, session_id, 6000))
         self.election.connected()
-        self.election.may_stand = True
+        self.election.may_be_elected = True
 
     # --- the others -------------------------------------------------------------------------------
 
@@ -341,12 +341,12 @@ class Following:
                 assert znode.stat.czxid == self.zxids[node[CZXID]], self.labels
         prefix = f"{controller_history_path()}/"
         recorded = [path for path in self.server.tree() if path.startswith(prefix)]
-        told = {
+        received = {
             int(path.removeprefix(prefix)): ControllerRecord.decode(path, znode.data).foreign_epoch
             for path in recorded
             if (znode := self.server.find(path)) is not None
         }
-        assert told == dict(tree[HIST][DATA]), self.labels
+        assert received == dict(tree[HIST][DATA]), self.labels
 
     def assert_same_beliefs(self) -> None:
         pc, _, _, last, lead, _ = self.s[1]
@@ -361,11 +361,11 @@ class Following:
         if last[1]:
             assert kept.session == self._session(last[1])
         if pc in "GE":
-            assert election.candidacy is not None
-            assert election.candidacy == (lead[0], lead[1], lead[3]), self.labels
+            assert election.attempt is not None
+            assert election.attempt == (lead[0], lead[1], lead[3]), self.labels
         if pc == "L":
-            assert election.rule is not None
-            assert election.rule.fence == (lead[1], lead[0]), self.labels
+            assert election.won is not None
+            assert election.won.fence == (lead[1], lead[0]), self.labels
 
 
 def _data(at: int, value: Any) -> bytes:

@@ -175,7 +175,7 @@ class Model(Steps, Surroundings):
         to, ar = [b for b in to if b not in held], tuple(b for b in ar if b not in held)
         return [(b, ("L", le, leader, isr, ar, tree[STATE][VER])) for b in to]
 
-    def told(self, s, p, tree, pc, target):
+    def received(self, s, p, tree, pc, target):
         """Where a controller goes on from `pc` once brokers were told of this tree, and what they know then:
         `open_moves.Moves.interrupted`. By the text an interruption is met where it happens."""
         heard = p[7]
@@ -183,7 +183,7 @@ class Model(Steps, Surroundings):
             return pc, heard
         ar, entry, le = tree[AR][DATA], tree[ADMIN], tree[STATE][DATA][2]
         held = self.held((tree, *s[1:]), p[4])
-        replicas = steps.told_replicas(STAGES[pc], target, ar) if entry else ar
+        replicas = steps.sent_replicas(STAGES[pc], target, ar) if entry else ar
         part = tuple(sorted(set(replicas) - set(held)))
         if set(part) != set(ar):
             heard = (part, le)
@@ -247,7 +247,7 @@ class Model(Steps, Surroundings):
             if t is not None and to is not None:
                 asked = self.asked(s, n, t, to, sent_ar)
                 aim = entry[DATA][0] if entry and entry[VER] == aver else target
-                after, known = self.told(s, p, t, after, aim)
+                after, known = self.received(s, p, t, after, aim)
             self.did(Deed(f"{name} {what}", ops, asked, after, known))
             if t is None:
                 mine = tree[CTRL] and tree[CTRL][OWNER] == sess and tree[EPOCH][VER] == v
@@ -284,7 +284,7 @@ class Model(Steps, Surroundings):
             chans = self.send(s, n, self.asked(s, n, tree, ar, ar))
             if chans is not None:
                 fresh = tuple((*x[:FRESH], 0) for x in s[2])
-                known = self.told(s, p, tree, "P", target)[1]
+                known = self.received(s, p, tree, "P", target)[1]
                 if self.code and entry and known is None:  # who ruled before may have told the target alone
                     known = ((), le)
                 what = f"{name} first LeaderAndIsr to {ar}"
@@ -305,8 +305,8 @@ class Model(Steps, Surroundings):
         seen = target if pc in "89TU" else ar  # step 6: the cached list
         known = heard
         if self.code:
-            again, known = self.told(s, p, tree, pc, target)
-            seen = steps.told_replicas(STAGES[pc], target, ar)
+            again, known = self.received(s, p, tree, pc, target)
+            seen = steps.sent_replicas(STAGES[pc], target, ar)
         if live:
             if not (leader >= 1 and up(leader)):
                 alive = [b for b in ar if up(b) and b in isr]

@@ -96,7 +96,7 @@ class Following(reassign.Model):
         yield from (steps := list(super().controller(s, k)))
         p, tree = s[1][k], s[0]
         pc, session, lives, version, epoch, _, _, heard = p
-        rules = lives and tree[CTRL] and tree[CTRL][OWNER] == session and tree[EPOCH][VER] == version
+        is_active = lives and tree[CTRL] and tree[CTRL][OWNER] == session and tree[EPOCH][VER] == version
         situation = (
             tree[STATE],
             tree[AR],
@@ -106,7 +106,7 @@ class Following(reassign.Model):
             tuple((x[UP], x[CE] >= epoch, x[FRESH]) for x in s[2]),
             tuple(sorted(self.held(s, epoch))),
         )
-        if not rules or pc not in STAGES or situation in self._known:
+        if not is_active or pc not in STAGES or situation in self._known:
             return
         self._known.add(situation)
         deeds = {deed.what.split()[1]: deed for deed in self._deeds}
@@ -126,8 +126,8 @@ class Following(reassign.Model):
     def _compare(self, s: State, p: Process, deed: Deed, machine: Machine) -> None:
         where = (deed.what, s)
         assert machine.written == deed.operations, where
-        told = sorted(each for each in deed.messages if s[2][each[0] - 1][UP])
-        assert machine.told == told, where
+        received = sorted(each for each in deed.messages if s[2][each[0] - 1][UP])
+        assert machine.received == received, where
         move = machine.active.open_reassignments.get(T0)
         if any(kind == "delete" for kind, *_ in deed.operations):
             assert move is None, where
@@ -185,7 +185,7 @@ class Following(reassign.Model):
         active.ports.pending_deletes.delete_asked(T0, unanswered + [b for e, b in s[4] if e == epoch])
         moves.follow(context)  # it was there when the request came
         if heard is not None:
-            moves._left_out[T0] = open_reassignments._Heard(frozenset(heard[0]), heard[1])
+            moves._left_out[T0] = open_reassignments._SentList(frozenset(heard[0]), heard[1])
         if tree[ADMIN] is None:
             return machine
         (target, source, cancelled), entry_version = tree[ADMIN][:2]
@@ -213,7 +213,7 @@ class Machine:
         self._client = self._server.client("machine")
         self.written: list[tuple[Any, ...]] = []
         """Its transaction, in the model's words, without the two checks of its fence."""
-        self.told: list[Any] = []
+        self.received: list[Any] = []
         """LeaderAndIsr and deletions, by broker, in the model's words."""
         self._put(Controller.path(), [b"", b""])
         self._server.put(ControllerRecord.path(fence.epoch), b"")
@@ -231,7 +231,7 @@ class Machine:
         core.connected_to(Session(1, 1, 6000))
         election = Elector(core, ControllerLease(core))
         core.on_write_acknowledged(core.now.ms)
-        election.rule = WonElection(fence, 1, ControllerRecord(RULER, 0, "model", 0), 0, 0)
+        election.won = WonElection(fence, 1, ControllerRecord(RULER, 0, "model", 0), 0, 0)
         self.active = ActiveController(core, election, ControllerSettings())
 
     def czxid(self, path: str) -> int:
@@ -314,21 +314,21 @@ class Machine:
                 break
             for message in sent:
                 assert message.request.controller_epoch == (epoch or self._fence.epoch)
-                self._told_one(message.broker, message.request)
+                self._received_one(message.broker, message.request)
                 channels.answered(message.broker, message.incarnation)
-        self.told.sort()
+        self.received.sort()
 
-    def _told_one(self, broker: int, request: ControlRequest) -> None:
+    def _received_one(self, broker: int, request: ControlRequest) -> None:
         if isinstance(request, LeaderAndIsrRequest):
             (info,) = request.partitions
             if broker in info.replicas:  # others pass it over
                 words = ("L", info.leader_epoch, info.leader, info.isr, info.replicas, info.zk_version)
-                self.told.append((broker, words))
+                self.received.append((broker, words))
         elif isinstance(request, StopReplicaRequest):
             assert request.partitions == (T0,)
             if request.delete:
                 assert self._stopped == broker, "it stops before it deletes"
-                self.told.append((broker, ("S",)))
+                self.received.append((broker, ("S",)))
             else:
                 self._stopped = broker
 

@@ -47,7 +47,7 @@ BROKEN = {
     ),
     "deaf to the epoch": (
         "reason_lost",
-        lambda rule, epoch, controller: LOST(rule, None, controller) if controller is None else None,
+        lambda won, epoch, controller: LOST(won, None, controller) if controller is None else None,
     ),
     "nothing is taken off": ("withdraw", lambda controller, epoch, greatest, others: ()),
     "every epoch ours": ("zkgroup_epochs_up_to", lambda epoch, recorded: list(range(epoch, 0, -1))),
@@ -103,10 +103,10 @@ def test_every_act_of_the_model_is_met() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("rule", BROKEN)
-def test_a_machine_without_a_rule_differs_from_the_model(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("won", BROKEN)
+def test_a_machine_without_a_rule_differs_from_the_model(won: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison has teeth: each rule is missed."""
-    name, instead = BROKEN[rule]
+    name, instead = BROKEN[won]
     monkeypatch.setattr(acts, name, instead)
     with pytest.raises(AssertionError):
         _walks(SITUATIONS["beside a real one"])

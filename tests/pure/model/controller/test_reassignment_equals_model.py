@@ -174,10 +174,10 @@ SHOWN_BY = {
 """The others show wherever somebody dies."""
 
 
-@pytest.mark.parametrize("rule", BROKEN)
-def test_a_machine_without_a_rule_differs_from_the_model(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("won", BROKEN)
+def test_a_machine_without_a_rule_differs_from_the_model(won: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison has teeth: each change of a write, or of what brokers are told, is noticed."""
-    monkeypatch.setattr(*BROKEN[rule])
+    monkeypatch.setattr(*BROKEN[won])
 
     with pytest.raises(AssertionError):
-        compared(SHOWN_BY.get(rule, SHORT[0]))
+        compared(SHOWN_BY.get(won, SHORT[0]))

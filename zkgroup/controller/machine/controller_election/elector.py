@@ -185,20 +185,20 @@ class Elector:
         self._core = core
         self._lease = lease
         lease.on_refused = self.fenced
-        self.stage = ElectorState.LOOKING
-        self.rule: WonElection | None = None
+        self.stage = ElectorState.UNKNOWN
+        self.won: WonElection | None = None
         self.predecessor: Predecessor = NO_PREDECESSOR
         self.former: Predecessor | None = None
         """Who ruled before the present rule, as far as was seen."""
-        self.candidacy: ElectionAttempt | None = None
+        self.attempt: ElectionAttempt | None = None
         """What the next attempt rests on, from VACANT on."""
-        self.may_stand = False
+        self.may_be_elected = False
         """The host is registered in this session (controller.md 2.5: registration precedes election)."""
         self.is_out = False
         """The id is somebody else's, or this candidate retires: no more elections."""
         self._reason = ""
         """Why this candidate's own rule ended, for the record of the next; empty once another has ruled."""
-        self._must_look = True
+        self._must_read = True
         self._tried: ElectionAttempt | None = None
         """An attempt whose outcome is unknown."""
         self._ended: WonElection | None = None
@@ -210,54 +210,54 @@ class Elector:
         self._watches: dict[str, Watch] = {}
 
     @property
-    def is_ruling(self) -> bool:
-        return self.rule is not None
+    def is_active(self) -> bool:
+        return self.won is not None
 
     @property
     def may_send(self) -> bool:
         """Whether requests to brokers may go out now: ruling, connected, within the own lease."""
-        return self.is_ruling and self._core.connected and self._lease.is_valid
+        return self.is_active and self._core.connected and self._lease.is_valid
 
     # --- what happens -----------------------------------------------------------------------------
 
     def connected(self) -> None:
         """A connection, of this session or of a new one: every watch is gone."""
         self._watches.clear()
-        self._must_look = True
+        self._must_read = True
         self._lease.connected()
 
     def session_over(self, reason: str) -> None:
         """The barrier: before anything of a new session, this controller has resigned (K6)."""
-        if self.rule is not None:
-            self._resigned(self.rule, reason)
+        if self.won is not None:
+            self._resigned(self.won, reason)
         self._lease.session_over()
-        self.stage = ElectorState.LOOKING
-        self.may_stand = False
+        self.stage = ElectorState.UNKNOWN
+        self.may_be_elected = False
         self._tried = self._ended = None
         self._not_before_ms = 0
 
-    def resign(self, reason: str, *, stand_back: bool = False) -> None:
+    def resign(self, reason: str, *, yield_to_others: bool = False) -> None:
         """Rules no more, from now on; what stands in ZooKeeper is taken off by the next look.
 
         stand_back: others shall have the first chance, for as long as a grace.
         """
-        if self.rule is None:
+        if self.won is None:
             return
-        self._ended = self.rule
-        self._resigned(self.rule, reason)
-        if stand_back:
-            self._put_off()
+        self._ended = self.won
+        self._resigned(self.won, reason)
+        if yield_to_others:
+            self._wait_a_grace()
 
     def retire(self, reason: str) -> None:
         """Rules no more, and stands no more."""
         self.is_out = True
-        self._must_look = True
+        self._must_read = True
         self.resign(reason)
 
     @property
     def has_left(self) -> bool:
         """Whether it stands no more, and nothing of it was found when it last looked."""
-        return self.is_out and self._ended is None and not self._must_look and self.stage.is_outside
+        return self.is_out and self._ended is None and not self._must_read and self.stage.is_outside
 
     def fenced(self) -> None:
         """A write was refused at `/controller` or `/controller_epoch`."""
@@ -265,23 +265,23 @@ class Elector:
 
     def epoch_raised(self, fence: Fence, record: ControllerRecord) -> None:
         """The ruling controller has written a new epoch with its record (recipes 17); it rules on in it."""
-        assert self.rule is not None, "nobody raises the epoch without ruling"
-        self.rule = self.rule._replace(fence=fence, record=record, record_version=0)
+        assert self.won is not None, "nobody raises the epoch without ruling"
+        self.won = self.won._replace(fence=fence, record=record, record_version=0)
         self._greatest_epoch = max(self._greatest_epoch, fence.epoch)
         self.recorded = (*self.recorded, fence.epoch)
         self.predecessor = self.predecessor._replace(epoch_version=fence.version)
         self._lease.start(fence, proven=True)
 
-    def _resigned(self, rule: WonElection, reason: str) -> None:
-        self.rule = None
-        self.stage, self._must_look = ElectorState.LOOKING, True
+    def _resigned(self, won: WonElection, reason: str) -> None:
+        self.won = None
+        self.stage, self._must_read = ElectorState.UNKNOWN, True
         self._lease.stop()
-        self._reason = f"{reason} (epoch {rule.fence.epoch} of broker {self._core.config.broker})"
-        self._core.emit(Resigned(rule.fence.epoch, reason))
-        if self._ended is rule:
-            self._ended = rule._replace(record=rule.record.over(self._core.now.wall_ms, reason))
+        self._reason = f"{reason} (epoch {won.fence.epoch} of broker {self._core.config.broker})"
+        self._core.emit(Resigned(won.fence.epoch, reason))
+        if self._ended is won:
+            self._ended = won._replace(record=won.record.over(self._core.now.wall_ms, reason))
 
-    def _put_off(self) -> None:
+    def _wait_a_grace(self) -> None:
         core = self._core
         longer = round(core.config.takeover_grace_ms * (1 + GRACE_SPREAD * core.config.jitter()))
         self._not_before_ms = core.now.ms + longer
@@ -291,66 +291,66 @@ class Elector:
 
     def next(self) -> Work | None:
         """The procedure that is due, or None; the host starts it before any other work."""
-        if self.stage is ElectorState.LOOKING or (self._must_look and self.stage.is_watchful):
-            return "look at the controller", self._look
-        if self.is_out or not self.may_stand or self._core.now.ms < self._not_before_ms:
-            may_look = self._must_look and (self.is_out or self.stage is ElectorState.VACANT)
-            return ("look at the controller", self._look) if may_look else None
+        if self.stage is ElectorState.UNKNOWN or (self._must_read and self.stage.is_waiting):
+            return "look at the controller", self._read_controller
+        if self.is_out or not self.may_be_elected or self._core.now.ms < self._not_before_ms:
+            may_read = self._must_read and (self.is_out or self.stage is ElectorState.VACANT)
+            return ("look at the controller", self._read_controller) if may_read else None
         match self.stage:
             case ElectorState.VACANT:
-                return "weigh the election", self._weigh
+                return "weigh the election", self._prepare_attempt
             case ElectorState.GRACE:
                 return "end the grace", self._end_grace
-            case ElectorState.STANDING:
+            case ElectorState.ELECTING:
                 return "elect", self._elect
             case _:
                 return None
 
     # --- looking ----------------------------------------------------------------------------------
 
-    def _look(self) -> Procedure[None]:
-        self._must_look = False
+    def _read_controller(self) -> Procedure[None]:
+        self._must_read = False
         first = () if self._tried is None else (Query(Sync(Controller.path())),)
-        paths = FENCE_PATHS if self.rule is None else (*FENCE_PATHS, ResignRequest.path())
+        paths = FENCE_PATHS if self.won is None else (*FENCE_PATHS, ResignRequest.path())
         outcomes = yield from self._asked(*first, *map(self._watched, paths))
         epoch, controller, *requests = map(read_done, outcomes[len(first) :])
         request = requests[0] if requests else None
         self._greatest_epoch = max(self._greatest_epoch, acts.epoch_of(epoch) or 0)
-        if self.rule is not None:
-            yield from self._judge(self.rule, epoch, controller, request)
+        if self.won is not None:
+            yield from self._check_election(self.won, epoch, controller, request)
         elif controller is None:
             yield from self._withdraw(None, epoch, None)
             self.stage, self._tried = ElectorState.VACANT, None
         elif self._core.owns(controller.stat.ephemeral_owner):
-            yield from self._look_at_own(epoch, controller)
+            yield from self._check_own_controller(epoch, controller)
         else:
             yield from self._withdraw(None, epoch, None)
-            if self.stage is ElectorState.LOOKING or controller.stat.czxid != self.predecessor.czxid:
+            if self.stage is ElectorState.UNKNOWN or controller.stat.czxid != self.predecessor.czxid:
                 self.predecessor = acts.predecessor_of(controller, epoch)
             self.stage, self._tried, self._reason = ElectorState.WATCHING, None, ""
 
-    def _judge(
-        self, rule: WonElection, epoch: Znode | None, controller: Znode | None, request: Znode | None
+    def _check_election(
+        self, won: WonElection, epoch: Znode | None, controller: Znode | None, request: Znode | None
     ) -> Procedure[None]:
         """Is everything as we left it? Any change that is not ours ends the rule."""
-        if why := acts.reason_lost(rule, epoch, controller):
+        if why := acts.reason_lost(won, epoch, controller):
             self.resign(why)
             yield from self._withdraw(controller, epoch, None)
-        elif request is not None and acts.asks_to_resign(request, rule.czxid):
-            self.resign("an operator asked for it", stand_back=True)
+        elif request is not None and acts.asks_to_resign(request, won.czxid):
+            self.resign("an operator asked for it", yield_to_others=True)
             yield from self._withdraw(controller, epoch, request)
         elif request is not None:
-            self._core.note("resign_request.stale", path=request.path, czxid=rule.czxid)
-            yield from write([*rule.fence.checks(), Delete(request.path, request.stat.version)], FENCE_PATHS)
+            self._core.note("resign_request.stale", path=request.path, czxid=won.czxid)
+            yield from write([*won.fence.checks(), Delete(request.path, request.stat.version)], FENCE_PATHS)
 
-    def _look_at_own(self, epoch: Znode | None, controller: Znode) -> Procedure[None]:
+    def _check_own_controller(self, epoch: Znode | None, controller: Znode) -> Procedure[None]:
         """`/controller` is of this session while we do not rule: won without an answer, or left over."""
         tried = self._tried
         if tried is not None and acts.is_won(tried, epoch, controller):
             self._won(tried, controller.stat.czxid, proven=False)
         else:
             yield from self._withdraw(controller, epoch, None)
-            self._must_look = True
+            self._must_read = True
 
     def _withdraw(
         self, controller: Znode | None, epoch: Znode | None, request: Znode | None
@@ -384,7 +384,7 @@ class Elector:
 
     # --- standing ---------------------------------------------------------------------------------
 
-    def _weigh(self) -> Procedure[None]:
+    def _prepare_attempt(self) -> Procedure[None]:
         """`/controller` is gone: what an attempt rests on, and whether to wait before it."""
         before = self.predecessor
         queries = [
@@ -401,17 +401,17 @@ class Elector:
             return
         if (number := acts.epoch_of(epoch)) is None:
             self._core.note("controller_epoch.unreadable", path=epoch.path)
-            self._put_off()
+            self._wait_a_grace()
             return
         recorded = [each for name in history.children if (each := ControllerRecord.epoch_of(name))]
         foreign = yield from last_foreign_epoch(self._asked, number, recorded)
-        self.candidacy = ElectionAttempt(number, epoch.stat.version, foreign)
+        self.attempt = ElectionAttempt(number, epoch.stat.version, foreign)
         self.recorded = tuple(sorted(each for each in recorded if each <= number))
-        self.stage = ElectorState.STANDING
+        self.stage = ElectorState.ELECTING
         if acts.needs_grace(before, epoch, read_done(rest[0]) if rest else None):
             self.stage = ElectorState.GRACE
             self._core.note("takeover.grace", broker=before.broker, session=before.session)
-            self._put_off()
+            self._wait_a_grace()
 
     def _make_parents(self, epoch: Znode | None) -> Procedure[None]:
         yield from self._asked(Query(CreateMissing(acts.parents(bool(self._core.config.controller_only)))))
@@ -422,10 +422,10 @@ class Elector:
     def _end_grace(self) -> Procedure[None]:
         """Nobody else has come: the attempt, with what was read before the grace."""
         (outcome,) = yield from self._asked(self._watched(Controller.path()))
-        self.stage = ElectorState.STANDING if read_done(outcome) is None else ElectorState.LOOKING
+        self.stage = ElectorState.ELECTING if read_done(outcome) is None else ElectorState.UNKNOWN
 
     def _elect(self) -> Procedure[None]:
-        core, tried = self._core, self.candidacy
+        core, tried = self._core, self.attempt
         assert tried is not None
         broker, alone, wall_ms = core.config.broker, core.config.controller_only, core.now.wall_ms
         registration = alone and acts.register_broker(broker, alone.host, alone.port, wall_ms)
@@ -438,11 +438,11 @@ class Elector:
             assert made is not None
             self._won(tried, made.czxid, proven=True)
             return
-        self._tried, self.stage = None, ElectorState.LOOKING
+        self._tried, self.stage = None, ElectorState.UNKNOWN
         if operations[answer.index] is registration:
-            yield from self._look_at_obstacle(answer.code)
+            yield from self._check_conflict(answer.code)
 
-    def _look_at_obstacle(self, code: Code) -> Procedure[None]:
+    def _check_conflict(self, code: Code) -> Procedure[None]:
         """`/brokers/ids/<id>` is in the way, or its parent is missing. No lost race: the id is in use."""
         if code is not Code.NODE_EXISTS:
             yield from self._make_parents(None)
@@ -455,7 +455,7 @@ class Elector:
         if self._core.owns(found.stat.ephemeral_owner):
             yield from self._written((Delete(path, found.stat.version),))
         elif found.stat.ephemeral_owner in self._core.former_sessions:
-            self._put_off()
+            self._wait_a_grace()
         else:
             self.is_out = True
             self._core.emit(IdInUse(self._core.config.broker, path, found.stat.ephemeral_owner))
@@ -470,11 +470,11 @@ class Elector:
     def _won(self, tried: ElectionAttempt, czxid: int, *, proven: bool) -> None:
         core = self._core
         assert core.session is not None
-        self.rule = WonElection(
+        self.won = WonElection(
             tried.fence, czxid, self._record(tried, core.now.wall_ms), 0, tried.foreign_epoch
         )
         self.recorded = (*self.recorded, tried.fence.epoch)
-        self.stage, self._must_look, self._tried = ElectorState.RULING, True, None
+        self.stage, self._must_read, self._tried = ElectorState.ACTIVE, True, None
         self._greatest_epoch = max(self._greatest_epoch, tried.fence.epoch)
         self.former = self.predecessor
         self.predecessor = Predecessor(
@@ -496,7 +496,7 @@ class Elector:
         return Query(Read(path, watch=True), watch)
 
     def _changed(self) -> None:
-        self._must_look = True
+        self._must_read = True
 
     def _asked(self, *queries: Query) -> Procedure[tuple[Outcome, ...]]:
         try:
@@ -516,6 +516,6 @@ class Elector:
     def _unsure(self) -> None:
         """An answer is missing: whether a watch was armed is not known, nor what became of a write."""
         self._watches.clear()
-        self._must_look = True
-        if self.rule is None:
-            self.stage = ElectorState.LOOKING
+        self._must_read = True
+        if self.won is None:
+            self.stage = ElectorState.UNKNOWN

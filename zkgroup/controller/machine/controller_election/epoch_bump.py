@@ -30,7 +30,7 @@ class EpochBump(Feature):
     def bump_epoch(self, subject: str = "") -> Procedure[None]:
         """Raises the epoch for the deletions that need it, and sends all brokers a request of the new one."""
         unresolved = [each for each in self._requests.unresolved.values() if each.epoch is None]
-        won = self._election.rule
+        won = self._election.won
         if not unresolved or won is None:
             return
         raised = Fence(won.fence.epoch + 1, won.fence.version + 1)

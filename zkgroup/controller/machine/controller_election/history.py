@@ -30,22 +30,22 @@ class ControllerHistory:
 
     def loaded(self, load_ms: int) -> Procedure[None]:
         """The record of the present rule also says how long loading took."""
-        rule = self._election.rule
-        assert rule is not None, "nobody loads without ruling"
-        record = rule.record.loaded(load_ms)
-        operation = SetData(ControllerRecord.path(rule.fence.epoch), record.encode(), rule.record_version)
-        answer = yield from write([*rule.fence.checks(), operation], FENCE_PATHS)
-        if isinstance(answer, MultiDone) and self._election.rule is rule:
-            version = rule.record_version + 1
-            self._election.rule = rule._replace(record=record, record_version=version)
+        won = self._election.won
+        assert won is not None, "nobody loads without ruling"
+        record = won.record.loaded(load_ms)
+        operation = SetData(ControllerRecord.path(won.fence.epoch), record.encode(), won.record_version)
+        answer = yield from write([*won.fence.checks(), operation], FENCE_PATHS)
+        if isinstance(answer, MultiDone) and self._election.won is won:
+            version = won.record_version + 1
+            self._election.won = won._replace(record=record, record_version=version)
 
     def _prune(self) -> Procedure[None]:
         """Old records go: the newest, which is this controller's own, says all that they were kept for."""
         election = self._election
-        rule, doomed = election.rule, election.recorded[: -self._kept][:PRUNED_MAX]
-        assert rule is not None
+        won, doomed = election.won, election.recorded[: -self._kept][:PRUNED_MAX]
+        assert won is not None
         election.recorded = election.recorded[len(doomed) :]
         (found,) = yield from read_many([ControllerRecord.path(epoch) for epoch in doomed])
         deletions = [Delete(znode.path, znode.stat.version) for znode in found if znode is not None]
         if deletions:
-            yield from write([*rule.fence.checks(), *deletions], FENCE_PATHS)
+            yield from write([*won.fence.checks(), *deletions], FENCE_PATHS)

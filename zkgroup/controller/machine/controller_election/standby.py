@@ -62,7 +62,7 @@ class StandbyRegistration:
         if isinstance(answer, MultiDone):
             self._shown()
         elif answer.code is Code.NODE_EXISTS:
-            yield from self._look_at_obstacle()
+            yield from self._check_conflict()
 
     def hide(self) -> Procedure[None]:
         """It rules now, and is found among the brokers."""
@@ -72,7 +72,7 @@ class StandbyRegistration:
             yield from write([Delete(self.path, znode.stat.version)], ())
         self.is_shown, self._since_ms = False, None
 
-    def _look_at_obstacle(self) -> Procedure[None]:
+    def _check_conflict(self) -> Procedure[None]:
         core, session = self._core, self._core.session
         assert session is not None
         try:
@@ -86,16 +86,16 @@ class StandbyRegistration:
         if core.owns(znode.stat.ephemeral_owner):
             self._shown()
             return
-        is_ghost = znode.stat.ephemeral_owner in core.former_sessions
+        is_stale = znode.stat.ephemeral_owner in core.former_sessions
         if self._blocked_since_ms is None:
             self._blocked_since_ms = core.now.ms
         until_ms = self._blocked_since_ms + session.timeout_ms + SLACK_MS
-        if not is_ghost and core.now.ms >= until_ms:
+        if not is_stale and core.now.ms >= until_ms:
             self.is_out = True
             core.emit(IdInUse(core.config.broker, self.path, znode.stat.ephemeral_owner))
             return
         self.is_blocked = True
-        if not is_ghost:
+        if not is_stale:
             core.set_timer(STANDBY_TIMER, until_ms)
 
     def _shown(self) -> None:

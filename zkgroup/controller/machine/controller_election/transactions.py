@@ -35,17 +35,17 @@ NO_EPOCH = -1
 class ElectorState(Enum):
     """Where a candidate is."""
 
-    LOOKING = "looking"
+    UNKNOWN = "looking"
     WATCHING = "watching"
     VACANT = "vacant"
     GRACE = "grace"
-    STANDING = "standing"
-    RULING = "ruling"
+    ELECTING = "standing"
+    ACTIVE = "ruling"
 
     @property
-    def is_watchful(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether nothing is to be done until something changes."""
-        return self in (ElectorState.WATCHING, ElectorState.RULING)
+        return self in (ElectorState.WATCHING, ElectorState.ACTIVE)
 
     @property
     def is_outside(self) -> bool:
@@ -153,17 +153,17 @@ def recorded_foreign_epoch(epoch: int, record: Znode | None) -> int | None:
 
 
 def elect(
-    candidacy: ElectionAttempt,
+    attempt: ElectionAttempt,
     controller: Controller,
     record: ControllerRecord,
     registration: Operation | None,
 ) -> tuple[Operation, ...]:
     """Made and set once, so that its data version is ours; the epoch; the record; the registration."""
-    data, fence = controller.encode(), candidacy.fence
+    data, fence = controller.encode(), attempt.fence
     operations: list[Operation] = [
         Create(Controller.path(), data, ephemeral=True),
         SetData(Controller.path(), data, 0),
-        SetData(ControllerEpoch.path(), ControllerEpoch(fence.epoch).encode(), candidacy.version),
+        SetData(ControllerEpoch.path(), ControllerEpoch(fence.epoch).encode(), attempt.version),
         Create(ControllerRecord.path(fence.epoch), record.encode()),
     ]
     return tuple(operations if registration is None else [*operations, registration])
@@ -239,17 +239,17 @@ def epoch_of(epoch: Znode | None) -> int | None:
         return None
 
 
-def reason_lost(rule: WonElection, epoch: Znode | None, controller: Znode | None) -> str | None:
+def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None) -> str | None:
     """Why the rule is over, or None."""
     if controller is None:
         return f"{Controller.path()} was deleted"
-    if controller.stat.czxid != rule.czxid:
+    if controller.stat.czxid != won.czxid:
         return f"{Controller.path()} was replaced"
     if controller.stat.version != CONTROLLER_VERSION:
         return f"{Controller.path()} was written"
     if epoch is None:
         return f"{ControllerEpoch.path()} was deleted"
-    if epoch.stat.version != rule.fence.version:
+    if epoch.stat.version != won.fence.version:
         return f"{ControllerEpoch.path()} was changed"
     return None
 

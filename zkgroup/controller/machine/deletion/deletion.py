@@ -289,7 +289,7 @@ class TopicDeletions(Feature):
         batch = self._requests.batch()
         batch.update_metadata()
         # A partition that never got a state has nobody in its ISR (K24).
-        in_isr = [each for each in replicas if self._context.standing(each.topic_partition) is not None]
+        in_isr = [each for each in replicas if self._context.leadership(each.topic_partition) is not None]
         yield from self._elections.remove_from_isr(in_isr, batch)
         for topic_partition, broker in replicas:
             batch.stop_replica([broker], topic_partition, delete=False)
@@ -350,7 +350,7 @@ class TopicDeletions(Feature):
     def _forget(self, topic: str) -> None:
         """The topic is queued no more."""
         self._context.deletions.discard(topic)
-        if self._pending_deletes.book.has_topic(topic):
+        if self._pending_deletes.records.has_topic(topic):
             self._events.enqueue(event_kinds.STRAY_RECORDS)
         self._requested.pop(topic, None)
         self._context.ineligible.pop(topic, None)

@@ -237,7 +237,7 @@ class PendingDeletes:
 
     def __init__(self, record_bytes: int = PART_BYTES) -> None:
         """record_bytes: about how much one znode of the book may have."""
-        self.book = StrayRecords(record_bytes)
+        self.records = StrayRecords(record_bytes)
         """What is recorded of all that brokers may still have."""
         self.abandoned: dict[RecordKey, Abandoned] = {}
         """What of it is of topics that are gone. Changed by `abandon` and `is_wanted` alone."""
@@ -298,8 +298,8 @@ class PendingDeletes:
             held = held - owed
         if topic_partition not in context.moves:
             return frozenset(held) if held else _NOBODY
-        standing = context.standing(topic_partition)
-        in_sync = standing.isr if standing else ()
+        leadership = context.leadership(topic_partition)
+        in_sync = leadership.isr if leadership else ()
         return frozenset(held or ()) | {
             id_ for id_ in context.reachable if id_ not in in_sync and not self._has_answered(context, id_)
         }
@@ -320,7 +320,7 @@ class PendingDeletes:
         found: dict[RecordKey, Abandoned] = {
             key: each for key, each in self.abandoned.items() if isinstance(key, int)
         }
-        for owed in self.book.owed():
+        for owed in self.records.owed():
             if topic_czxids.get(owed.topic) == owed.czxid:
                 continue
             record = AbandonedReplicas(owed.topic, owed.broker, tuple(sorted(owed.partitions)), owed.epoch)

@@ -118,7 +118,7 @@ class StrayReplicaDeletion(Feature):
         gone are `abandoned`, and are not stray replicas of reassignments.
         """
         pending_deletes = self._pending_deletes
-        if topic is not None and not pending_deletes.book.has_topic(topic):
+        if topic is not None and not pending_deletes.records.has_topic(topic):
             return
         before = dict(pending_deletes.abandoned)
         pending_deletes.sort(self._context.topic_czxids)
@@ -139,7 +139,7 @@ class StrayReplicaDeletion(Feature):
         assert isinstance(response, StopReplicaResponse)
         deleted, failed, reason = decision.stop_replica_results(answer.broker, request.partitions, response)
         for replica in deleted:
-            if replica in self._strays or self._pending_deletes.book.has(
+            if replica in self._strays or self._pending_deletes.records.has(
                 answer.broker, replica.topic_partition.topic
             ):
                 self._events.enqueue(event_kinds.STRAY_RECORDS)
@@ -177,7 +177,7 @@ class StrayReplicaDeletion(Feature):
         if recalled.all:
             return
         is_complete = True
-        for owed in self._pending_deletes.book.owed():
+        for owed in self._pending_deletes.records.owed():
             if Topic.path(owed.topic) in context.unreadable:
                 is_complete = False
             elif self._context.topic_czxids.get(owed.topic) == owed.czxid:
@@ -256,8 +256,8 @@ class StrayReplicaDeletion(Feature):
         """Whether the partition has no place for it. Late in a move it has the target alone, and whom an
         unclean election has brought back."""
         topic_partition, broker = replica
-        standing = self._context.standing(topic_partition)
-        if standing is not None and broker in standing.isr:
+        leadership = self._context.leadership(topic_partition)
+        if leadership is not None and broker in leadership.isr:
             return False
         return broker not in self._reassignments.late.get(
             topic_partition, self._context.replicas(topic_partition)
@@ -389,8 +389,8 @@ class StrayReplicaDeletion(Feature):
                 for topic_partition in each.held
                 if not context.is_going(topic_partition)
                 and broker in context.replicas(topic_partition)
-                and (standing := context.standing(topic_partition)) is not None
-                and (is_old or broker in standing.isr)
+                and (leadership := context.leadership(topic_partition)) is not None
+                and (is_old or broker in leadership.isr)
             ]
             if wanted:
                 self._core.note("abandoned.wanted", broker=broker, partitions=tuple(map(str, sorted(wanted))))
@@ -418,10 +418,10 @@ class StrayReplicaDeletion(Feature):
         for path, znode in znodes.items():
             if (found := self._reader.decoded(znode, StrayReplicas.decode)) is not None:
                 parts[places[path]] = Part(znode.stat.version, found.topics)
-        book = self._pending_deletes.book
-        before = book.owed()
-        book.found(parts, [place for path, place in places.items() if path in self._context.unreadable])
-        left = {each.key: each.partitions for each in book.owed()}
+        records = self._pending_deletes.records
+        before = records.owed()
+        records.found(parts, [place for path, place in places.items() if path in self._context.unreadable])
+        left = {each.key: each.partitions for each in records.owed()}
         for owed in before:
             for number in owed.partitions - left.get(owed.key, frozenset()):
                 self.forget_stray(Replica(TopicPartition(owed.topic, number), owed.broker))
@@ -430,12 +430,12 @@ class StrayReplicaDeletion(Feature):
     def on_stray_records(self, subject: str = "") -> Procedure[None]:
         """Makes what is recorded what is known: without what brokers have deleted, with what they could
         not."""
-        book = self._pending_deletes.book
-        if book:
+        records = self._pending_deletes.records
+        if records:
             (outcome,) = yield from ask(
                 self._reader.watched(ListChildren(stray_replicas_path()), event_kinds.STRAY_RECORDS)
             )
-            if frozenset(_places(list_done(outcome).children)) != book.places():
+            if frozenset(_places(list_done(outcome).children)) != records.places():
                 yield from self.read_records()
         yield from self.recall()
         written = yield from self.write_records(*self._differences())
@@ -451,11 +451,11 @@ class StrayReplicaDeletion(Feature):
         self, add: Iterable[RecordedStrays] = (), remove: Iterable[RecordedStrays] = ()
     ) -> Procedure[StrayRecordsWritten]:
         """Writes a change, in as few transactions as hold it. Raises as `states.carry_out`."""
-        book = self._pending_deletes.book
-        change = book.change(add, remove)
+        records = self._pending_deletes.records
+        change = records.change(add, remove)
         if not change.operations:
             return StrayRecordsWritten(False, {})
-        if not book:
+        if not records:
             yield from ask(Query(CreateMissing((zkgroup_path(), stray_replicas_path()))))
         is_overtaken = False
 
@@ -472,13 +472,13 @@ class StrayReplicaDeletion(Feature):
         if is_overtaken:
             refused = {place: why for place, why in refused.items() if why != CHANGED}
         else:
-            book.took(change, refused)
+            records.took(change, refused)
             self.sort_records()
         return StrayRecordsWritten(is_overtaken, refused)
 
     def ended_records(self, left: Iterable[Replica]) -> RecordChange:
         """What the end of moves adds: of these replicas no broker has said that they are gone."""
-        return self._pending_deletes.book.change(self._of_present(left))
+        return self._pending_deletes.records.change(self._of_present(left))
 
     def record_deletion(self, ends: Mapping[str, Collection[Replica]]) -> Procedure[str | None]:
         """Before topics are deleted: of them these replicas stay. Returns why it may not be written, or
@@ -490,7 +490,7 @@ class StrayReplicaDeletion(Feature):
             add += self._outdated(ends)
             remove = [
                 owed._replace(partitions=owed.partitions - stay.get(owed.key, frozenset()))
-                for owed in self._pending_deletes.book.owed()
+                for owed in self._pending_deletes.records.owed()
                 if owed.topic in ends and self._context.topic_czxids.get(owed.topic) == owed.czxid
             ]
             is_overtaken, refused = yield from self.write_records(add, remove)
@@ -532,7 +532,7 @@ class StrayReplicaDeletion(Feature):
         Moves that are open are recorded with their ends. An entry from before a controller of Kafka is
         renewed as long as its topic is there, so that what comes after it is known to be after it (K20).
         """
-        recorded = self._pending_deletes.book.owed()
+        recorded = self._pending_deletes.records.owed()
         add = self._of_present(
             each for each in self._strays if each.topic_partition not in self._reassignments
         )
@@ -550,7 +550,7 @@ class StrayReplicaDeletion(Feature):
                 remove.append(owed._replace(partitions=gone))
         current = {
             each.key: each.partitions
-            for each in self._pending_deletes.book.owed()
+            for each in self._pending_deletes.records.owed()
             if each.epoch > self._identity.foreign_epoch
         }
         return [each for each in add if each.partitions - current.get(each.key, frozenset())], remove

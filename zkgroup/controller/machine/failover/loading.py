@@ -76,25 +76,25 @@ class Loading(Feature):
         To be called once, when everything is loaded and nothing is told or decided yet.
         """
         context, reachable = self._context, self._context.reachable
-        told: dict[TopicPartition, Brokers] = {}
+        recipients: dict[TopicPartition, Brokers] = {}
         others: dict[TopicPartition, frozenset[int]] = {}
         for each, zxid in context.first_states.items():
-            standing = context.standing(each)
-            if standing is None or not self._may_be_unannounced(each, standing):
+            leadership = context.leadership(each)
+            if leadership is None or not self._may_be_unannounced(each, leadership):
                 continue
             live = reachable.intersection(context.replicas(each))
-            never_away = {one for one in live if one in standing.isr and _is_older(context, one, zxid)}
+            never_away = {one for one in live if one in leadership.isr and _is_older(context, one, zxid)}
             if never_away:
-                told[each], others[each] = tuple(sorted(never_away)), live - never_away
+                recipients[each], others[each] = tuple(sorted(never_away)), live - never_away
         context.first_states.clear()
         # The first LeaderAndIsr names all that a broker has: it must not say the first term to the others.
         while True:
-            brokers = frozenset(one for each in told.values() for one in each)
-            wrong = [each for each in told if others[each] & brokers]
+            brokers = frozenset(one for each in recipients.values() for one in each)
+            wrong = [each for each in recipients if others[each] & brokers]
             if not wrong:
-                return told
+                return recipients
             for each in wrong:
-                del told[each]
+                del recipients[each]
 
     def _announce(self, partitions: Mapping[TopicPartition, Brokers]) -> None:
         """The states as they are, to these brokers: what is decided next reaches them after it."""
@@ -104,12 +104,12 @@ class Loading(Feature):
         self._requests.send(batch)
         self._core.note("first_terms.told", partitions=len(partitions))
 
-    def _may_be_unannounced(self, each: TopicPartition, standing: LeaderIsrAndControllerEpoch) -> bool:
+    def _may_be_unannounced(self, each: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
         """Its state is still the first one, of a controller of ours, and nothing else is under way with
         it."""
         return (
-            (standing.leader_epoch, standing.version) == (0, 0)
-            and standing.controller_epoch > self._identity.foreign_epoch
+            (leadership.leader_epoch, leadership.version) == (0, 0)
+            and leadership.controller_epoch > self._identity.foreign_epoch
             and not self._context.is_going(each)
         )
 
@@ -147,12 +147,12 @@ class Loading(Feature):
         yield from self._topics.find_unhosted(context.topics)
         self._topics.enter_all_partitions()
         batch = self._requests.batch()
-        unheard = self._unannounced()
-        yield from self._elections.elect_leaderless(batch, put_off=unheard)
+        unannounced = self._unannounced()
+        yield from self._elections.elect_leaderless(batch, put_off=unannounced)
         yield from self._elections.elect_restarted(batch)
-        yield from self._elections.start_new_leader_epochs(batch, put_off=unheard)
-        if unheard:
-            self._announce(unheard)
+        yield from self._elections.start_new_leader_epochs(batch, put_off=unannounced)
+        if unannounced:
+            self._announce(unannounced)
             yield from self._elections.elect_leaderless(batch)
             yield from self._elections.start_new_leader_epochs(batch)
         # The first LeaderAndIsr to each broker names all that it has (recipes 15).
@@ -186,13 +186,13 @@ class Loading(Feature):
         yield from self._strays.read_abandoned_records()
         names = yield from self._list_topics()
         fresh = yield from self._topics.read_topics(names)
-        before = {each: context.standing(each) for each in context.partitions()}
+        before = {each: context.leadership(each) for each in context.partitions()}
         yield from self._states.read_states(before)
         yield from self._topics.find_unhosted(context.topics)
-        changed = [each for each, standing in before.items() if context.standing(each) != standing]
+        changed = [each for each, leadership in before.items() if context.leadership(each) != leadership]
         # Without a state: seen, perhaps, by a look that got no further, and never begun.
-        unborn = [each for each in before if context.standing(each) is None]
-        entered = {*changed, *fresh, *unborn}
+        without_state = [each for each in before if context.leadership(each) is None]
+        entered = {*changed, *fresh, *without_state}
         self._topics.enter_partitions(
             [each for each in before if each in entered and not context.is_going(each)]
         )

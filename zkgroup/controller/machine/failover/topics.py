@@ -114,12 +114,12 @@ class TopicChanges(Feature):
             self._events.enqueue_later(event_kinds.TOPIC, 1000, subject)
         if was_unreadable:
             self._events.enqueue(event_kinds.REASSIGNMENT)  # its moves have waited for it
-        unborn = [
+        without_state = [
             each
             for each in self._context.partitions(subject)
             if self._context.partition_phases.phase(each) is PartitionPhase.NEW and each not in fresh
         ]
-        yield from self.on_new_partitions([*fresh, *unborn])
+        yield from self.on_new_partitions([*fresh, *without_state])
 
     def read_topics(self, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
         """Reads these topics, each with a watch, into the picture. Returns the partitions that are new to
@@ -193,10 +193,10 @@ class TopicChanges(Feature):
         live, reachable = context.live, context.reachable
         self._context.partition_phases.forget(mine)
         for each in mine:
-            standing = context.standing(each)
-            leader = None if standing is None else standing.leader
+            leadership = context.leadership(each)
+            leader = None if leadership is None else leadership.leader
             phase = partition_at_start(leader, context.candidates(each, live) if context.unfit else live)
-            if standing is None and self._is_unreadable(each):
+            if leadership is None and self._is_unreadable(each):
                 phase = PartitionPhase.OFFLINE
             if phase is not PartitionPhase.ONLINE:
                 self._context.partition_phases.begin(each, phase)
@@ -230,7 +230,9 @@ class TopicChanges(Feature):
         yield from self.find_unhosted(dict.fromkeys(each.topic for each in mine))
         self.enter_partitions(mine)
         batch = self._requests.batch()
-        self._requests.to_replicas(batch, [each for each in mine if self._context.standing(each) is not None])
+        self._requests.to_replicas(
+            batch, [each for each in mine if self._context.leadership(each) is not None]
+        )
         yield from self._elections.elect_leaderless(batch)
         yield from self._elections.elect_restarted(batch)
         yield from self._elections.start_new_leader_epochs(batch)
@@ -353,7 +355,7 @@ class TopicChanges(Feature):
         """The topic, if its lists are those of one without brokers, and there is no state, nor one
         unreadable."""
         seen, unreadable = self._context.topic(name), self._context.unreadable
-        if seen is None or seen.standings or seen.hosts.keys() != set(PLACEHOLDER):
+        if seen is None or seen.leaderships or seen.hosts.keys() != set(PLACEHOLDER):
             return None
         paths = PartitionState.paths_of(name, seen.topic.numbers)
         return seen if may_be_unhosted(seen.topic) and unreadable.keys().isdisjoint(paths) else None

@@ -78,17 +78,17 @@ class ControlledShutdowns(Feature):
             Replica(each, broker)
             for broker in sorted(brokers)
             for each in context.on_broker(broker)
-            if self._moves(each) and (standing := context.standing(each)) and standing.leader != broker
+            if self._moves(each) and (leadership := context.leadership(each)) and leadership.leader != broker
         ]
 
         def select(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice | NotNeeded:
-            if standing.leader not in context.shutting_down:
-                return NotNeeded(standing.leader)
+            if leadership.leader not in context.shutting_down:
+                return NotNeeded(leadership.leader)
             return selectors.controlled_shutdown(
                 context.replicas(topic_partition),
-                standing.isr,
+                leadership.isr,
                 context.candidates(topic_partition, context.reachable),
                 context.shutting_down,
                 self._pending_deletes.of(context, topic_partition),

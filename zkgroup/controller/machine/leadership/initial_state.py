@@ -45,15 +45,15 @@ class InitialStates(Feature):
         }
         context = self._context
         written = {
-            each: standing
+            each: leadership
             for each in initial.partitions
-            if each not in failed and (standing := context.standing(each)) is not None
+            if each not in failed and (leadership := context.leadership(each)) is not None
         }
-        for each, standing in written.items():
-            batch.leader_and_isr(standing.isr, each)
+        for each, leadership in written.items():
+            batch.leader_and_isr(leadership.isr, each)
         self._move_partitions(written, PartitionPhase.ONLINE)
         for each in failed:
-            if (found := context.standing(each)) is not None:
+            if (found := context.leadership(each)) is not None:
                 self._context.partition_phases.begin(each, partition_at_start(found.leader, context.live))
                 self._core.note("state.exists", partition=str(each), controller_epoch=found.controller_epoch)
                 self._events.enqueue(event_kinds.ELECTIONS)
@@ -138,7 +138,7 @@ class _InitialStates:
         path = PartitionState.path(item)
         if path in context.unreadable:
             return context.unreadable[path]
-        if context.standing(item) is not None:
+        if context.leadership(item) is not None:
             return "it has a state already"
         if item.topic in self._blocked:
             return "the topic has changed meanwhile"

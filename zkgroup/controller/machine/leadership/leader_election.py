@@ -89,7 +89,7 @@ class LeaderElections(Feature):
         unfit = [
             each
             for each, brokers in self._context.unfit.items()
-            if (standing := self._context.standing(each)) is not None and standing.leader in brokers
+            if (leadership := self._context.leadership(each)) is not None and leadership.leader in brokers
         ]
         self._move_partitions(unfit, PartitionPhase.OFFLINE)
         batch = self._requests.batch()
@@ -116,15 +116,15 @@ class LeaderElections(Feature):
         before: dict[TopicPartition, Brokers] = {}
 
         def decide(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> PartitionState | str:
             choices.pop(topic_partition, None)
             unneeded.discard(topic_partition)
-            match select(topic_partition, standing):
+            match select(topic_partition, leadership):
                 case Choice() as choice:
                     choices[topic_partition] = choice
-                    before[topic_partition] = self.in_sync(topic_partition, standing)
-                    return standing.decided(choice.leader, choice.isr, self._identity.epoch)
+                    before[topic_partition] = self.in_sync(topic_partition, leadership)
+                    return leadership.decided(choice.leader, choice.isr, self._identity.epoch)
                 case NoChoice(reason):
                     return reason
                 case NotNeeded(leader):
@@ -170,7 +170,7 @@ class LeaderElections(Feature):
         ]
         created = yield from self._initial_states.initialise(new, batch)
         rest = [
-            each for each in mine if context.standing(each) is not None and phases.phase(each) in LEADERLESS
+            each for each in mine if context.leadership(each) is not None and phases.phase(each) in LEADERLESS
         ]
         led = yield from self._elect_offline(rest, batch)
         failed = {each: why for each, why in created.refused.items() if each not in rest} | led.failed
@@ -189,11 +189,11 @@ class LeaderElections(Feature):
         checked: set[TopicPartition] = set()
 
         def select(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice:
             return selectors.offline(
                 context.replicas(topic_partition),
-                self.in_sync(topic_partition, standing),
+                self.in_sync(topic_partition, leadership),
                 context.candidates(topic_partition, context.live),
                 unclean=topic_partition in allowed,
                 held=self._pending_deletes.of(context, topic_partition),
@@ -223,21 +223,23 @@ class LeaderElections(Feature):
             gone.setdefault(topic_partition, []).append(broker)
 
         def decide(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> PartitionState | str:
-            now = standing
+            now = leadership
             for broker in gone[topic_partition]:
                 if (
                     less := without_replica(now, broker, self._context.replicas(topic_partition))
                 ) is not None:
                     now = now._replace(state=replace(now.state, leader=less[0], isr=less[1]))
-            if now is standing:
+            if now is leadership:
                 return "it is not in sync"
-            return standing.decided(now.leader, now.isr, self._identity.epoch)
+            return leadership.decided(now.leader, now.isr, self._identity.epoch)
 
         carried = yield from self._carry_out_afresh(gone, decide)
-        for topic_partition, standing in carried.written.items():
-            if standing.leader == NO_LEADER:  # of a topic that is being deleted too: a move can put that off
+        for topic_partition, leadership in carried.written.items():
+            if (
+                leadership.leader == NO_LEADER
+            ):  # of a topic that is being deleted too: a move can put that off
                 self._move_partitions([topic_partition], PartitionPhase.OFFLINE)
             if self._context.is_going(topic_partition):
                 self._requests.unsent.discard(topic_partition)
@@ -247,13 +249,13 @@ class LeaderElections(Feature):
             ]
             batch.leader_and_isr(others, topic_partition)
 
-    def in_sync(self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch) -> Brokers:
+    def in_sync(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> Brokers:
         """The ISR; and where its only member was elected, and could not serve, who was in sync before that.
 
         It has never led, so nothing was acknowledged since: the others still have everything.
         """
         unfit = self._context.unfit.get(topic_partition, ())
-        return self._unconfirmed.in_sync(topic_partition, standing.isr, unfit)
+        return self._unconfirmed.in_sync(topic_partition, leadership.isr, unfit)
 
     def elect_restarted(self, batch: RequestBatch) -> Procedure[None]:
         """Each state that a foreign controller decided gets our epoch and a new leader epoch (recipes 13).
@@ -268,17 +270,17 @@ class LeaderElections(Feature):
         foreign = [
             each
             for each in context.partitions()
-            if (standing := context.standing(each)) and standing.controller_epoch <= last
+            if (leadership := context.leadership(each)) and leadership.controller_epoch <= last
         ]
         live = context.reachable
 
         def decide(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> PartitionState | str:
-            if standing.controller_epoch > last:
+            if leadership.controller_epoch > last:
                 return "it is ours"
-            leader = standing.leader if standing.leader in live else NO_LEADER
-            return standing.decided(leader, standing.isr, self._identity.epoch)
+            leader = leadership.leader if leadership.leader in live else NO_LEADER
+            return leadership.decided(leader, leadership.isr, self._identity.epoch)
 
         carried = yield from self._states.write_states(foreign, decide)
         self._events.retry_denied(event_kinds.ELECTIONS, carried.refused.values())
@@ -301,13 +303,13 @@ class LeaderElections(Feature):
         context = self._context
 
         def select(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice | NotNeeded:
             if topic_partition not in self._context.restarted_leaders:
-                return NotNeeded(standing.leader)
+                return NotNeeded(leadership.leader)
             able = context.candidates(topic_partition, context.live)
             held = self._pending_deletes.of(context, topic_partition)
-            return selectors.started_again(context.replicas(topic_partition), standing, able, held)
+            return selectors.started_again(context.replicas(topic_partition), leadership, able, held)
 
         mine = [
             each
@@ -330,8 +332,8 @@ class LeaderElections(Feature):
         return [
             each
             for each in partitions
-            if (standing := context.standing(each))
-            and not context.candidates(each, live) & set(self.in_sync(each, standing))
+            if (leadership := context.leadership(each))
+            and not context.candidates(each, live) & set(self.in_sync(each, leadership))
         ]
 
     def _carry_out_afresh(
@@ -347,9 +349,9 @@ class LeaderElections(Feature):
         """
         context = self._context
         carried = yield from self._states.write_states(partitions, decide)
-        before = {each: context.standing(each) for each in carried.refused if each not in settled}
+        before = {each: context.leadership(each) for each in carried.refused if each not in settled}
         yield from self._states.read_states(before)
-        changed = [each for each, standing in before.items() if context.standing(each) != standing]
+        changed = [each for each, leadership in before.items() if context.leadership(each) != leadership]
         again = yield from self._states.write_states(changed, decide)
         refused = {each: why for each, why in carried.refused.items() if each not in again.written}
         return Written({**carried.written, **again.written}, {**refused, **again.refused})
@@ -369,8 +371,8 @@ class LeaderElections(Feature):
 
     def _note(self, waiting: Iterable[TopicPartition], failed: Mapping[TopicPartition, str]) -> None:
         for topic_partition in waiting:
-            why, standing = failed.get(topic_partition), self._context.standing(topic_partition)
-            if why and standing and not standing.isr:
+            why, leadership = failed.get(topic_partition), self._context.leadership(topic_partition)
+            if why and leadership and not leadership.isr:
                 topic, partition = topic_partition
                 why = f"{why}: zkgroup elect unclean --topic {topic}:{partition} --execute"
             self._events.set_blocked(_subject(topic_partition), why)

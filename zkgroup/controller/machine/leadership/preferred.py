@@ -93,8 +93,8 @@ class PreferredElections(Feature):
         return [
             each
             for each in context.partitions()
-            if (standing := context.standing(each)) is not None
-            and standing.leader not in context.replicas(each)[:1]
+            if (leadership := context.leadership(each)) is not None
+            and leadership.leader not in context.replicas(each)[:1]
             and not context.is_going(each)
         ]
 
@@ -103,11 +103,11 @@ class PreferredElections(Feature):
         context = self._context
 
         def select(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice | NotNeeded:
             return selectors.preferred(
                 context.replicas(topic_partition),
-                standing,
+                leadership,
                 context.candidates(topic_partition, context.live),
                 self._pending_deletes.of(context, topic_partition),
             )
@@ -136,8 +136,8 @@ def preferred_elections_due(
         if not replicas or context.is_going(topic_partition) or context.is_unhosted(topic_partition):
             continue
         preferring[replicas[0]] = preferring.get(replicas[0], 0) + 1
-        standing = context.standing(topic_partition)
-        if standing and standing.leader != replicas[0]:
+        leadership = context.leadership(topic_partition)
+        if leadership and leadership.leader != replicas[0]:
             elsewhere.setdefault(replicas[0], []).append(topic_partition)
     live = context.live
     return tuple(
@@ -154,10 +154,10 @@ def preferred_elections_due(
 def _can_lead(
     context: ControllerContext, pending_deletes: PendingDeletes, topic_partition: TopicPartition, broker: int
 ) -> bool:
-    standing = context.standing(topic_partition)
+    leadership = context.leadership(topic_partition)
     return (
-        standing is not None
-        and broker in standing.isr
+        leadership is not None
+        and broker in leadership.isr
         and broker not in context.unfit.get(topic_partition, ())
         and broker not in pending_deletes.of(context, topic_partition)
     )

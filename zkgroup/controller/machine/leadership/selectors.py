@@ -67,15 +67,15 @@ def offline(
     election (recipes 15).
     """
     able = tuple(each for each in replicas if each in live and each not in held)
-    told = _told(replicas, live, held)
+    recipients = _recipients(replicas, live, held)
     if in_sync := [each for each in able if each in isr]:
-        return Choice(in_sync[0], tuple(each for each in isr if each in live), told)
+        return Choice(in_sync[0], tuple(each for each in isr if each in live), recipients)
     if not isr and len(replicas) == 1 and able:
-        return Choice(able[0], able, told)
+        return Choice(able[0], able, recipients)
     if not able:
         return NoChoice(_none_lives(replicas))
     if unclean:
-        return Choice(able[0], able[:1], told, unclean=True)
+        return Choice(able[0], able[:1], recipients, unclean=True)
     if not isr:
         return NoChoice("the ISR is empty; only an unclean election can choose among several replicas")
     return NoChoice(f"no in-sync replica of {_list(isr)} is live, and unclean election is off")
@@ -83,7 +83,7 @@ def offline(
 
 def started_again(
     replicas: Brokers,
-    standing: LeaderIsrAndControllerEpoch,
+    leadership: LeaderIsrAndControllerEpoch,
     live: Collection[int],
     held: Collection[int] = _NOBODY,
 ) -> Choice | NoChoice:
@@ -92,9 +92,9 @@ def started_again(
     It may have lost the end of its log. In the same term it could give these offsets to other records, which
     followers that still have the lost ones would not see (replica-host.md rule 1, KIP-101).
     """
-    if standing.leader in live and standing.leader in standing.isr and standing.leader not in held:
-        return Choice(standing.leader, standing.isr, _told(replicas, live, held))
-    return offline(replicas, standing.isr, live, held=held)
+    if leadership.leader in live and leadership.leader in leadership.isr and leadership.leader not in held:
+        return Choice(leadership.leader, leadership.isr, _recipients(replicas, live, held))
+    return offline(replicas, leadership.isr, live, held=held)
 
 
 def reassigned(
@@ -103,13 +103,13 @@ def reassigned(
     """At the end of a move: the first of the target that is live and in sync; the ISR stays as it is."""
     for each in target:
         if each in live and each in isr and each not in held:
-            return Choice(each, isr, _told(target, target, held))
+            return Choice(each, isr, _recipients(target, target, held))
     return NoChoice(f"no replica of the target {_list(target)} is live and in sync")
 
 
 def preferred(
     replicas: Brokers,
-    standing: LeaderIsrAndControllerEpoch,
+    leadership: LeaderIsrAndControllerEpoch,
     live: Collection[int],
     held: Collection[int] = _NOBODY,
 ) -> Choice | NoChoice | NotNeeded:
@@ -117,13 +117,13 @@ def preferred(
     if not replicas:
         return NoChoice("the replica list is empty")
     first = replicas[0]
-    if standing.leader == first:
+    if leadership.leader == first:
         return NotNeeded(first)
     if first not in live or first in held:
         return NoChoice(f"the preferred replica {first} is not live")
-    if first not in standing.isr:
-        return NoChoice(f"the preferred replica {first} is not in sync; in sync are {_list(standing.isr)}")
-    return Choice(first, standing.isr, _told(replicas, replicas, held))
+    if first not in leadership.isr:
+        return NoChoice(f"the preferred replica {first} is not in sync; in sync are {_list(leadership.isr)}")
+    return Choice(first, leadership.isr, _recipients(replicas, replicas, held))
 
 
 def controlled_shutdown(
@@ -141,25 +141,25 @@ def controlled_shutdown(
     for each in replicas:
         if each in staying and each in isr and each not in held:
             remaining = tuple(member for member in isr if member not in shutting_down)
-            return Choice(each, remaining, _told(replicas, {*live, *shutting_down}, held))
+            return Choice(each, remaining, _recipients(replicas, {*live, *shutting_down}, held))
     return NoChoice(f"no in-sync replica of {_list(isr)} stays")
 
 
 def without_replica(
-    standing: LeaderIsrAndControllerEpoch, replica: int, replicas: Brokers
+    leadership: LeaderIsrAndControllerEpoch, replica: int, replicas: Brokers
 ) -> tuple[int, Brokers] | None:
     """Leader and ISR once a replica has gone offline, or None where nothing needs to be written (3.4).
 
     The last member of the replica list stays in the ISR, alone: of those who may lead, only it is known to
     have everything. A leader that has not heard of a shorter list takes others in.
     """
-    if replica not in standing.isr and standing.leader != replica:
+    if replica not in leadership.isr and leadership.leader != replica:
         return None
-    leader = NO_LEADER if standing.leader == replica else standing.leader
-    isr = tuple(each for each in standing.isr if each != replica)
+    leader = NO_LEADER if leadership.leader == replica else leadership.leader
+    isr = tuple(each for each in leadership.isr if each != replica)
     if not any(each in replicas for each in isr):
-        isr = (replica,) if replica in standing.isr and replica in replicas else standing.isr
-    return None if (leader, isr) == (standing.leader, standing.isr) else (leader, isr)
+        isr = (replica,) if replica in leadership.isr and replica in replicas else leadership.isr
+    return None if (leader, isr) == (leadership.leader, leadership.isr) else (leader, isr)
 
 
 def unclean_allowed(overrides: Mapping[str, str], broker_setting: bool) -> bool:
@@ -172,12 +172,12 @@ def unclean_allowed(overrides: Mapping[str, str], broker_setting: bool) -> bool:
     return broker_setting if word is None else word.strip().lower() == "true"
 
 
-def overruled(standing: LeaderIsrAndControllerEpoch, epoch: int) -> bool:
+def is_of_later_controller(leadership: LeaderIsrAndControllerEpoch, epoch: int) -> bool:
     """Whether a later controller has decided this state: it must not be overwritten (fence F3)."""
-    return standing.controller_epoch > epoch
+    return leadership.controller_epoch > epoch
 
 
-def _told(replicas: Brokers, listening: Collection[int], held: Collection[int]) -> Brokers:
+def _recipients(replicas: Brokers, listening: Collection[int], held: Collection[int]) -> Brokers:
     return tuple(each for each in replicas if each in listening and each not in held)
 
 

@@ -75,13 +75,13 @@ class UncleanElections(Feature):
         wanted = [each for each in dict.fromkeys(request.partitions) if self._obstacle(each) is None]
 
         def select(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice | NotNeeded:
-            if self._has_leader(topic_partition, standing):
-                return NotNeeded(standing.leader)
+            if self._has_leader(topic_partition, leadership):
+                return NotNeeded(leadership.leader)
             return selectors.offline(
                 context.replicas(topic_partition),
-                standing.isr,
+                leadership.isr,
                 context.candidates(topic_partition, context.live),
                 unclean=True,
                 held=self._pending_deletes.of(context, topic_partition),
@@ -91,11 +91,11 @@ class UncleanElections(Feature):
         self._requests.send(batch)
         verdicts = []
         for each in dict.fromkeys(request.partitions):
-            choice, standing = led.chosen.get(each), context.standing(each)
+            choice, leadership = led.chosen.get(each), context.leadership(each)
             if choice is not None:
                 verdict = PartitionVerdict(each, "unclean" if choice.unclean else "elected", choice.leader)
-            elif each in led.unneeded and standing is not None:
-                verdict = PartitionVerdict(each, "not_needed", standing.leader, "it has a live leader")
+            elif each in led.unneeded and leadership is not None:
+                verdict = PartitionVerdict(each, "not_needed", leadership.leader, "it has a live leader")
             else:
                 why = led.failed.get(each) or self._obstacle(each) or "it changed meanwhile"
                 verdict = PartitionVerdict(each, "refused", None, why)
@@ -110,15 +110,15 @@ class UncleanElections(Feature):
             return "there is no such partition"
         if self._context.is_going(topic_partition):
             return "its topic is being deleted"
-        if self._context.standing(topic_partition) is None:
+        if self._context.leadership(topic_partition) is None:
             if self._context.is_unhosted(topic_partition):
                 return "no broker hosts its topic"
             path = PartitionState.path(topic_partition)
             return self._context.unreadable.get(path, "it has no state yet: it begins when a replica lives")
         return None
 
-    def _has_leader(self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch) -> bool:
-        return standing.leader in self._context.candidates(topic_partition, self._context.reachable)
+    def _has_leader(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
+        return leadership.leader in self._context.candidates(topic_partition, self._context.reachable)
 
     def _prune(self) -> Procedure[None]:
         """The oldest records go; the names are in the order of the requests."""

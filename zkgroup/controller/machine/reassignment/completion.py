@@ -94,7 +94,7 @@ class ReassignmentEnds(Feature):
             ]
             moves.has_parents = moves.has_parents and bool(mine)
             return refusal, mine or endings
-        self._pending_deletes.book.took(finishing.strays)
+        self._pending_deletes.records.took(finishing.strays)
         if finishing.strays.operations:
             self._events.enqueue(event_kinds.STRAY_RECORDS)  # an answer may have come meanwhile
         left = {ending.topic_partition for ending in finishing.left}

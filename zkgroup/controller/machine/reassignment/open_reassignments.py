@@ -89,7 +89,7 @@ class Followed(NamedTuple):
     """Moves that nobody asks for any more."""
 
 
-class _Heard(NamedTuple):
+class _SentList(NamedTuple):
     """The list that brokers were told last, where it is shorter than the partition's."""
 
     replicas: frozenset[int]
@@ -112,7 +112,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         self.unconfirmed_lists: dict[str, list[Topic]] = {}
         """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
         self._open: dict[TopicPartition, OpenReassignment] = {}
-        self._left_out: dict[TopicPartition, _Heard] = {}
+        self._left_out: dict[TopicPartition, _SentList] = {}
         """Partitions of which a shorter list was told, as somebody was held or it was the target alone. A
         whole list undoes it with another leader epoch only: a leader passes over the same."""
         self._unread: frozenset[str] | None = None
@@ -165,10 +165,10 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         for each in partitions:
             held, told = pending_deletes.of(context, each), context.replicas(each)
             if (move := self._open.get(each)) is not None:
-                told = steps.told_replicas(move.stage, move.target, told)
-            standing = context.standing(each)
+                told = steps.sent_replicas(move.stage, move.target, told)
+            leadership = context.leadership(each)
             left_out = pending_deletes.left_out(context, each)
-            heard = _Heard(frozenset(told) - left_out, standing.leader_epoch if standing else None)
+            heard = _SentList(frozenset(told) - left_out, leadership.leader_epoch if leadership else None)
             known = self._left_out.get(each)
             if heard.replicas != set(context.replicas(each)):
                 self._left_out[each] = heard
@@ -222,7 +222,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         for ending in dropped:
             targets.pop(ending.topic_partition)
         wanted = {each: (target, True) for each, target in targets.items() if each in context}
-        for each, target in _told_by_topics(context):
+        for each, target in _moves_in_topics(context):
             if each.topic not in begun:
                 wanted.setdefault(each, (target, False))
         wanted = {each: told for each, told in wanted.items() if not _is_hopeless(context, each, told[0])}
@@ -248,10 +248,10 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         Nothing in ZooKeeper says so, and a request that was changed since may even end at once, or be one
         that is dropped. Where there is no state nobody was told anything.
         """
-        if (standing := context.standing(each)) is not None:
-            self._left_out.setdefault(each, _Heard(frozenset(), standing.leader_epoch))
+        if (leadership := context.leadership(each)) is not None:
+            self._left_out.setdefault(each, _SentList(frozenset(), leadership.leader_epoch))
         elif PartitionState.path(each) in context.unreadable:
-            self._left_out.setdefault(each, _Heard(frozenset(), None))
+            self._left_out.setdefault(each, _SentList(frozenset(), None))
 
     def _follow_one(self, move: OpenReassignment, target: Brokers, *, asked: bool, replaced: bool) -> None:
         if target != move.target:
@@ -296,16 +296,16 @@ def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Broke
     Nobody that lives can lead, which the deletion does not need, or a broker of the target is down for which
     the deletion was told not to wait (K20), or nobody hosts the topic, or there is no state: none is made.
     """
-    standing = context.standing(each)
+    leadership = context.leadership(each)
     if each.topic not in context.deletions:
         return False
     if context.is_unhosted(each):
         return True
-    if standing is None:
+    if leadership is None:
         return PartitionState.path(each) not in context.unreadable
     if set(target) & set(context.given_up.get(each.topic, ())) - context.reachable:
         return True
-    return context.candidates(each, context.live).isdisjoint(standing.isr)
+    return context.candidates(each, context.live).isdisjoint(leadership.isr)
 
 
 class _Keys(NamedTuple):
@@ -323,7 +323,7 @@ def _keys(context: ControllerContext, each: TopicPartition) -> _Keys | None:
     return _Keys(adding or (), removing or ()) if adding or removing else None
 
 
-def _told_by_topics(context: ControllerContext) -> Iterable[tuple[TopicPartition, Brokers]]:
+def _moves_in_topics(context: ControllerContext) -> Iterable[tuple[TopicPartition, Brokers]]:
     """Moves that a topic's own keys tell of, whether or not the request names them."""
     for name in sorted(context.topics):
         seen = context.topic(name)
@@ -331,7 +331,7 @@ def _told_by_topics(context: ControllerContext) -> Iterable[tuple[TopicPartition
             continue
         for number in seen.topic.moving:
             each = TopicPartition(name, number)
-            target = steps.target_told(context.replicas(each), seen.topic.removing.get(number, ()))
+            target = steps.target_in_topic(context.replicas(each), seen.topic.removing.get(number, ()))
             if target:
                 yield each, target
 
@@ -343,7 +343,7 @@ def _opened(
     replicas = context.replicas(each)
     if (keys := _keys(context, each)) is not None:
         origin = steps.origin(replicas, keys.adding)
-        told = steps.target_told(replicas, keys.removing)
+        told = steps.target_in_topic(replicas, keys.removing)
         return OpenReassignment(target, origin, origin, asked, former=told if told != target else None)
     known = None if set(target) <= set(replicas) else replicas
     return OpenReassignment(target, replicas, known, asked)

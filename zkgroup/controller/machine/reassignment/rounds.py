@@ -32,7 +32,12 @@ from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDelet
 from zkgroup.controller.machine.failover.topics import TopicChanges
 from zkgroup.controller.machine.fenced_writes import Write, set_state
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
-from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, overruled, started_again
+from zkgroup.controller.machine.leadership.selectors import (
+    Choice,
+    NoChoice,
+    is_of_later_controller,
+    started_again,
+)
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import steps, transactions
 from zkgroup.controller.machine.reassignment.completion import ListsSent, ReassignmentEnds
@@ -209,7 +214,7 @@ class Reassignments(Feature):
             self._events.enqueue_later(event_kinds.REASSIGNMENT, REREAD_MS)
         outcomes = (yield from ask(*(query for _, query in asked))) if asked else ()
         return any(
-            _version(read_done(outcome)) != _version(self._context.standing(each))
+            _version(read_done(outcome)) != _version(self._context.leadership(each))
             for (each, _), outcome in zip(asked, outcomes, strict=True)
         )
 
@@ -230,10 +235,10 @@ class Reassignments(Feature):
         batch = self._requests.batch()
 
         def select(
-            topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice:
             able = context.candidates(topic_partition, context.live)
-            return started_again(context.replicas(topic_partition), standing, able)
+            return started_again(context.replicas(topic_partition), leadership, able)
 
         led = yield from self._elections.elect(cut, select, batch)
         self._requests.send(batch)
@@ -247,14 +252,14 @@ class Reassignments(Feature):
         todo = _Round()
         moves, context, left = self._reassignments, self._context, self._strays.by_partition()
         for each, move in moves.items():
-            standing = context.standing(each)
-            if standing is None:
+            leadership = context.leadership(each)
+            if leadership is None:
                 if not context.is_unhosted(each):  # that one waits for its brokers, which has told why
                     self._events.set_blocked(f"move of {each}", "waits for a state that can be read")
                 continue
             drop = move.drop
             now = move.situation(
-                context, self._pending_deletes, each, standing, left_out=moves.was_left_out(each)
+                context, self._pending_deletes, each, leadership, left_out=moves.was_left_out(each)
             )
             decision = steps.decide(now)
             moves.reached(each, decision.stage, drop)
@@ -267,7 +272,7 @@ class Reassignments(Feature):
                 case WriteUnion():
                     todo.unions.setdefault(each.topic, {})[each.partition] = _with_origin(step, move.origin)
                 case Announce() | Lead() | Shrink():
-                    todo.states[each] = (step, standing, decision.then)
+                    todo.states[each] = (step, leadership, decision.then)
                 case DeleteReplicas(brokers):
                     todo.deletes[each] = brokers
                 case Finish(outcome, reason):
@@ -400,7 +405,7 @@ class _Writes:
         lists = self._todo.unions[name]
         if name in self._changed or self._request is None:
             return "the topic has changed"
-        keys = transactions.tells_moves_in_topics(self._ports.context.brokers.values())
+        keys = transactions.can_read_moves_in_topics(self._ports.context.brokers.values())
         try:
             return transactions.write_unions(
                 self._ports.context, name, lists, self._request.version, keys=keys
@@ -414,9 +419,9 @@ class _Writes:
         """Steps 2, 7 and 8."""
         step, now, _ = self._todo.states[each]
         epoch, request = self._ports.identity.epoch, self._request
-        if _version(self._ports.context.standing(each)) != now.version:
+        if _version(self._ports.context.leadership(each)) != now.version:
             return "the state has changed"
-        if overruled(now, epoch):
+        if is_of_later_controller(now, epoch):
             return f"a later controller has decided it, in epoch {now.controller_epoch}"
         leader, isr = (step.leader, step.isr) if isinstance(step, Lead) else (now.leader, now.isr)
         try:

@@ -166,7 +166,7 @@ def interrupted(stage: Stage, target: Brokers, held: Collection[int]) -> Stage:
     return Stage.PLAN if stage is not Stage.ANNOUNCE and set(target) & set(held) else stage
 
 
-def told_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
+def sent_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
     """The replica list that brokers are told at this stage."""
     return target if stage in LATE else replicas
 
@@ -211,7 +211,7 @@ def origin(replicas: Brokers, adding: Collection[int]) -> Brokers:
     return tuple(each for each in replicas if each not in adding)
 
 
-def target_told(replicas: Brokers, removing: Collection[int]) -> Brokers:
+def target_in_topic(replicas: Brokers, removing: Collection[int]) -> Brokers:
     """The target of such a move: where no request is left, it is finished from these keys alone."""
     return tuple(each for each in replicas if each not in removing)
 

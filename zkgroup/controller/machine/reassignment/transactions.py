@@ -53,7 +53,7 @@ class Ending(NamedTuple):
         return tuple(each for each in self.left if each not in self.target)
 
 
-def tells_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
+def can_read_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
     """Whether every broker can read what 2.4 keeps of a move in the topic's znode.
 
     A controller of ours that hosts nothing can, in whatever version it is registered.
@@ -161,9 +161,9 @@ def finish(
 def _states(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[Operation]:
     """What is said of the ISR is true when it is written."""
     for ending in endings:
-        standing = context.standing(ending.topic_partition)
-        if ending.outcome != "dropped" and standing is not None:
-            yield Check(PartitionState.path(ending.topic_partition), standing.version)
+        leadership = context.leadership(ending.topic_partition)
+        if ending.outcome != "dropped" and leadership is not None:
+            yield Check(PartitionState.path(ending.topic_partition), leadership.version)
 
 
 def _topics(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[Operation]:

@@ -62,7 +62,7 @@ class RequestBatch:
         self._metadata: dict[TopicPartition, None] = {}
         self._everything: frozenset[int] | None = frozenset()
         """Who is told of every partition; None for all."""
-        self._told = False
+        self._has_metadata = False
         self.leads_all = False
         """Whether every broker is told the states of all that it has."""
 
@@ -79,7 +79,7 @@ class RequestBatch:
             rest = (each for each in context.partitions() if each not in named)
             yield from (each for each in rest if not context.is_going(each))
 
-    def tells(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> bool:
+    def reaches(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> bool:
         """Whether all these brokers are told the partition's state."""
         return all(topic_partition in self._leaders.get(broker, ()) for broker in brokers)
 
@@ -95,13 +95,13 @@ class RequestBatch:
             self._leaders.setdefault(broker, {})[topic_partition] = replicas
             for delete in (False, True) if self._stops else ():
                 self._stops.get((delete, broker), {}).pop(topic_partition, None)
-        self._told = True
+        self._has_metadata = True
         self._metadata[topic_partition] = None
 
     def leader_and_isr_of_all(self) -> None:
         """To every broker the states of all that it has, but for topics that are being deleted."""
         assert not self._stops, "what was stopped before would have to be told again (K28)"
-        self._told = self.leads_all = True
+        self._has_metadata = self.leads_all = True
 
     def stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
         """The brokers stop fetching the partition; with `delete` they remove it."""
@@ -110,7 +110,7 @@ class RequestBatch:
 
     def update_metadata(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """The live brokers and these partitions, to every broker; without partitions the brokers alone."""
-        self._told = True
+        self._has_metadata = True
         self._metadata.update(dict.fromkeys(partitions))
 
     def update_metadata_of_all(self, brokers: Iterable[int] | None = None) -> None:
@@ -118,7 +118,7 @@ class RequestBatch:
 
         The others hear of the live brokers and of the partitions named (KAFKA-7537).
         """
-        self._told = True
+        self._has_metadata = True
         if brokers is None or self._everything is None:
             self._everything = None
         else:
@@ -185,15 +185,15 @@ class RequestBatch:
                 infos += view.of_topic(name, numbers)
                 continue
             for each in [TopicPartition(name, number) for number in numbers]:
-                is_told = self.leads_all or broker in view.replicas(each, None)
-                if is_told and not context.is_going(each):
+                is_sent = self.leads_all or broker in view.replicas(each, None)
+                if is_sent and not context.is_going(each):
                     singly.setdefault(each, None)
         if singly:
             infos = sorted((*infos, *view.infos(broker, singly)))
         unreadable = context.unreadable and [
             each
             for each in context.on_broker(broker)
-            if context.standing(each) is None
+            if context.leadership(each) is None
             and _is_unreadable(view, each)
             and (each.topic not in odd or (each in singly and not context.is_going(each)))
         ]
@@ -201,7 +201,7 @@ class RequestBatch:
 
     def _update_metadata(self, view: _View) -> Iterator[BrokerRequest]:
         """One body for all that hear the same: a hundred thousand partitions are encoded once."""
-        if not self._told:
+        if not self._has_metadata:
             return
         reachable = view.context.reachable
         full = reachable if self._everything is None else self._everything & reachable
@@ -218,10 +218,10 @@ class RequestBatch:
     def _metadata_request(self, view: _View, partitions: list[PartitionStateInfo]) -> UpdateMetadataRequest:
         context = view.context
         partitions.extend(
-            _going(each, context.standing(each), context.replicas(each), self._epoch)
+            _going(each, context.leadership(each), context.replicas(each), self._epoch)
             for topic in sorted(context.deletions)
             for each in context.partitions(topic)
-            if context.is_going(each) and (context.standing(each) or _is_unreadable(view, each))
+            if context.is_going(each) and (context.leadership(each) or _is_unreadable(view, each))
         )
         return UpdateMetadataRequest(
             self._controller, self._epoch, tuple(partitions), view.addresses(context.reachable)
@@ -254,9 +254,9 @@ class _View:
 
     def replicas(self, topic_partition: TopicPartition, given: Brokers | None) -> Brokers:
         """The list to be sent: held replicas are left out, also in what their leader hears."""
-        told = given or self.late.get(topic_partition) or self.context.replicas(topic_partition)
+        replicas = given or self.late.get(topic_partition) or self.context.replicas(topic_partition)
         left_out = self.pending_deletes.left_out(self.context, topic_partition)
-        return tuple(each for each in told if each not in left_out) if left_out else told
+        return tuple(each for each in replicas if each not in left_out) if left_out else replicas
 
     def infos(
         self, broker: int, asked: dict[TopicPartition, Brokers | None]
@@ -264,9 +264,9 @@ class _View:
         found = []
         for topic_partition in sorted(asked):
             given = asked[topic_partition]
-            standing = self.context.standing(topic_partition)
-            if standing and broker not in self.pending_deletes.of(self.context, topic_partition):
-                found.append(self.info(topic_partition, standing, given))
+            leadership = self.context.leadership(topic_partition)
+            if leadership and broker not in self.pending_deletes.of(self.context, topic_partition):
+                found.append(self.info(topic_partition, leadership, given))
         return tuple(found)
 
     def of_all(self) -> list[PartitionStateInfo]:
@@ -283,9 +283,9 @@ class _View:
         """Those of them with a state that are not being deleted."""
         context = self.context
         return [
-            self.info(each, standing, None)
+            self.info(each, leadership, None)
             for each in partitions
-            if not context.is_going(each) and (standing := context.standing(each))
+            if not context.is_going(each) and (leadership := context.leadership(each))
         ]
 
     def of_topic(self, name: str, numbers: Collection[int]) -> Iterable[PartitionStateInfo]:
@@ -302,19 +302,19 @@ class _View:
             assert seen is not None
             found = self.topics[name] = {}
             for number, replicas in sorted(seen.topic.partitions.items()):
-                if (standing := seen.standings.get(number)) is not None:
+                if (leadership := seen.leaderships.get(number)) is not None:
                     found[number] = PartitionStateInfo.of(
-                        (name, number), standing.state, standing.version, replicas
+                        (name, number), leadership.state, leadership.version, replicas
                     )
         return found
 
     def info(
-        self, topic_partition: TopicPartition, standing: LeaderIsrAndControllerEpoch, given: Brokers | None
+        self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch, given: Brokers | None
     ) -> PartitionStateInfo:
         if given is None and (known := self.known.get(topic_partition)):
             return known
         replicas = self.replicas(topic_partition, given)
-        found = PartitionStateInfo.of(topic_partition, standing.state, standing.version, replicas)
+        found = PartitionStateInfo.of(topic_partition, leadership.state, leadership.version, replicas)
         if given is None:
             self.known[topic_partition] = found
         return found
@@ -334,7 +334,7 @@ def _is_unreadable(view: _View, topic_partition: TopicPartition) -> bool:
 
 def _going(
     topic_partition: TopicPartition,
-    standing: LeaderIsrAndControllerEpoch | None,
+    leadership: LeaderIsrAndControllerEpoch | None,
     replicas: Brokers,
     epoch: int,
 ) -> PartitionStateInfo:
@@ -342,5 +342,5 @@ def _going(
 
     Also one whose state cannot be read: what brokers know of it would outlive it.
     """
-    decided, isr = (standing.controller_epoch, standing.isr) if standing is not None else (epoch, ())
+    decided, isr = (leadership.controller_epoch, leadership.isr) if leadership is not None else (epoch, ())
     return PartitionStateInfo.during_delete(topic_partition, decided, isr, replicas)

@@ -361,7 +361,7 @@ class RequestSender:
                 context, topic_partition
             )
             wanted = able.intersection(context.replicas(topic_partition))
-            if topic_partition in self._reassignments or batch.tells(topic_partition, wanted):
+            if topic_partition in self._reassignments or batch.reaches(topic_partition, wanted):
                 self.unsent.discard(topic_partition)
 
     # --- responses --------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class ControllerProcess:
 
     @property
     def rules(self) -> bool:
-        return self.machine.election.is_ruling
+        return self.machine.election.is_active
 
     def has_read(self, tp: TopicPartition) -> bool:
         """Whether it rules and has read a request to move this partition."""

@@ -24,24 +24,24 @@ GRACE_AND_SPREAD_MS = 2250
 """With a jitter of one half."""
 
 
-class CandidateNode:
+class ElectorNode:
     """One candidate in its loop, without a thread."""
 
-    def __init__(self, world: SteppedCandidates, name: str, candidate: ControllerMachine) -> None:
-        self.broker, self.name = candidate.core.config.broker, name
-        self.machine = candidate
+    def __init__(self, world: SteppedElectors, name: str, elector: ControllerMachine) -> None:
+        self.broker, self.name = elector.core.config.broker, name
+        self.machine = elector
         self.effects: list[ControllerEffect] = []
         self.client: MemoryClient = world.server.client(self.name)
         self.loop: MachineLoop[object, ControllerEffect] = world.looped(
-            candidate, self.client, self._perform, self.name
+            elector, self.client, self._perform, self.name
         )
 
     def _perform(self, effect: ControllerEffect) -> None:
         self.effects.append(effect)
 
     @property
-    def rules(self) -> bool:
-        return self.machine.election.is_ruling
+    def is_active(self) -> bool:
+        return self.machine.election.is_active
 
     @property
     def active(self) -> ActiveController:
@@ -62,7 +62,7 @@ class CandidateNode:
         assert self.client.session is not None
         return self.client.session.session_id
 
-    def told(self, kind: type[ControllerEffect]) -> list[ControllerEffect]:
+    def received(self, kind: type[ControllerEffect]) -> list[ControllerEffect]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     @property
@@ -71,7 +71,7 @@ class CandidateNode:
         return [each for each in self.effects if not isinstance(each, (ExtendLease, LogEvent))]
 
 
-class SteppedCandidates(SteppedMachines[CandidateNode]):
+class SteppedElectors(SteppedMachines[ElectorNode]):
     """A server, a clock, and everybody who stands."""
 
     def node(
@@ -79,24 +79,24 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
         broker: int,
         *,
         controller_only: bool = False,
-        duties: NextWork = lambda election: None,
+        work: NextWork = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
         name: str | None = None,
-    ) -> CandidateNode:
+    ) -> ElectorNode:
         alone = ControllerOnly("h", 9000 + broker) if controller_only else None
         config = ElectorConfig(broker=broker, controller_only=alone)
-        node = CandidateNode(self, name or f"n{broker}", ControllerMachine(config, duties, prepare))
+        node = ElectorNode(self, name or f"n{broker}", ControllerMachine(config, work, prepare))
         self.nodes.append(node)
         return node
 
-    def until_asked(self, node: CandidateNode, path: str) -> Multi:
+    def until_asked(self, node: ElectorNode, path: str) -> Multi:
         """Everything up to the moment before this node's transaction about this path is executed."""
         self.run(lambda: self.asked(node, path) is not None)
         request = self.asked(node, path)
         assert request is not None, f"{node.name} never asked about {path}"
         return request
 
-    def asked(self, node: CandidateNode, path: str) -> Multi | None:
+    def asked(self, node: ElectorNode, path: str) -> Multi | None:
         """The transaction that is the node's next request, if it is about this path."""
         flight = node.client.requests[0].request if node.client.requests else None
         is_about = isinstance(flight, Multi) and any(op.path == path for op in flight.operations)
@@ -128,8 +128,8 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
         self.write(SetData(EPOCH, ControllerEpoch(value + 1).encode(), version))
 
     @property
-    def rulers(self) -> list[CandidateNode]:
-        return [node for node in self.nodes if node.rules]
+    def active_nodes(self) -> list[ElectorNode]:
+        return [node for node in self.nodes if node.is_active]
 
     def real(self, broker: int = 9, *, epoch: int | None = None) -> int:
         """A broker of Kafka registers and becomes controller as 0.8.2.2 does; its session."""
@@ -142,10 +142,10 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
             Create(BrokerRegistration.path(broker), BrokerRegistration("k", 9092, 1, 0).encode(), True),
             session_id=session_id,
         )
-        self.real_rules(broker, session_id, epoch=epoch)
+        self.kafka_controller_elected(broker, session_id, epoch=epoch)
         return session_id
 
-    def real_rules(self, broker: int, session_id: int, *, epoch: int | None = None) -> None:
+    def kafka_controller_elected(self, broker: int, session_id: int, *, epoch: int | None = None) -> None:
         self.write(Create(CONTROLLER, Controller(broker, 0).encode(), True), session_id=session_id)
         if self.server.find(EPOCH) is None:
             self.write(Create(EPOCH, ControllerEpoch(epoch or 1).encode()))
@@ -153,19 +153,19 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
             self.bump()
 
 
-def alone(broker: int = 1, *, controller_only: bool = False) -> tuple[SteppedCandidates, CandidateNode]:
+def alone(broker: int = 1, *, controller_only: bool = False) -> tuple[SteppedElectors, ElectorNode]:
     """A world with one candidate in it, at rest."""
-    world = SteppedCandidates()
+    world = SteppedElectors()
     node = world.node(broker, controller_only=controller_only)
     world.run()
     return world, node
 
 
-def elected(node: CandidateNode) -> Elected:
+def elected(node: ElectorNode) -> Elected:
     """The node's last election."""
     return [effect for effect in node.effects if isinstance(effect, Elected)][-1]
 
 
-def resigned(node: CandidateNode) -> list[str]:
+def resigned(node: ElectorNode) -> list[str]:
     """Why the node gave up, in order."""
     return [effect.reason for effect in node.effects if isinstance(effect, Resigned)]
