@@ -22,9 +22,14 @@ from click.shell_completion import get_completion_class
 
 from zkgroup.errors import ZkGroupError
 
-from .exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
 from .params import SOME_TIME, nearest
 from .render import FORMATS, Output
+
+EXIT_ERROR = 1
+EXIT_CHECK_FAILED = 3
+EXIT_PARTLY_DONE = 4
+EXIT_INTERRUPTED = 130
+"""Exit codes of the command line; those of errors are theirs (`ZkGroupError.exit_code`)."""
 
 _META = "zkgroup.shared"
 COMMAND_LINE = "zkgroup.command_line"

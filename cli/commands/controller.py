@@ -12,11 +12,10 @@ from zkgroup.admin.cluster.controller import (
 )
 
 from .. import cluster_documents
+from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
-from ..app import output
 from ..confirm import command_text, run_change
 from ..context import connected
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import confirm_options, wait_options, wait_s
 from ..render import TableColumn, echo_err
 from ..units import iso_time

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..app import Shared, command, shared
+from ..app import EXIT_CHECK_FAILED, Shared, command, shared
 from ..context import client_settings, target
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 from .audit.history import show_owners

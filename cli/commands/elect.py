@@ -28,15 +28,14 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
 from .. import cluster_documents
+from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
-from ..app import output
 from ..cluster_documents import UncleanPartition, unclean_partitions
 from ..confirm import (
     command_text,
     run_change,
 )
 from ..context import connected
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import TopicPartitions, confirm_options, file_text, wait_options, wait_s
 from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted

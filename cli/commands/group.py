@@ -13,11 +13,10 @@ from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
 from .. import documents, group_tables
+from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
-from ..app import output
 from ..confirm import run_change
 from ..context import connected
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import NameAndCount, confirm_options, group_argument, source_option, wait_options, wait_s
 from ..render import echo_err
 from ..sources import log_ends, own_log_ends

@@ -50,7 +50,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
 from .. import reassign_documents, reassign_tables
-from ..app import Group, output
+from ..app import EXIT_CHECK_FAILED, Group, output
 from ..app import group as make_group
 from ..confirm import (
     command_text,
@@ -59,7 +59,6 @@ from ..confirm import (
     undo_recorder,
 )
 from ..context import connected
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import Rate, confirm_options, disable_racks_option, file_text, wait_options, wait_s
 from ..render import Output, echo_err
 from ..units import counted, is_whole

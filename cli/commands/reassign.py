@@ -40,14 +40,13 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
 from .. import reassign_documents, reassign_tables
+from ..app import EXIT_CHECK_FAILED, output, shared
 from ..app import group as make_group
-from ..app import output, shared
 from ..confirm import (
     command_text,
     run_change,
 )
 from ..context import connected, target
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import (
     Rate,
     TopicPartitions,

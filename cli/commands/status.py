@@ -8,9 +8,8 @@ from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
 from zkgroup.admin.cluster.status import CLEAR_THROTTLE, Status, read_findings, read_status
 
 from .. import documents, group_tables
-from ..app import command, output, shared
+from ..app import EXIT_CHECK_FAILED, command, output, shared
 from ..context import SESSION_TIMEOUT_MS, connected, target
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..render import Output, printable
 from ..units import counted
 

@@ -21,15 +21,14 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
 from .. import cluster_documents, documents, topic_tables
+from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
-from ..app import output
 from ..confirm import (
     command_text,
     run_at_once,
     run_change,
 )
 from ..context import connected
-from ..exit_codes import EXIT_CHECK_FAILED
 from ..params import (
     ReplicaLists,
     confirm_options,

@@ -18,8 +18,7 @@ from zkgroup.audit.sources import Moment
 from zkgroup.audit.spark.session import require_spark, session
 
 from ... import audit_documents as documents
-from ...app import Command, output, shared
-from ...exit_codes import EXIT_CHECK_FAILED
+from ...app import EXIT_CHECK_FAILED, Command, output, shared
 from ...params import NameValue, nearest
 from ...render import Cell, TableColumn, echo_err
 from ...units import counted, iso_time

@@ -15,8 +15,7 @@ from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.model import TopicPartition
 
 from ... import audit_documents as documents
-from ...app import output
-from ...exit_codes import EXIT_CHECK_FAILED
+from ...app import EXIT_CHECK_FAILED, output
 from ...render import Cell, Output, TableColumn, echo_err
 from ...units import counted, iso_time
 from .inputs import (

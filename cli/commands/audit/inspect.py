@@ -15,8 +15,7 @@ from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
 
 from ... import audit_documents as documents
-from ...app import command, output
-from ...exit_codes import EXIT_CHECK_FAILED
+from ...app import EXIT_CHECK_FAILED, command, output
 from ...render import Cell, TableColumn, echo_err
 from ...units import counted
 from .inputs import hex_zxid, progress

@@ -18,10 +18,9 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.settings import Address
 
 from ... import audit_documents as documents
-from ...app import output, shared
+from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, output, shared
 from ...context import connected, target
 from ...documents import ZNODE, text_of
-from ...exit_codes import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE
 from ...render import Cell, TableColumn, echo_err
 from ...units import counted, size
 from ..znode import draw
