@@ -29,7 +29,7 @@ EXIT_ERROR = 1
 EXIT_CHECK_FAILED = 3
 EXIT_PARTLY_DONE = 4
 EXIT_INTERRUPTED = 130
-"""Exit codes of the command line; those of errors are theirs (`ZkGroupError.exit_code`)."""
+"""Exit codes of the command line; errors have their own (`ZkGroupError.exit_code`)."""
 
 _META = "zkgroup.shared"
 COMMAND_LINE = "zkgroup.command_line"
@@ -75,14 +75,14 @@ class Shared:
 
 
 def shared(ctx: click.Context | None = None) -> Shared:
-    """The shared options as given so far, wherever they stood."""
+    """The shared options as given so far, before or after the command."""
     meta = (ctx or click.get_current_context()).meta
     value: Shared = meta.setdefault(_META, Shared())
     return value
 
 
 def output() -> Output:
-    """The way out of the running command."""
+    """Where and how the running command prints."""
     return shared().output()
 
 
@@ -102,24 +102,24 @@ def _option(*names: str, **attributes: Any) -> click.Option:
 
 
 def show_logs(verbose: int) -> None:
-    """Logs on stderr: our warnings always, our news with -v, everything (kazoo's too) with -vv."""
+    """Logs on stderr: warnings always, zkgroup's events with -v, everything (kazoo's too) with -vv."""
     levels = {0: (logging.WARNING, logging.CRITICAL), 1: (logging.INFO, logging.WARNING)}
-    ours, theirs = levels.get(verbose, (logging.DEBUG, logging.INFO))
+    own_level, other_level = levels.get(verbose, (logging.DEBUG, logging.INFO))
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLine(tracebacks=verbose >= 2))
     if not verbose:
         handler.addFilter(lambda record: not getattr(record, "raised", False))
-    logging.basicConfig(handlers=[handler], level=theirs, force=True)
-    logging.getLogger("zkgroup").setLevel(ours)
+    logging.basicConfig(handlers=[handler], level=other_level, force=True)
+    logging.getLogger("zkgroup").setLevel(own_level)
 
 
 @contextmanager
 def quiet_connecting() -> Iterator[Callable[[], None]]:
-    """Until a command has its first connection: where there is none, the error at the end says why.
+    """Hides warnings of failed attempts until a command has its first connection: the error has the reason.
 
-    What it yields is called once there is a connection: from then on warnings are shown. Where none comes,
-    it stays quiet to the end of the block, which closes the client: an attempt that fails meanwhile is no
-    news. With -v every attempt is told.
+    Yields a function to be called once there is a connection: from then on warnings are shown. Without a
+    connection they stay hidden to the end of the block, which closes the client. With -v every attempt is
+    shown.
     """
     log = logging.getLogger("zkgroup.zookeeper")
 
@@ -135,7 +135,7 @@ def quiet_connecting() -> Iterator[Callable[[], None]]:
 
 
 class _LogLine(logging.Formatter):
-    """One line a record; the error of one that carries it in words, its traceback only where wanted."""
+    """One line a record; an error that it carries is one phrase, with its traceback only from -vv on."""
 
     def __init__(self, *, tracebacks: bool) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
@@ -346,7 +346,7 @@ class Root(Group):
             raise
         except BrokenPipeError:  # here, since click's own `main` would make it exit code 1
             return _after_broken_pipe()
-        except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must not print a traceback
+        except Exception as error:  # noqa: BLE001 - the last resort: a bug must not print a traceback
             kind = type(error).__name__
             hint = "" if shared(ctx).verbose >= 2 else "; -vv shows where"
             return self._report(ctx, error, EXIT_ERROR, f"{kind}: {error} (a bug of zkgroup{hint})")
@@ -360,7 +360,7 @@ class Root(Group):
 
 
 def _never_fail_on_characters() -> None:
-    """What the terminal's encoding lacks, or no encoding has (half a surrogate pair), comes as an escape.
+    """Writes characters that the terminal's encoding lacks, and half a surrogate pair, as escapes.
 
     Foreign znodes may hold anything; `\\ud800` is also how JSON writes it.
     """
@@ -370,7 +370,7 @@ def _never_fail_on_characters() -> None:
 
 
 def _after_broken_pipe() -> int:
-    """The reader has gone (`| head`): that is its business; keep the interpreter's exit quiet."""
+    """The reader has closed the pipe (`| head`), which is no error; keeps the interpreter's exit quiet."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -434,5 +434,5 @@ root.add_command(completion)
 
 
 def main() -> None:
-    """The command line; the script `zkgroup` comes here through `zkgroup_cli.entry`."""
+    """The command line; the script `zkgroup` calls it through `zkgroup_cli.entry`."""
     root.main(prog_name="zkgroup")

@@ -63,7 +63,7 @@ def session_text(session: int | None) -> str | None:
     return hex_session(session) if session else None
 
 
-# A session of 0 is unknown there: a snapshot does not say who wrote.
+# A session of 0 is unknown there: a snapshot does not name the writer.
 _SESSION = JsonKey("session", nullable(SESSION), lambda row: session_text(row.session))
 # Nullable in the published schema, also where a row always knows it.
 _SPAN = (
@@ -175,7 +175,7 @@ class EnsembleFinding:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleRun:
-    """What `audit run` says of an ensemble beside its findings."""
+    """An ensemble of `audit run`, beside its findings."""
 
     ensemble: str
     as_of: LastTransaction

@@ -114,7 +114,7 @@ EVENTS: tuple[JsonEvent[Any], ...] = (
 
 
 class BrokerPrinter(EventLines, BrokerListener):
-    """Prints what a broker tells its listener."""
+    """Prints what a broker reports to its listener."""
 
     STYLES = _STYLES
     WIDTH = 12

@@ -26,9 +26,9 @@ from .render import Output, echo_err
 
 
 def _confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
-    """Whether to go ahead: `--execute`, and on a terminal a yes. Says on stderr why not.
+    """Whether to go ahead: `--execute`, and on a terminal a yes. Prints on stderr why not.
 
-    `show` prints what would be done: on stderr before the question, so that a yes is to something seen.
+    `show` prints what would be done: on stderr before the question, so that it is known what a yes does.
     Raises Declined where the answer is no.
     """
     if not execute:

@@ -33,10 +33,10 @@ CONNECT_TIMEOUT_MS = 10_000
 """What `--connect-timeout` is where it is not given."""
 
 ECHO_WAITING_AFTER_S = 1.0
-"""After so long without a connection a command says whom it waits for."""
+"""After so long without a connection a command prints which servers it waits for."""
 
-_ECHOED = "zkgroup.told"
-"""Key of `Context.meta` for what was said already."""
+_ECHOED = "zkgroup.echoed"
+"""Key of `Context.meta` for messages that were printed already."""
 
 _PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file")
 
@@ -63,8 +63,8 @@ def config_path() -> Path:
 def target(options: Shared, environment: Mapping[str, str] | None = None) -> ConnectionTarget:
     """The target by option, then environment, then profile. Raises UsageError where there is none.
 
-    The file with the profiles has to be right where one is asked for by name or for the address. Else what
-    is wrong with it is only told, so that a command works that says itself where to connect.
+    An invalid file with profiles is an error only where a profile is named, or needed for the address.
+    Otherwise a warning is printed, and a command that has the address by other means works.
     """
     environment = os.environ if environment is None else environment
     given = options.zookeeper or environment.get(ENVIRONMENT)
@@ -157,7 +157,7 @@ def _checked(path: Path, name: str, profile: Any) -> Mapping[str, str]:
 
 
 def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | None:
-    """What the option names, else the profile. Raises UsageError that says which of them is wrong."""
+    """What the option names, else the profile. Raises UsageError that names the one that is wrong."""
     text = given or profile.get(key)
     if text is None:
         return None
@@ -169,7 +169,7 @@ def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | Non
 
 
 def client_settings(where: ConnectionTarget, **overrides: Any) -> ClientSettings:
-    """Settings of a client for this target: who we are and how it is encrypted. Raises ConfigError."""
+    """Settings of a client for this target: authentication and encryption. Raises ConfigError."""
     from zkgroup.zookeeper.settings import ClientSettings, Digest, Sasl, Secret, Tls
 
     if where.digest_file and where.sasl_file:
@@ -203,22 +203,22 @@ def _sasl_options(path: Path) -> dict[str, str]:
 
 @contextmanager
 def connecting() -> Iterator[Callable[[], None]]:
-    """Around the first connection of a command, quietly (`quiet_connecting`); what it yields ends the wait.
+    """Surrounds the first connection of a command, quietly; what it yields is called once there is one.
 
-    Says after a second whom it waits for. Raises StoreUnavailableError at once where no name of the address
-    can be resolved: nobody would answer later either.
+    After a second it prints which servers it waits for. Raises StoreUnavailableError at once where no name of
+    the address can be resolved.
     """
     found = target(shared())
     where = found.zookeeper
     waiting = threading.Timer(ECHO_WAITING_AFTER_S, lambda: echo_err(f"waiting for {where}"))
     waiting.daemon = True
-    with quiet_connecting() as quiet_no_more:
-        if found.timeout_s > ECHO_WAITING_AFTER_S:  # else the error itself comes as soon
+    with quiet_connecting() as show_warnings:
+        if found.timeout_s > ECHO_WAITING_AFTER_S:  # else the error is printed as soon
             waiting.start()
 
         def reached() -> None:
             waiting.cancel()
-            quiet_no_more()
+            show_warnings()
 
         try:
             _check_names(where)

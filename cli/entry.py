@@ -1,7 +1,7 @@
-"""What the script `zkgroup` runs: ready for Ctrl-C before anything that takes time is imported.
+"""What the script `zkgroup` runs: it handles Ctrl-C before anything that takes time is imported.
 
-Until `main` of `.app` turns an interruption into a word and an exit code, Python would print a traceback
-of whatever import it came into. Nothing has been done by then, so the process ends on the spot.
+Before `main` of `.app` runs, an interrupted import would print a traceback. Nothing has been done by then,
+so the process ends at once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Imports the command line and runs it. Interrupted before it is there: exit code 130, no traceback."""
-    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell's `&` has it ignored
-    if heard:
+    """Imports the command line and runs it. Interrupted during the import: exit code 130, no traceback."""
+    is_handled = (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )  # not where a shell's `&` ignores it
+    if is_handled:
         signal.signal(signal.SIGINT, _interrupted)
     from .app import main as run
 
-    if heard:
+    if is_handled:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
 

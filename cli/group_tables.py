@@ -134,7 +134,7 @@ def _problem_cell(row: PartitionDescription) -> Cell:
 
 
 def verification(out: Output, found: Verification) -> None:
-    """The good news, or one line a problem: its kind, and path, expected and found in words."""
+    """`converged`, or one line a problem: its kind, and path, expected and found."""
     if found.converged:
         out.line(f"{out.paint('converged', 'good')}  {found.group}: every partition is where it belongs")
         return

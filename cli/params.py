@@ -242,8 +242,8 @@ def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def confirm_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--execute`, `--yes`, `--dry-run` of commands that overwrite or delete.
 
-    Contradictions are usage errors before anything is read; `--dry-run` only says what is the default, so
-    that the function gets `execute` and `yes`.
+    Contradictions are usage errors before anything is read; `--dry-run` is the default, so
+    the function gets `execute` and `yes`.
     """
 
     @wraps(function)
@@ -280,7 +280,7 @@ def allow_missing_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def disable_racks_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--disable-rack-aware`, Kafka's word."""
     return click.option(
-        "--disable-rack-aware", is_flag=True, help="Place replicas without looking at the brokers' racks."
+        "--disable-rack-aware", is_flag=True, help="Place replicas without regard to the brokers' racks."
     )(function)
 
 
@@ -315,7 +315,7 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 COMPLETE_TIMEOUT_MS = 1000
-"""Who types waits no longer for names."""
+"""Longest wait for names while a command line is completed."""
 
 
 def _names(

@@ -65,7 +65,7 @@ PHASE = Shape(Phase, "moves", "bytes", JsonKey("partitions", COUNT, lambda phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelledMove:
-    """A move that goes back; `order_from` is the file that tells the order of the old replicas."""
+    """A move that is cancelled; `order_from` is the file with the order of the old replicas."""
 
     move: ReplicaMove
     order_known: bool
@@ -98,7 +98,7 @@ class ReassignmentDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentsDocument:
-    """`reassign verify`, which reads no plans and says of each row what it cannot read, and `list`."""
+    """`reassign list`; and `reassign verify`, which reads no plans and reports unreadable states by row."""
 
     reassignments: Sequence[ReassignmentStatus]
     plans: Sequence[PlanDescription] | None

@@ -71,14 +71,14 @@ _PLAN_COLUMNS: list[TableColumn[PlanDescription]] = [
 
 
 def moves(out: Output, rows: Sequence[ReassignmentStatus]) -> None:
-    """One row a partition, and how many have come where they shall be."""
+    """One row a partition, and how many are done."""
     out.table(_STATUS_COLUMNS, rows)
     done = sum(row.status == "done" for row in rows)
     out.line(f"{done} of {counted(len(rows), 'partition')} done")
 
 
 def plan(out: Output, plan: ReassignmentPlan, *, executed: bool) -> None:
-    """What is asked for."""
+    """The moves of a reassignment request."""
     if not plan.effective:
         out.line("every partition is there already: nothing to do")
         return
@@ -92,7 +92,7 @@ def plan(out: Output, plan: ReassignmentPlan, *, executed: bool) -> None:
 
 
 def cancelled(out: Output, plan: CancelPlan, *, executed: bool = False) -> None:
-    """What is sent back."""
+    """The moves that are cancelled."""
     out.table(_CANCEL_COLUMNS, plan.rows)
     out.line(f"{'cancelled' if executed else 'would cancel'} {counted(len(plan.rows), 'move')}")
 
@@ -119,7 +119,7 @@ def phased(out: Output, found: PhasedPlan, files: Sequence[str]) -> None:
 
 
 def plans(out: Output, found: Sequence[PlanDescription]) -> None:
-    """One row a plan that is kept."""
+    """One row a stored plan."""
     out.table(_PLAN_COLUMNS, found)
 
 

@@ -1,7 +1,7 @@
 """Output: data to stdout in the format asked for, everything else to stderr; text tables, progress.
 
-A table fits the terminal. Columns that name things are shortened first, in their middle (both ends of an id
-tell it apart), then the least important columns are left out and named below the table. Without a width
+A table fits the terminal. Columns that name things are shortened first, in their middle (the ends
+distinguish ids), then the least important columns are left out and named below the table. Without a width
 nothing is shortened.
 """
 
@@ -40,16 +40,16 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One command's way out."""
+    """Where and how one command prints."""
 
     format: str
     color: bool
     width: int | None
     """Columns of the terminal; None: do not shorten anything (a pipe or a file)."""
     stderr: bool = False
-    """To stderr instead: what a person should see before the data."""
+    """To stderr instead: what should be read before the data."""
     indent: int | None = None
-    """Of JSON documents. Only for eyes: without it they are written several times as fast."""
+    """Of JSON documents, on a terminal only: without it they are written several times as fast."""
 
     @classmethod
     def of_this_process(cls, output_format: str) -> Output:
@@ -84,7 +84,7 @@ class Output:
         sys.stdout.flush()
 
     def document(self, document: JsonObject, rows: str | None = None, columns: Sequence[str] = ()) -> bool:
-        """Prints the document unless the format is `table`; says whether it did.
+        """Prints the document unless the format is `table`; returns whether it did.
 
         `rows` names the list whose items are the lines of `csv` and `ndjson`; without it the document
         is one line. `columns` are the csv columns, needed where the list may be empty.
@@ -104,7 +104,7 @@ class Output:
 
 
 def echo_err(text: str) -> None:
-    """Something for the person at the terminal that is not the data asked for: to stderr."""
+    """Prints a message, which is not data, on stderr."""
     click.echo(text, err=True)
 
 
@@ -146,7 +146,7 @@ CellValue = Cell | str | int | None
 
 @dataclass(frozen=True, slots=True)
 class TableColumn(Generic[R]):
-    """One column: its header, the cell of each row, and how it gives way on a narrow terminal."""
+    """One column: its header, the cell of each row, and how it is cut on a narrow terminal."""
 
     header: str
     value: Callable[[R], CellValue]
@@ -174,19 +174,21 @@ def render(
 ) -> list[str]:
     """The table as lines without trailing blanks; a last line names the columns left out, if any."""
     cells = [[_cell(column.value(row)) for column in columns] for row in rows]
-    kept, widths = _fit(columns, cells, width)
+    visible, widths = _fit(columns, cells, width)
     lines = [
-        _line([Cell(columns[i].header, "header") for i in kept], [columns[i] for i in kept], widths, paint),
-        *(_line([row[i] for i in kept], [columns[i] for i in kept], widths, paint) for row in cells),
+        _line(
+            [Cell(columns[i].header, "header") for i in visible], [columns[i] for i in visible], widths, paint
+        ),
+        *(_line([row[i] for i in visible], [columns[i] for i in visible], widths, paint) for row in cells),
     ]
-    hidden = [column.header for i, column in enumerate(columns) if i not in kept]
+    hidden = [column.header for i, column in enumerate(columns) if i not in visible]
     if hidden:
         lines.append(paint(f"left out for the width: {', '.join(hidden)}", "dim"))
     return lines
 
 
 def shorten(text: str, width: int, how: Shorten) -> str:
-    """At most `width` characters; the middle or the end gives way to an ellipsis."""
+    """At most `width` characters; the middle or the end becomes an ellipsis."""
     if len(text) <= width or how == "no":
         return text
     if width <= 1:
@@ -198,7 +200,7 @@ def shorten(text: str, width: int, how: Shorten) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Text of a foreign znode without what would move a terminal's cursor or change its colours."""
+    """Text without the characters that move a terminal's cursor or change its colours."""
     return "".join(character if character.isprintable() or character in keep else "·" for character in text)
 
 
@@ -215,34 +217,34 @@ def _fit(
     natural = [
         max([len(column.header), *(len(row[i].text) for row in rows)]) for i, column in enumerate(columns)
     ]
-    kept = list(range(len(columns)))
+    visible = list(range(len(columns)))
     if width is None:
-        return kept, natural
-    while _least(columns, natural, kept) > width:
-        rank = max(columns[i].rank for i in kept)
+        return visible, natural
+    while _least(columns, natural, visible) > width:
+        rank = max(columns[i].rank for i in visible)
         if rank == 0:
             break
-        kept.remove(max(i for i in kept if columns[i].rank == rank))
-    widths = {i: natural[i] for i in kept}
-    over = sum(widths.values()) + len(GUTTER) * (len(kept) - 1) - width
+        visible.remove(max(i for i in visible if columns[i].rank == rank))
+    widths = {i: natural[i] for i in visible}
+    over = sum(widths.values()) + len(GUTTER) * (len(visible) - 1) - width
     while over > 0:
         squeezable = [
-            i for i in kept if columns[i].shorten != "no" and widths[i] > _floor(columns[i], natural[i])
+            i for i in visible if columns[i].shorten != "no" and widths[i] > _floor(columns[i], natural[i])
         ]
         if not squeezable:
             break
         widest = max(squeezable, key=lambda i: widths[i])
         widths[widest] -= 1
         over -= 1
-    return kept, [widths[i] for i in kept]
+    return visible, [widths[i] for i in visible]
 
 
 def _floor(column: TableColumn[Any], natural: int) -> int:
     return natural if column.shorten == "no" else min(natural, max(column.least, len(column.header)))
 
 
-def _least(columns: Sequence[TableColumn[Any]], natural: Sequence[int], kept: Sequence[int]) -> int:
-    return sum(_floor(columns[i], natural[i]) for i in kept) + len(GUTTER) * (len(kept) - 1)
+def _least(columns: Sequence[TableColumn[Any]], natural: Sequence[int], visible: Sequence[int]) -> int:
+    return sum(_floor(columns[i], natural[i]) for i in visible) + len(GUTTER) * (len(visible) - 1)
 
 
 def _line(
@@ -260,7 +262,7 @@ def _line(
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[str, object], None]]:
-    """Gives what shows a text; off a terminal only when the second argument is another than last time."""
+    """Yields a function that shows a text; off a terminal only when its second argument has changed."""
     terminal = sys.stderr.isatty()
     last, last_key = "", object()
 

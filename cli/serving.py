@@ -53,7 +53,7 @@ class StopSignals:
         os.close(self._write)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether a signal has come, waiting for one this long at most."""
+        """Whether a signal was received; waits this long at most."""
         if not self.received:
             select.select([self._read], [], [], timeout_s)
         return self.received
@@ -71,7 +71,7 @@ class StopSignals:
 
 
 class EventLines:
-    """Writes events whole and in order, from whichever thread they come."""
+    """Writes events whole and in order, from any thread."""
 
     STYLES: Mapping[str, str] = {}
     """Style of an event's name, for people."""
@@ -83,10 +83,10 @@ class EventLines:
         self._lock = threading.Lock()
         self._gone: BrokenPipeError | None = None
         self.when_gone: Callable[[], None] = lambda: None
-        """Called when nobody reads the events any more; must not wait."""
+        """Called when the reader of the events has closed the pipe; must not wait."""
 
     def check(self) -> None:
-        """Raises BrokenPipeError where nobody reads the events any more."""
+        """Raises BrokenPipeError where the reader of the events has closed the pipe."""
         if self._gone is not None:
             raise self._gone
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zkgroup.groups.ensemble import Ensemble
 
 OWN_S = 2.0
-"""Longest wait for log ends that nobody has asked for."""
+"""Longest wait for log ends without --source."""
 
 KINDS = "files:DIR, brokers, kafka:HOST:PORT[,HOST:PORT...] or none"
 
@@ -78,10 +78,9 @@ def log_positions(spec: str | None, ensemble: Ensemble) -> Iterator[LogPositions
 
 @contextmanager
 def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
-    """`log_ends`; without a source the brokers of zkgroup in the ensemble are asked, where there are any.
+    """`log_ends`; without a source the zkgroup brokers in the ensemble are asked, where there are any.
 
-    What they do not tell within `OWN_S`, and what an access list hides, stays unknown, with a note: nobody
-    has asked for it.
+    A log end that no broker sends within `OWN_S`, or that an access list hides, stays unknown, with a note.
     """
     own = Cluster(ensemble)
     if spec or not _has_ours(own):
@@ -93,14 +92,14 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
     reader = LineReader(own.brokers, client_id="zkgroup-lag")
 
     def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        ours = list(partitions)
+        led_here = list(partitions)
         try:
-            ours = own.led_by_ours(partitions)
-            found = reader.ends(ours, OWN_S, await_unknown=False)
+            led_here = own.led_by_ours(partitions)
+            found = reader.ends(led_here, OWN_S, await_unknown=False)
             trouble = reader.trouble
         except ZkGroupError as error:
             found, trouble = {}, str(error)
-        if missing := [tp for tp in ours if tp not in found]:
+        if missing := [tp for tp in led_here if tp not in found]:
             more = f" and {len(missing) - 1} more" if missing[1:] else ""
             echo_err(f"note: the end of {missing[0]}{more} is not known: {trouble}")
         return found

@@ -184,9 +184,9 @@ def _listed(partitions: tuple[TopicPartition, ...]) -> str:
 
 
 CHECK_S = 0.5
-"""Period of the look whether it has failed."""
+"""Period of the check whether the broker has failed."""
 HURRY_S = 0.1
-"""Period of the look for a second signal while it leaves."""
+"""Period of the check for a second signal while the broker leaves."""
 AUTO = "auto"
 
 
@@ -234,7 +234,7 @@ class _Id(click.ParamType[int | None]):
     default="127.0.0.1",
     show_default=True,
     metavar="H",
-    help="Where to listen. Whoever reaches the port may give orders.",
+    help="Where to listen. Every client that reaches the port is accepted, a controller too.",
 )
 @click.option(
     "--port",
@@ -247,7 +247,7 @@ class _Id(click.ParamType[int | None]):
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Folder of the lines.  [default: they are kept in memory]",
+    help="Folder of the lines.  [default: none, lines stay in memory]",
 )
 @click.option("--controller-only", is_flag=True, help="Host nothing; only stand for election as controller.")
 @set_option("settings", "Any setting of a broker")
@@ -363,14 +363,14 @@ def _leave(served: _Served, stop: StopSignals, hurry: Callable[[], None]) -> Non
 
 
 def _wait_connected(served: _Served, stop: StopSignals) -> None:
-    """Who never gets a first connection says so, with the whole wait, and ends (exit code 7)."""
+    """Waits for the first connection. Raises StoreUnavailableError, with the whole wait, without one."""
     settings = served.settings
     whole_s = left_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
     while not stop.received:
-        look_s = min(CHECK_S, left_s)
-        left_s -= look_s
+        check_s = min(CHECK_S, left_s)
+        left_s -= check_s
         try:
-            served.wait_connected(look_s)
+            served.wait_connected(check_s)
         except StoreUnavailableError:
             if left_s <= 0:
                 served.check()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 CHECK_S = 0.5
-"""Period of the look whether a member without records has failed."""
+"""Period of the check whether a member without records has failed."""
 
 
 @command("consume")

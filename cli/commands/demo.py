@@ -42,7 +42,7 @@ NEED_AN_ENSEMBLE = (
 
 @command("demo")
 @click.argument("what", type=click.Choice(["group", "brokers", "audit"]), default="group")
-@click.option("--keep", is_flag=True, help="Leave znodes and files for looking around.")
+@click.option("--keep", is_flag=True, help="Leave znodes and files for inspection.")
 @click.pass_context
 def demo(ctx: click.Context, what: str, keep: bool) -> int:
     """Run a demo: members or brokers are killed, and nothing is lost.
@@ -124,7 +124,7 @@ def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
 
 
 def _options(options: Shared, keep: bool) -> GroupDemoOptions:
-    """On an existing ensemble the members connect as we do; the demo's own server knows no users."""
+    """On an existing ensemble the members connect as this process does; the demo's server has no users."""
     from zkgroup.demo.group.scenario import GroupDemoOptions
 
     if options.zookeeper is not None:
@@ -150,13 +150,13 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 class _Lines:
-    """The screen where there is no terminal: the story, line by line, on stderr."""
+    """The screen where there is no terminal: the events, line by line, on stderr."""
 
     def on_event(self, event: ProgressEvent) -> None:
         echo_err(f"{event.at_s:5.1f} s  {event.text}")
 
     def show(self, view: object) -> None:
-        """Only the story is told."""
+        """Only events are printed."""
 
 
 @contextmanager
@@ -215,7 +215,7 @@ def _echo_left(report: GroupDemoReport) -> None:
         return
     echo_err(f"\nkept: {report.folder}")
     if report.embedded:
-        echo_err(f"look around: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
+        echo_err(f"inspect it: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
     echo_err(
         f"then: zkgroup -z {'HOST:PORT' if report.embedded else report.zookeeper} offsets show {report.group}"
     )
@@ -251,11 +251,11 @@ def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
 
 
 def _echo_left_of_brokers(report: BrokersDemoReport) -> None:
-    """Where to look around, if anything was kept."""
+    """Prints where the files are, if they were left, and the next commands."""
     if report.folder is None:
         return
     echo_err(f"\nkept: {report.folder}")
-    echo_err(f"look around: zkgroup zookeeper start --servers 3 --data {report.folder / 'zookeeper'}")
+    echo_err(f"inspect it: zkgroup zookeeper start --servers 3 --data {report.folder / 'zookeeper'}")
     echo_err("then: zkgroup -z HOST:PORT controller history")
 
 
@@ -278,10 +278,10 @@ def print_audit_report(out: Output, report: AuditDemoReport) -> None:
 
 
 def _echo_left_of_audit(report: AuditDemoReport) -> None:
-    """Where the report is, and where to look around if everything was kept."""
+    """Prints where the report is, and the files, if they were left."""
     if report.report:
         echo_err(f"\nreport: {report.report[0]}")
     if report.folder is None:
         return
     echo_err(f"kept: {report.folder}")
-    echo_err(f"look around: zkgroup audit findings --input {report.folder / 'zookeeper' / 'server-0'}")
+    echo_err(f"inspect it: zkgroup audit findings --input {report.folder / 'zookeeper' / 'server-0'}")

@@ -120,7 +120,7 @@ def preferred(
     if converged is False:
         echo_err("not every partition is led by its first replica; `zkgroup topic describe` shows them")
         ctx.exit(EXIT_CHECK_FAILED)
-    # Nobody asks for a leader of what is being deleted by asking for all.
+    # A request for all partitions is none for those that are being deleted.
     good = (ELECTS, LEADS) if topics or file else (ELECTS, LEADS, BEING_DELETED)
     rows = [(row.topic_partition, row.outcome) for row in plan.rows]
     check_outcomes(rows, good, executed=execute, unreadable=plan.unreadable)
@@ -136,7 +136,7 @@ def preferred(
     metavar="T[:P,P...]",
     help="Which ones; a topic alone means all of it. May be repeated.",
 )
-@wait_options("the controller has said what came of each")
+@wait_options("the controller has reported the outcome of each")
 @confirm_options
 @click.pass_context
 def unclean(
@@ -177,7 +177,7 @@ def unclean(
     if converged is False:
         if done is None:
             words = command_text("controller", "describe")
-            echo_err(f"the controller has said nothing yet; the request stays until it is obeyed: {words}")
+            echo_err(f"the controller has not reported yet; the request stays until it has: {words}")
         elif done.reason:
             echo_err(f"nothing was tried: {done.reason}")
         ctx.exit(EXIT_CHECK_FAILED)

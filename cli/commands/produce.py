@@ -81,7 +81,7 @@ def produce(
 ) -> None:
     """Append lines to TOPIC, each at least once. Acts at once.
 
-    The order within a partition is kept. Without --partition and --key lines go to the partitions in turn. A
+    Lines of a partition stay in order. Without --partition and --key lines go to the partitions in turn. A
     line is any bytes up to a newline. Exit code 4 where some lines were acknowledged and others were not.
 
     \b
@@ -332,7 +332,7 @@ def progress_text(summary: Summary) -> str:
     for count, what in (
         (summary.may_be_repeated, "of those perhaps twice in the log"),
         (summary.failed, "not appended"),
-        (summary.unknown, "of which nobody knows"),
+        (summary.unknown, "with an unknown outcome"),
     ):
         if count:
             parts.append(f"{count} {what}")

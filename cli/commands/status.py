@@ -82,18 +82,18 @@ def _show(out: Output, found: Status) -> None:
         rows.insert(-1, ("throttled", f"{left}: {CLEAR_THROTTLE}"))
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
-    _show_ruling(out, found)
+    _show_health(out, found)
     if found.groups:
         out.line()
         group_tables.groups(out, found.groups)
 
 
-def _controller(out: Output, ruling: ControllerHealth) -> str:
-    if ruling.kind is None:
+def _controller(out: Output, health: ControllerHealth) -> str:
+    if health.kind is None:
         return "none"
-    who = "unreadable" if ruling.controller is None else f"broker {ruling.controller}, epoch {ruling.epoch}"
-    hung = out.paint(f", hangs since zxid {ruling.last_processed_zxid}", "bad") if ruling.hung else ""
-    return f"{who}, {'zkgroup' if ruling.kind == 'zkgroup' else 'real Kafka'}{hung}"
+    who = "unreadable" if health.controller is None else f"broker {health.controller}, epoch {health.epoch}"
+    hung = out.paint(f", hangs since zxid {health.last_processed_zxid}", "bad") if health.hung else ""
+    return f"{who}, {'zkgroup' if health.kind == 'zkgroup' else 'Kafka'}{hung}"
 
 
 def _partitions(out: Output, found: Status) -> str:
@@ -105,17 +105,17 @@ def _partitions(out: Output, found: Status) -> str:
     return ", ".join(parts) or "all led, all in sync"
 
 
-def _show_ruling(out: Output, found: Status) -> None:
-    """What cannot be read, and what the controller says that it cannot do, or waits for."""
-    ruling = found.health
+def _show_health(out: Output, found: Status) -> None:
+    """What cannot be read, and what the controller reports that it cannot do, or waits for."""
+    health = found.health
     rows = [("unreadable", f"{path}: {detail}") for path, detail in found.unreadable.items()]
     rows += [
         (f"broker {broker}", f"may fetch {', '.join(names)} again from the start: mend their states")
-        for broker, names in ruling.refetching.items()
+        for broker, names in health.refetching.items()
     ]
-    rows += [(f"broker {broker}", why) for broker, why in ruling.restart.items()]
-    rows += [("waits", f"{what}: {why}") for what, why in blocked_by_topic(ruling.waiting)]
-    if ruling.left_off:
-        rows.append(("and", f"{ruling.left_off} more"))
+    rows += [(f"broker {broker}", why) for broker, why in health.restart.items()]
+    rows += [("waits", f"{what}: {why}") for what, why in blocked_by_topic(health.waiting)]
+    if health.left_off:
+        rows.append(("and", f"{health.left_off} more"))
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'warn')} {printable(value)}")

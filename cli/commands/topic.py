@@ -219,7 +219,7 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
     "--replica-assignment",
     type=ReplicaLists(),
     metavar="B:B,B:B...",
-    help="Brokers by partition, instead of --partitions; those of old ones are looked at only where "
+    help="Brokers by partition, instead of --partitions; those of old ones are compared only where "
     "the topic was made without brokers.",
 )
 @set_option("configs", "Set an override", aliases=["--config"])
@@ -231,7 +231,7 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
     type=click.Choice(["0.8", "0.10"]),
     default="0.10",
     show_default=True,
-    help="Whose rule places new partitions: 0.8 takes a broker id for a position and knows no racks.",
+    help="Which release places new partitions: 0.8 takes a broker id for a position and knows no racks.",
 )
 @disable_racks_option
 @notify_option
@@ -364,7 +364,7 @@ def _summary(plan: TopicDeletionPlan, *, executed: bool) -> str:
 
 
 def _without(plan: TopicDeletionPlan) -> str:
-    """Whom the deletion does not wait for, as the end of a phrase."""
+    """The brokers that the deletion does not wait for, as the end of a phrase."""
     return f" without broker {', '.join(map(str, plan.without))}" if plan.without else ""
 
 
@@ -404,5 +404,5 @@ def end_of_deletion(topic: str, seen: DeletionSeen | None) -> None:
     if seen is None or seen.gone:
         return
     echo_err(f"{topic} is not gone: {seen.detail or 'nothing is known to be in its way'}")
-    echo_err(f"look again: {command_text('topic', 'describe', topic)}")
+    echo_err(f"check again: {command_text('topic', 'describe', topic)}")
     click.get_current_context().exit(EXIT_CHECK_FAILED)

@@ -1,4 +1,4 @@
-"""`zkgroup undo`: takes back a change of any command that has a way back; `undo list` shows them."""
+"""`zkgroup undo`: undoes a change; `undo list` shows the changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Se
 @command("undo")
 @click.argument("undo_id", metavar="[ID | list]", required=False, shell_complete=_complete)
 @click.option("--all", "everywhere", is_flag=True, help="With list: changes of every ensemble.")
-@force_option("Also where somebody has gone on from there since, or the group has members.")
+@force_option("Also where it has changed again since, or the group has members.")
 @confirm_options
 def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes: bool) -> None:
     """Undo a change, the last one by default; `undo list` shows them.
@@ -62,22 +62,22 @@ def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes:
         echo_err(f"note: {record.undo_id} was done on {record.zookeeper}, this is {where}")
     if record.way_back is not None:
         raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.way_back}")
-    consent = {"execute": execute, "yes": yes}
+    confirmation = {"execute": execute, "yes": yes}
     if record.command_back:
         with connected() as ensemble:
             if not force:
                 check_untouched(ensemble, record)
-        _run(record.command_back, **consent)
+        _run(record.command_back, **confirmation)
         return
     with connected() as ensemble:
         if record.group is None:
-            _restore(ensemble, output(), record, **consent)
+            _restore(ensemble, output(), record, **confirmation)
         else:
-            run_offset_changes([undo_offsets_change(ensemble, record, force=force)], **consent)
+            run_offset_changes([undo_offsets_change(ensemble, record, force=force)], **confirmation)
 
 
 def _run(words: Sequence[str], *, execute: bool, yes: bool) -> None:
-    """Runs the command that goes back as if it had been typed: preview, question, record and exit code."""
+    """Runs the command that undoes it, as if typed: preview, question, record and exit code."""
     words = [*words, *(["--execute"] if execute else []), *(["--yes"] if yes else [])]
     echo_err(f"this runs: {command_text(*words)}")
     ctx, options = click.get_current_context(), shared()
@@ -91,7 +91,7 @@ def _run(words: Sequence[str], *, execute: bool, yes: bool) -> None:
 
 
 def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bool, yes: bool) -> None:
-    """Creates the znodes of a record again where they are gone, with consent."""
+    """Creates the deleted znodes of a record again, once that is confirmed."""
     change = restoration_change(ensemble, record)
     plan = change.plan
     paths = [path for path, _ in plan.missing]

@@ -1,4 +1,4 @@
-"""The group `zkgroup audit`: what the files of an ensemble, an export or a living ensemble show."""
+"""The group `zkgroup audit`: what the files of an ensemble, an export or a live ensemble show."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def findings(
     """
     out = output()
     chosen = bounds_given(bounds)
-    with opened(inputs) as (source, _tell):
+    with opened(inputs) as (source, _report):
         found = audit(source, only or ALL_RULES, chosen, start=start, end=end, group=group)
     fields = findings_document(found)
     if not out.document(fields, "findings", documents.FINDING.keys):
@@ -144,13 +144,13 @@ def _place(one: Finding) -> str | None:
 
 
 def summary(found: Found) -> None:
-    """Tells how many of each severity there are, and what was not looked for."""
+    """Prints how many findings of each severity there are, and which were not searched for."""
     counts = Counter(one.severity for one in found.findings)
     echo_err(", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items()))
     if found.skipped:
         reasons = Counter(one.reason for one in found.skipped)
         message = ", ".join(f"{counted(count, 'finding')} ({reason})" for reason, count in reasons.items())
-        echo_err(f"not looked for: {message}")
+        echo_err(f"not searched for: {message}")
 
 
 @command()
@@ -195,13 +195,13 @@ def report(
         request = _ReportRequest(inputs, start, end, group)
         found, written, damaged = _with_spark(request, page, master, dict(settings), overwrite=overwrite)
     else:
-        with opened(inputs) as (source, tell):
-            tell("looking for findings")
+        with opened(inputs) as (source, report):
+            report("searching for findings")
             found = audit(source, ALL_RULES, start=start, end=end, group=group)
             with rows_beside(page) as rows:
-                tell("shaping the report")
+                report("shaping the report")
                 data = report_of(source, found, inputs.paths, start=start, end=end, group=group, rows=rows)
-                tell("writing the report")
+                report("writing the report")
                 written = write_report(page, data, found, rows, overwrite=overwrite)
         damaged = bool(source.damages())
     severities = [one.severity for one in found.findings]
@@ -223,7 +223,7 @@ def report(
 
 
 class _ReportRequest(NamedTuple):
-    """What the report is to be of."""
+    """What the report covers."""
 
     inputs: Inputs
     start: Moment | None
@@ -234,16 +234,16 @@ class _ReportRequest(NamedTuple):
 def _with_spark(
     request: _ReportRequest, page: Path, master: str | None, settings: dict[str, str], *, overwrite: bool
 ) -> tuple[Found, list[Path], bool]:
-    """What was found, the files, and whether anything is damaged. Notes are told as without Spark."""
+    """What was found, the files, and whether anything is damaged. Notes are printed as without Spark."""
     inputs = request.inputs
     if not inputs.texts:
-        raise click.UsageError("--spark is for --input: a living ensemble has no logs to read")
+        raise click.UsageError("--spark is for --input: a live ensemble has no logs to read")
     if shared().zookeeper is not None:
-        raise click.UsageError("--input and -z exclude each other: files or the living ensemble")
+        raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
     require_spark()
     from zkgroup.audit.spark.reporting import report as reported
 
-    with progress() as tell, session(master, settings) as spark, rows_beside(page) as rows:
+    with progress() as report, session(master, settings) as spark, rows_beside(page) as rows:
         made = reported(
             spark,
             inputs.texts,
@@ -253,7 +253,7 @@ def _with_spark(
             end=request.end,
             group=request.group,
             rows=rows,
-            progress=tell,
+            progress=report,
         )
         written = write_report(page, made.data, made.found, rows, overwrite=overwrite)
     echo_notes(made.notes, made.damages)
@@ -320,9 +320,9 @@ def run(
     require_spark()
     from zkgroup.audit.spark import job
 
-    with progress() as tell, session(master, dict(settings)) as spark:
+    with progress() as report, session(master, dict(settings)) as spark:
         audited = job.run(
-            spark, inputs, target, rules=only or ALL_RULES, bounds=chosen, chroot=chroot, progress=tell
+            spark, inputs, target, rules=only or ALL_RULES, bounds=chosen, chroot=chroot, progress=report
         )
     if not out.document(job.document(audited), "findings", documents.ENSEMBLE_FINDING.keys):
         out.table(_RUN_COLUMNS, audited)
@@ -339,7 +339,7 @@ _RUN_COLUMNS: list[TableColumn[Audited]] = [
     TableColumn("ERRORS", lambda one: _count(one, "error"), right=True),
     TableColumn("WARNINGS", lambda one: _count(one, "warning"), right=True),
     TableColumn("NOTES", lambda one: _count(one, "info"), right=True),
-    TableColumn("NOT LOOKED FOR", lambda one: len(one.skipped), right=True),
+    TableColumn("NOT SEARCHED FOR", lambda one: len(one.skipped), right=True),
 ]
 
 

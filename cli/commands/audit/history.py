@@ -69,7 +69,7 @@ def owners(
       zkgroup audit owners --input copy/version-2 --group billing --partition orders:3
     """
     out = output()
-    with opened(inputs) as (source, _tell):
+    with opened(inputs) as (source, _report):
         rows, facts = read_facts(source, between and between[0], between and between[1])
         mine = rows_by_partition(rows.events(), group).get(GroupPartition(group, partition), [])
         lives = owners_of(mine, facts, group, partition)
@@ -80,7 +80,7 @@ def owners(
     if not out.document(document, "intervals", documents.OWNER.keys):
         show_owners(out, lives)
         if not lives:
-            echo_err(f"nobody owned {partition} of {group}")
+            echo_err(f"{partition} of {group} had no owner")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
@@ -130,7 +130,7 @@ def offsets(
       zkgroup audit offsets --input copy/version-2 --group billing --partition orders:3
     """
     out = output()
-    with opened(inputs) as (source, _tell):
+    with opened(inputs) as (source, _report):
         rows, facts = read_facts(source, start, end)
         mine = rows_by_partition(rows.events(), group)
         found = [
@@ -196,7 +196,7 @@ def sessions(
       zkgroup audit sessions --input copy/version-2 --group billing
     """
     out = output()
-    with opened(inputs) as (source, _tell):
+    with opened(inputs) as (source, _report):
         rows, facts = read_facts(source, start, end)
         if group is not None:
             require_group(group, groups_of(rows.events()))

@@ -35,10 +35,10 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What was asked to be looked at."""
+    """The sources that a command reads."""
 
     texts: tuple[str, ...]
-    """As they were typed: with Spark also URIs."""
+    """As typed: with Spark also URIs."""
     chroot: str
     ensemble: str | None = None
     """Which one, of Parquet that has several."""
@@ -48,14 +48,14 @@ class Inputs:
         """As paths of this machine."""
         return tuple(map(Path, self.texts))
 
-    def require_living(self) -> None:
+    def require_live(self) -> None:
         """Raises UsageError for options that are for files only."""
         if self.chroot:
             raise click.UsageError(
-                "--chroot is for --input; of a living ensemble it stands behind the servers of -z"
+                "--chroot is for --input; of a live ensemble it stands behind the servers of -z"
             )
         if self.ensemble is not None:
-            raise click.UsageError("--ensemble is for --input; a living one is that of -z")
+            raise click.UsageError("--ensemble is for --input; a live one is that of -z")
 
     def require_outside(self, file: Path) -> None:
         """Raises UsageError for a file among those that are read: evidence stays as it is."""
@@ -134,7 +134,7 @@ def input_options(*, more: bool, converted: bool) -> Decorator:
             type=click.Path(),
             metavar="DIR...",
             help="Folders of the servers of one ensemble, each a version-2 or the one above it; or "
-            f"{also}. Without it the living ensemble is read.",
+            f"{also}. Without it the live ensemble is read.",
         )(decorated)
         if converted:
             decorated = click.option(
@@ -161,38 +161,38 @@ def chroot_given(ctx: click.Context, parameter: click.Parameter, value: str) -> 
 
 @contextmanager
 def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
-    """What the questions are asked of; what is to be known of it is told on stderr when the block ends."""
-    with progress() as tell:
+    """The opened source; its notes and damages are printed on stderr when the block ends."""
+    with progress() as report:
         if inputs.texts:
             if shared().zookeeper is not None:
-                raise click.UsageError("--input and -z exclude each other: files or the living ensemble")
-            source = open_source(inputs.paths, inputs.chroot, tell, ensemble=inputs.ensemble)
+                raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
+            source = open_source(inputs.paths, inputs.chroot, report, ensemble=inputs.ensemble)
         else:
-            source = _living(inputs, tell)
+            source = _live(inputs, report)
         try:
-            yield source, tell
-        except NotFoundError:  # what was asked for may be in what could not be read
+            yield source, report
+        except NotFoundError:  # it may be in what could not be read
             echo_notes(source.notes(), source.damages())
             raise
     echo_notes(source.notes(), source.damages())
 
 
 def echo_notes(notes: Sequence[str], damages: Sequence[str]) -> None:
-    """What is to be known of an input, on stderr."""
+    """Prints the notes and damages of an input on stderr."""
     for text in notes:
         echo_err(f"note: {text}")
     for text in damages:
         echo_err(f"damaged: {text}")
 
 
-def _living(inputs: Inputs, tell: Progress) -> Source:
-    inputs.require_living()
+def _live(inputs: Inputs, report: Progress) -> Source:
+    inputs.require_live()
     try:
         target(shared())
     except click.UsageError as error:
-        raise click.UsageError(f"name folders with --input, or a living ensemble: {error.message}") from None
+        raise click.UsageError(f"name folders with --input, or a live ensemble: {error.message}") from None
     with connected() as ensemble:
-        tree = walk(ensemble.zk, progress=tell)
+        tree = walk(ensemble.zk, progress=report)
         now_ms = ensemble.clock.wall_ms()
     return OneTree(
         znodes=lambda: (znode.stored() for znode in tree.znodes),
@@ -294,19 +294,19 @@ def hex_zxid(zxid: int | None) -> str | None:
 
 
 FIRST_AFTER_S = 0.5
-"""What is done before that needs no line."""
+"""Before that no line is written."""
 EVERY_S = 0.2
 
 
 class Progress(Protocol):
-    """Told as often as there is something to tell; writes seldom."""
+    """Called at every step; writes seldom."""
 
     def __call__(self, what: str, count: int | None = None) -> None: ...
 
 
 @contextmanager
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
-    """The line is gone when the block ends, however it ends."""
+    """A line on a terminal that is removed when the block ends."""
     wanted = sys.stderr.isatty() and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     next_s, width = clock() + FIRST_AFTER_S, 0
 

@@ -52,10 +52,10 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
             "name a version-2 folder or files of it, for example: zkgroup audit inspect version-2"
         )
     out = output()
-    with progress() as tell:
+    with progress() as report:
         found = []
         for path, kind in _chosen(given):
-            tell(f"inspecting {path.name}")
+            report(f"inspecting {path.name}")
             found.append(inspected(path, kind))
     latest = max((one.last_zxid or 0 for one in found), default=0)
     document = documents.FILES.json(
@@ -70,9 +70,9 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
 
 
 def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """The files with their kinds, those of a folder by zxid; names given twice come once.
+    """The files with their kinds, those of a folder by zxid; names given twice are listed once.
 
-    Among several files those that are neither are told and left out: `version-2/*` names them too.
+    Of several files those that are neither are reported and left out: `version-2/*` names them too.
     Raises NotZooKeeperFileError where nothing is left.
     """
     chosen: dict[Path, str] = {}

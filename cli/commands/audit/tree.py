@@ -57,8 +57,8 @@ def tree(ctx: click.Context, inputs: Inputs, at: Moment | None, path: str) -> No
       zkgroup audit tree --input copy/version-2 --at 2026-01-31T14:03:00Z /consumers
     """
     out, below = output(), check_path(path)
-    with opened(inputs) as (source, tell):
-        tell("replaying")
+    with opened(inputs) as (source, report):
+        report("replaying")
         seen = source.tree(at)
         found = _below(source, seen, below)
     document = documents.TREE.json(
@@ -78,7 +78,7 @@ def echo_gaps(seen: SeenTree, source: Source) -> bool:
 
 
 def _below(source: Source, seen: SeenTree, below: str) -> list[Znode]:
-    """Depth first; raises NotFoundError, naming the nearest parent that was there."""
+    """Depth first. Raises NotFoundError that names the nearest parent that existed."""
     whole = outside(source.chroot, below)
     paths = seen.tree.paths(whole)
     if not paths:
@@ -95,7 +95,7 @@ def outside(chroot: str, path: str) -> str:
 
 
 def inside(chroot: str, path: str) -> str:
-    """The other way round."""
+    """A path of the servers as a client has it."""
     return path[len(chroot) :] or "/"
 
 
@@ -121,7 +121,7 @@ _STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
 def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path: str) -> None:
     """Show what differs at and below PATH between two moments.
 
-    A znode of which only children were created or deleted is in no table, since the children are.
+    A znode of which only children were created or deleted is not in the table: its children are.
 
     \b
     Example:
@@ -129,13 +129,13 @@ def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path
     """
     out, below = output(), check_path(path)
     if not inputs.paths:
-        raise click.UsageError("a living ensemble has no past: name its folders with --input")
-    with opened(inputs) as (source, tell):
+        raise click.UsageError("a live ensemble has no past: name its folders with --input")
+    with opened(inputs) as (source, report):
         if not isinstance(source, Folders):
             raise click.UsageError(
                 "only folders of servers have two trees to compare: name them with --input"
             )
-        tell("replaying")
+        report("replaying")
         found = source.diff(before, after, outside(source.chroot, below))
         last = source.history.last_zxid
     start, end = found.from_zxid, found.to_zxid
@@ -224,10 +224,10 @@ def export(
     if inputs.paths:
         header, written, code = _of_files(inputs, at, file, overwrite=overwrite)
     elif at is not None:
-        raise click.UsageError("a living ensemble has no past: --at is for --input")
+        raise click.UsageError("a live ensemble has no past: --at is for --input")
     else:
-        inputs.require_living()
-        header, written, code = _of_living(file, rounds, overwrite=overwrite)
+        inputs.require_live()
+        header, written, code = _of_live(file, rounds, overwrite=overwrite)
     detail = header.detail or told_of(header.changed, header.unreadable, header.zxid_after)
     echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
     document = documents.EXPORT.json(
@@ -243,9 +243,9 @@ Made = tuple[ExportHeader, Written, int]
 """What was written, and the exit code."""
 
 
-def _of_living(file: Path, rounds: int, *, overwrite: bool) -> Made:
-    with progress() as tell, connected() as ensemble:
-        found = walk(ensemble.zk, rounds=rounds, progress=tell)
+def _of_live(file: Path, rounds: int, *, overwrite: bool) -> Made:
+    with progress() as report, connected() as ensemble:
+        found = walk(ensemble.zk, rounds=rounds, progress=report)
         address = Address.parse(target(shared()).zookeeper)
         header = ExportHeader(
             time_ms=ensemble.clock.wall_ms(),
@@ -256,14 +256,14 @@ def _of_living(file: Path, rounds: int, *, overwrite: bool) -> Made:
             changed=found.changed,
             unreadable=found.unreadable,
         )
-        written = _write(file, header, found.znodes, tell, overwrite=overwrite)
+        written = _write(file, header, found.znodes, report, overwrite=overwrite)
     return header, written, EXIT_PARTLY_DONE if header.unreadable else 0
 
 
 def _of_files(inputs: Inputs, at: Moment | None, file: Path, *, overwrite: bool) -> Made:
     inputs.require_outside(file)
-    with opened(inputs) as (source, tell):
-        tell("replaying")
+    with opened(inputs) as (source, report):
+        report("replaying")
         seen = source.tree(at)
         header = ExportHeader(
             time_ms=seen.time_ms,
@@ -273,15 +273,15 @@ def _of_files(inputs: Inputs, at: Moment | None, file: Path, *, overwrite: bool)
             zxid_after=seen.zxid,
             detail=seen.detail,
         )
-        written = _write(file, header, _exported_below(seen, source.chroot), tell, overwrite=overwrite)
+        written = _write(file, header, _exported_below(seen, source.chroot), report, overwrite=overwrite)
     return header, written, EXIT_CHECK_FAILED if seen.is_damaged or source.damages() else 0
 
 
 def _write(
-    file: Path, header: ExportHeader, znodes: Iterable[ExportedZnode], tell: Progress, *, overwrite: bool
+    file: Path, header: ExportHeader, znodes: Iterable[ExportedZnode], report: Progress, *, overwrite: bool
 ) -> Written:
     return write_export(
-        file, header, znodes, overwrite=overwrite, progress=lambda count: tell("writing", count)
+        file, header, znodes, overwrite=overwrite, progress=lambda count: report("writing", count)
     )
 
 

@@ -73,7 +73,7 @@ def test_demo_that_proved_nothing_ends_with_3(
     assert ran.code == 3
     assert "NO      every record was processed" in ran.out
     assert f"NOT PROVED: every record was processed\n{WRONG.evidence}\n" in ran.out
-    assert f"look around: zkgroup zookeeper start --data {tmp_path / 'zookeeper'}" in ran.err
+    assert f"inspect it: zkgroup zookeeper start --data {tmp_path / 'zookeeper'}" in ran.err
     assert [one.keep for one in options] == [True]
 
 

@@ -257,7 +257,7 @@ def test_what_nobody_knows_is_said(
 
     assert ran.code == 124
     assert "may be in the log all the same" in ran.err
-    assert ran.lines[-1].endswith("1 of which nobody knows, the first of these is line 1")
+    assert ran.lines[-1].endswith("1 with an unknown outcome, the first of these is line 1")
 
 
 def test_lines_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers) -> None:

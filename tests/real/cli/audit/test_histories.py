@@ -52,7 +52,7 @@ def test_a_group_that_never_was_is_exit_5(lone_shell: Shell) -> None:
     assert (missing.code, unowned.code) == (5, 0)
     assert "/consumers/g44" in missing.err
     assert "g4" in missing.err
-    assert "nobody owned orders-99 of g4" in unowned.err
+    assert "orders-99 of g4 had no owner" in unowned.err
 
 
 @pytest.mark.parametrize(
