@@ -1,4 +1,4 @@
-"""Sizes, settings in Kafka's syntax, progress, ways back: text from values."""
+"""Sizes, settings in Kafka's syntax, progress: text from values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def test_sizes_have_units(text: str, count: int) -> None:
     assert parse_size(text) == count
 
 
-@pytest.mark.parametrize(("text", "told"), [("10", "10MB"), ("ten", "for example"), ("-1MB", "no size")])
-def test_other_sizes_are_refused_with_a_hint(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "message"), [("10", "10MB"), ("ten", "for example"), ("-1MB", "no size")])
+def test_other_sizes_are_refused_with_a_hint(text: str, message: str) -> None:
     """A bare number would be a guess."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         parse_size(text)
 
 
@@ -38,8 +38,8 @@ def test_settings_are_split_outside_of_brackets() -> None:
     assert list(split_settings("a=[x,y],b=1,c=")) == ["a=[x,y]", "b=1", "c="]
 
 
-def test_progress_tells_rate_and_time_left() -> None:
-    """Once something was done while we looked; not at the end."""
+def test_progress_has_rate_and_time_left() -> None:
+    """Once something was done between two reads; not at the end."""
     assert progress_text(ReassignmentProgress(done=0, total=1, elapsed_ms=5000)) == "0 of 1 partition done"
     halfway = ReassignmentProgress(done=3, total=12, elapsed_ms=120_000)
     assert progress_text(halfway) == "3 of 12 partitions done, 1.5 a minute, 6m left"

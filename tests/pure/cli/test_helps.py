@@ -87,7 +87,7 @@ def test_short_helps_are_one_line_that_is_not_cut(path: tuple[str, ...], group: 
         assert short == first_sentence(command) or short.startswith("As `zkgroup ")
 
 
-def test_the_old_spelling_of_plan_is_hidden_and_says_so() -> None:
+def test_the_old_spelling_of_plan_is_hidden_and_its_help_names_plan() -> None:
     """`reassign plan` works; the help and the completion of `reassign` leave it out."""
     reassign = _command("reassign")
     assert isinstance(reassign, Group)

@@ -1,4 +1,4 @@
-"""Log ends that nobody has asked for: what cannot be told stays unknown, with a note, and ends no command."""
+"""Log ends without --source: those that cannot be read stay unknown, with a note, and end no command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TP = TopicPartition("orders", 0)
 
 @pytest.fixture
 def world() -> MemoryGroups:
-    """A broker of ours at an address where nobody listens leads `TP`."""
+    """A zkgroup broker at an address without a listener leads `TP`."""
     world = MemoryGroups()
     ours = BrokerRegistration("127.0.0.1", 1, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}})
     world.server.put(BrokerRegistration.path(1), ours.encode())
@@ -42,7 +42,7 @@ def test_what_an_access_list_hides_is_a_note(
     with own_log_ends(None, world.ensemble) as ends:
         found = ends([TP]) if ends else {}
 
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert found == {}
-    assert told.startswith(note)
-    assert hidden in told
+    assert message.startswith(note)
+    assert hidden in message

@@ -31,7 +31,7 @@ def test_columns_are_as_wide_as_their_longest_cell() -> None:
 
 
 def test_the_middle_of_a_name_gives_way_first() -> None:
-    """Both ends of an id tell it apart."""
+    """Both ends of an id distinguish it."""
     lines = render(COLUMNS, [["abcdefghijklmnopqrstuvwxyz", 1, "n"]], width=30)
 
     assert lines == ["NAME               COUNT  NOTE", "abcdefgh…stuvwxyz      1  n"]
@@ -101,12 +101,12 @@ def test_durations_have_units(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("30", "30s"), ("", "no duration"), ("5x", "no duration"), ("s", "no duration"), ("1s5", "no")],
 )
-def test_other_durations_are_refused_with_a_hint(text: str, told: str) -> None:
+def test_other_durations_are_refused_with_a_hint(text: str, message: str) -> None:
     """A bare number would be a guess."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         parse_duration_ms(text)
 
 
@@ -121,7 +121,7 @@ def test_other_durations_are_refused_with_a_hint(text: str, told: str) -> None:
     ],
 )
 def test_kafkas_durations_are_read(text: str, ms: int) -> None:
-    """ISO-8601 periods, and ours."""
+    """ISO-8601 periods, and `7d` and the like."""
     assert parse_iso_duration_ms(text) == ms
 
 
@@ -175,7 +175,7 @@ def test_settings_are_parsed_by_their_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("session_timeout", "1", "did you mean 'session_timeout_ms'"),
         ("group.idd", "x", "unknown setting"),
@@ -185,9 +185,9 @@ def test_settings_are_parsed_by_their_type() -> None:
         ("max_unacked", "many", "a whole number"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(name: str, value: str, told: str) -> None:
+def test_settings_that_cannot_be_are_refused(name: str, value: str, message: str) -> None:
     """The name, what was expected, what was found."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         parse_settings([(name, value)])
 
 

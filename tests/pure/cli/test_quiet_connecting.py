@@ -98,7 +98,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(
-    ("command", "connect", "code", "told"),
+    ("command", "connect", "code", "message"),
     [
         ("group list", unanswered, 7, "error: no answer\n"),
         ("consume", unanswered, 7, "error: no answer\n"),
@@ -114,24 +114,24 @@ def test_the_end_of_a_command_that_never_was_connected_is_quiet(
     command: str,
     connect: Callable[[], None],
     code: int,
-    told: str,
+    message: str,
 ) -> None:
-    """Past bug: attempts were told again before the client was closed at times. -v tells each of them."""
+    """Past bug: attempts were at times reported again before the client was closed. -v reports each."""
     shell = _staged(monkeypatch, tmp_path, command, connect)
     words = COMMANDS[command][1]
 
     quiet = shell.run(*words, *NOWHERE)
     verbose = shell.run(*words, *NOWHERE, "-v")
 
-    assert (quiet.code, quiet.err) == (code, told)
+    assert (quiet.code, quiet.err) == (code, message)
     assert verbose.err.count("WARNING zkgroup.zookeeper: nowhere:1: Connection dropped: ") >= 1
 
 
 @pytest.mark.parametrize("command", ["consume", "broker run"])
-def test_a_connection_that_is_lost_later_is_told(
+def test_a_connection_that_is_lost_later_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
-    """Once there was one, losing it is news."""
+    """A connection that was there and is lost is reported."""
     shell = _staged(monkeypatch, tmp_path, command, connected)
     monkeypatch.setattr("zkgroup_cli.serving.StopSignals.wait", lambda *_: True)
 
@@ -141,7 +141,7 @@ def test_a_connection_that_is_lost_later_is_told(
     assert (ran.code, ran.err.replace(own_words, "")) == (0, WARNED)
 
 
-def test_the_connection_of_a_command_that_is_lost_is_told(
+def test_the_lost_connection_of_a_command_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """While it works on what it has read."""
@@ -162,7 +162,7 @@ def _staged(monkeypatch: pytest.MonkeyPatch, home: Path, command: str, connect: 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_whom_a_command_waits_for_is_said(
+def test_the_servers_that_a_command_waits_for_are_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
     """Past bug: ten seconds without a word, where a port was wrong."""

@@ -297,7 +297,7 @@ def _serves(cluster: Cluster) -> bool:
     return True
 
 
-def test_brokers_of_kafka_keep_ours_out(cluster: Cluster) -> None:
+def test_a_zkgroup_broker_does_not_join_brokers_of_kafka(cluster: Cluster) -> None:
     """Recipes 15: exit code 6, naming them."""
     real = BrokerRegistration.of([Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")], timestamp_ms=1)
     for path in common_parents():

@@ -38,7 +38,7 @@ def quick_and_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zkgroup_cli.context.CONNECT_TIMEOUT_MS", 60_000)
     monkeypatch.setattr(
         "zkgroup_cli.context.ECHO_WAITING_AFTER_S", 3_600.0
-    )  # a slow machine tells of no server
+    )  # slowness of the machine is no fault of a server
 
 
 @pytest.fixture

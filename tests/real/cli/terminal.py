@@ -16,21 +16,23 @@ QUESTION = "[y/N]: "
 
 def on_terminal(*args: str, env: Mapping[str, str | None], answer: str) -> tuple[int, str]:
     """Runs `zkgroup`, types the answer when it is asked; the exit code and everything on the screen."""
-    ours, theirs = pty.openpty()
+    own_end, their_end = pty.openpty()
     given = {**os.environ, **{name: value for name, value in env.items() if value is not None}}
     environment = {**given, "NO_COLOR": "1"}
-    process = started(args, environment, stdin=theirs, stdout=theirs, stderr=theirs, new_session=True)
-    os.close(theirs)
+    process = started(
+        args, environment, stdin=their_end, stdout=their_end, stderr=their_end, new_session=True
+    )
+    os.close(their_end)
     try:
-        seen = _read(ours, until=QUESTION)
-        os.write(ours, answer.encode())
-        seen += _read(ours, until=None)
+        seen = _read(own_end, until=QUESTION)
+        os.write(own_end, answer.encode())
+        seen += _read(own_end, until=None)
         return ended(process), seen.replace("\r\n", "\n")
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
-        os.close(ours)
+        os.close(own_end)
 
 
 def _read(terminal: int, *, until: str | None) -> str:
@@ -39,7 +41,7 @@ def _read(terminal: int, *, until: str | None) -> str:
     while until is None or until not in seen:
         with waiting():
             ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"nothing more came: {seen}"
+        assert ready, f"nothing more was written: {seen}"
         try:
             part = os.read(terminal, 65536)
         except OSError:  # EIO: the other side is closed

@@ -103,7 +103,7 @@ def test_no_acknowledged_line_is_lost_when_the_leader_is_killed(brokers: Brokers
     assert [brokers.processes[broker].stop() for broker in (1, 2, 3)] == [0, 0, 0]
 
 
-def test_a_killed_broker_that_is_started_at_once_waits_for_its_ghost(
+def test_a_killed_broker_that_is_started_at_once_waits_for_its_old_session(
     brokers: Brokers, witness: Blocking
 ) -> None:
     """Its old session lives on, under another port; the folder says that it is its own.
@@ -114,15 +114,15 @@ def test_a_killed_broker_that_is_started_at_once_waits_for_its_ghost(
     brokers.shell.run("topic", "create", "t", "--partitions", "1", "--replica-assignment", "1:2")
     brokers.processes[1].until_event("leader")
     brokers.produce("a")
-    ghost = _czxid(witness, 1)
+    old = _czxid(witness, 1)
     brokers.kill(1)
     with brokers.run(1, *QUICK, "-vv") as again:
         eventually(lambda: again.errors, lambda errors: "registration.waits" in errors)
         waited_for = _czxid(witness, 1)
         brokers.end_session(witness, 1)
         registered = again.until_event("registered")
-        assert (waited_for, registered["epoch"]) == (ghost, _czxid(witness, 1))
-        assert registered["epoch"] > ghost
+        assert (waited_for, registered["epoch"]) == (old, _czxid(witness, 1))
+        assert registered["epoch"] > old
         eventually(lambda: _state(witness), lambda state: set(state.isr) == {1, 2})
         brokers.produce("b")
 
@@ -133,7 +133,7 @@ def _czxid(witness: Blocking, broker: int) -> int:
     return witness.read(BrokerRegistration.path(broker)).stat.czxid
 
 
-def test_sigterm_hands_leaderships_over_before_the_broker_goes(brokers: Brokers, witness: Blocking) -> None:
+def test_sigterm_hands_leaderships_over_before_the_broker_ends(brokers: Brokers, witness: Blocking) -> None:
     """A controlled shutdown: another one leads when the process has ended, and nothing stood in the way."""
     brokers.start(1, 2)
     brokers.shell.run("topic", "create", "t", "--partitions", "1", "--replica-assignment", "2:1")
@@ -183,7 +183,7 @@ def test_a_leader_whose_disk_fails_ends_and_another_leads(brokers: Brokers, witn
 
 
 def test_a_second_signal_ends_the_wait_for_a_controller(brokers: Brokers, witness: Blocking) -> None:
-    """Broker 1 rules and is paused; its answer would be waited for three times 30 s. It leaves cleanly."""
+    """Broker 1, the controller, is paused: a response would take three times 30 s. It leaves cleanly."""
     brokers.start(1)
     brokers.processes[1].until_event("controller")
     brokers.start(2)
@@ -208,17 +208,17 @@ def test_an_id_in_use_ends_with_code_6(brokers: Brokers, witness: Blocking) -> N
     assert _czxid(witness, 1) == before
 
 
-def test_brokers_of_kafka_keep_ours_out(brokers: Brokers, witness: Blocking) -> None:
+def test_a_zkgroup_broker_does_not_join_brokers_of_kafka(brokers: Brokers, witness: Blocking) -> None:
     """Recipes 15: exit code 6, naming their ids and what there is to do."""
     witness.create_missing("/brokers", "/brokers/ids")
     real = BrokerRegistration.of([Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")], timestamp_ms=1)
     for number in (3, 12):
         witness.multi(Create(BrokerRegistration.path(number), real.encode(), ephemeral=True))
-    with brokers.run(1, *QUICK) as ours:
-        assert ours.wait() == 6
+    with brokers.run(1, *QUICK) as refused:
+        assert refused.wait() == 6
 
-    assert "brokers of Kafka are registered: 3, 12" in ours.errors
-    assert "--controller-only" in ours.errors
+    assert "brokers of Kafka are registered: 3, 12" in refused.errors
+    assert "--controller-only" in refused.errors
 
 
 def test_a_folder_keeps_its_broker(brokers: Brokers) -> None:

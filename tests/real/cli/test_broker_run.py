@@ -31,7 +31,7 @@ SERVED = (*ALONE, "--id", "7", "--set", "zookeeper.session.timeout.ms=60s")
 
 
 class FailingServed:
-    """Its disk fails, and at the same moment somebody asks it to stop."""
+    """Its disk fails, and at the same moment it is asked to stop."""
 
     settings = BrokerSettings()
     closed = False
@@ -47,8 +47,8 @@ class FailingServed:
 
 
 @pytest.mark.parametrize("hurry", [None, lambda: None])
-def test_a_failure_just_before_a_signal_is_told(hurry: Callable[[], None] | None) -> None:
-    """Whoever watches the process sees a failure, and not a clean end."""
+def test_a_failure_just_before_a_signal_is_reported(hurry: Callable[[], None] | None) -> None:
+    """The process ends with a failure, not cleanly."""
     served = FailingServed()
 
     printer = BrokerPrinter(Output("table", color=False, width=None))
@@ -61,8 +61,10 @@ def test_a_failure_just_before_a_signal_is_told(hurry: Callable[[], None] | None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_controller_rules_until_a_signal(shell: Shell, witness: Blocking, number: signal.Signals) -> None:
-    """Registered with where it listens while it rules; gone, with its record closed, at the end (exit 0)."""
+def test_a_controller_is_active_until_a_signal(
+    shell: Shell, witness: Blocking, number: signal.Signals
+) -> None:
+    """Registered while it is active; at the end unregistered, with its record closed (exit 0)."""
     with shell.start(*SERVED, fresh=number == signal.SIGTERM) as controller:
         waiting = controller.until_event("waiting")
         elected = controller.until_event("controller")
@@ -105,8 +107,8 @@ def test_the_second_waits_and_takes_over_from_one_that_is_killed(
     assert (elected["epoch"], [row["broker"] for row in after]) == (2, [8])
 
 
-def test_an_operator_has_it_resign(shell: Shell) -> None:
-    """`controller resign` asks; the only candidate rules again after it stood back."""
+def test_it_resigns_on_request(shell: Shell) -> None:
+    """After `controller resign` the only candidate is elected again, later."""
     with shell.start(*SERVED, "--set", "controller_takeover_grace_ms=50ms") as controller:
         controller.until_event("controller")
         assert shell.run("controller", "resign", "--execute").code == 0
@@ -115,7 +117,7 @@ def test_an_operator_has_it_resign(shell: Shell) -> None:
         assert controller.stop() == 0
 
 
-def test_an_id_in_use_is_told_with_the_session_that_has_it(shell: Shell, witness: Blocking) -> None:
+def test_an_id_in_use_is_reported_with_its_session(shell: Shell, witness: Blocking) -> None:
     """Recipes 14: exit code 6, and nothing is changed."""
     witness.create_missing("/brokers", "/brokers/ids", "/brokers/ids/7")
     with shell.start(*SERVED) as controller:
@@ -148,7 +150,7 @@ def test_a_signal_before_there_is_a_connection_ends_it(lone_shell: Shell) -> Non
     ids=["controller only, by the option", "broker, by the setting"],
 )
 def test_the_whole_wait_for_zookeeper_is_the_one_given(lone_shell: Shell, words: tuple[str, ...]) -> None:
-    """Exit code 7. It used to wait for the session timeout, and to tell the period of its own checks."""
+    """Exit code 7. It used to wait for the session timeout, and to report the period of its own checks."""
     with lone_shell.start("broker", "run", "--id", "7", "-z", "127.0.0.1:1", *words) as served:
         assert served.wait() == 7
 
@@ -168,7 +170,7 @@ def test_two_times_to_connect_are_refused(lone_shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--id", "auto"), "needs a number as --id"),
         (("--id", "-1"), "expected a number from 0"),
@@ -179,14 +181,16 @@ def test_two_times_to_connect_are_refused(lone_shell: Shell) -> None:
         (("--id", "7", "--format", "json"), "--format table or ndjson"),
     ],
 )
-def test_what_cannot_be_is_refused_before_it_starts(shell: Shell, words: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_is_refused_before_it_starts(
+    shell: Shell, words: tuple[str, ...], message: str
+) -> None:
     """Exit code 2, and what would be right."""
     ran = shell.run("broker", "run", "--controller-only", *words)
-    assert (ran.code, told in ran.err) == (2, True), ran
+    assert (ran.code, message in ran.err) == (2, True), ran
 
 
 def test_kafkas_seconds_are_read_as_such() -> None:
-    """Its setting counts seconds, ours milliseconds; a unit, or our name, says which."""
+    """Kafka's setting counts seconds, zkgroup's milliseconds; a unit, or zkgroup's name, decides."""
     names = {
         ("leader.imbalance.check.interval.seconds", "300"): 300_000,
         ("leader.imbalance.check.interval.seconds", "5m"): 300_000,
@@ -209,8 +213,8 @@ def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None
     printer.on_disconnected(None, None)
     printer.on_failed(ReplicaStorageError("no space"))
 
-    told = [line[14:] for line in capsys.readouterr().out.splitlines()]
-    assert told == [
+    lines = [line[14:] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
         "registered   broker 4 at 127.0.0.1:9092, epoch 17",
         "leader       orders-3, leader epoch 5",
         "stopped      orders-3",

@@ -29,7 +29,7 @@ def cluster(groups: ServerGroups) -> ServerCluster:
 
 
 def test_brokers_are_listed_and_described(shell: Shell, cluster: ServerCluster) -> None:
-    """Each with its epoch, its kind, and whether it rules; what it hosts on request."""
+    """Each with its epoch, its kind, and whether it is the controller; what it hosts on request."""
     cluster.topic("orders", (1, 2), (2, 1))
 
     rows = shell.json("broker", "list")["brokers"]
@@ -69,7 +69,7 @@ def test_a_lost_broker_is_forgotten_with_consent(shell: Shell, cluster: ServerCl
     assert cluster.zk.find(StrayReplicas.path(1)) is not None
 
 
-def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, cluster: ServerCluster) -> None:
+def test_what_a_broker_may_host_uncounted_is_reported(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 4 where a topic, or the state of a partition on it, cannot be read."""
     cluster.topic("orders", (1, 2), (2, 3))
     states = [PartitionState.path(TopicPartition("orders", number)) for number in (0, 1)]
@@ -103,7 +103,7 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: ServerCluste
     cluster.topic("orders", (1, 2), (2, 1), leaders={1: 1})
 
     shown = shell.json("elect", "preferred")
-    told = shell.run("elect", "preferred").err
+    message = shell.run("elect", "preferred").err
     before = shell.run("znode", "get", "/admin/preferred_replica_election")
     done = shell.json(
         "elect", "preferred", "--topic", "orders:1", "--execute", "--wait", "--timeout", "100ms", code=3
@@ -112,7 +112,7 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: ServerCluste
 
     assert [row["outcome"] for row in shown["partitions"]] == ["leads", "elects"]
     assert (shown["executed"], before.code) == (False, 5)
-    assert "note: this cannot be undone: " in told
+    assert "note: this cannot be undone: " in message
     assert (done["executed"], done["converged"]) == (True, False)
     assert shell.json("znode", "get", "/admin/preferred_replica_election")["data"] == (
         '{"version":1,"partitions":[{"topic":"orders","partition":1}]}'
@@ -120,19 +120,22 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: ServerCluste
     assert again.code == 6
 
 
-def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: ServerCluster) -> None:
-    """Nobody is asked for nothing, and that is no success; no leader is Kafka's -1 in JSON."""
+def test_partitions_that_cannot_be_elected_have_the_reason(shell: Shell, cluster: ServerCluster) -> None:
+    """There is no request for nothing, and that is no success; no leader is Kafka's -1 in JSON."""
     cluster.topic("orders", (9, 1), (8, 1), leaders={0: 1, 1: -1})
 
-    told = shell.run("elect", "preferred", "--execute")
+    ran = shell.run("elect", "preferred", "--execute")
     rows = shell.json("elect", "preferred")["partitions"]
 
-    assert [line.split() for line in told.lines[1:]] == [
+    assert [line.split() for line in ran.lines[1:]] == [
         ["orders", "0", "1", "9", "not", "live"],
         ["orders", "1", "none", "8", "not", "live"],
         ["nothing", "to", "elect"],
     ]
-    assert (told.code, told.err) == (2, "error: not elected: orders-0 (not live), orders-1 (not live)\n")
+    assert (ran.code, ran.err) == (
+        2,
+        "error: not elected: orders-0 (not live), orders-1 (not live)\n",
+    )
     assert [row["leader"] for row in rows] == [1, -1]
     assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
 
@@ -157,7 +160,7 @@ def test_an_election_of_some_alone_is_partly_done(shell: Shell, cluster: ServerC
     )
 
 
-def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster: ServerCluster) -> None:
+def test_no_leaders_are_requested_for_what_is_being_deleted(shell: Shell, cluster: ServerCluster) -> None:
     """By asking for all; one that is named is refused."""
     cluster.topic("orders", (2, 1), leaders={0: 1})
     cluster.zk.create_missing("/admin", "/admin/delete_topics", "/admin/delete_topics/orders")
@@ -169,7 +172,7 @@ def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster:
     assert (named.code, named.err) == (2, "error: not elected: orders-0 (being deleted)\n")
 
 
-def test_nothing_to_describe_is_said(shell: Shell, groups: ServerGroups) -> None:
+def test_nothing_to_describe_is_a_message(shell: Shell, groups: ServerGroups) -> None:
     """On stderr, so that scripts go on reading nothing."""
     none = shell.run("topic", "describe")
     ServerCluster(groups).topic("orders", (1, 2))
@@ -196,10 +199,10 @@ def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, clust
 # --- configurations -----------------------------------------------------------------------------------
 
 
-def test_a_configuration_is_altered_and_the_printed_command_goes_back(
+def test_a_configuration_is_altered_and_the_printed_command_undoes_it(
     shell: Shell, cluster: ServerCluster
 ) -> None:
-    """Kafka's syntax; brokers are told, of the undo as well, which is a change like others."""
+    """Kafka's syntax; brokers are notified, of the undo as well, which is a change like others."""
     cluster.topic("orders", (1,))
     given = ("--add-config", "retention.ms=1,cleanup.policy=[x,y]")
     shell.run("config", "alter", "--topic", "orders", *given, "--execute")
@@ -234,9 +237,7 @@ def test_a_configuration_is_altered_and_the_printed_command_goes_back(
     assert shell.json("config", "describe", "--topic", "orders")["configs"] == after
 
 
-def test_a_configuration_that_somebody_has_changed_since_is_a_conflict(
-    shell: Shell, cluster: ServerCluster
-) -> None:
+def test_a_configuration_that_has_changed_since_is_a_conflict(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 6; forced, only the settings of the change go back, and the command's own document comes out."""
     cluster.topic("orders", (1,))
     shell.run("config", "alter", "--topic", "orders", "--set", "retention.ms=1", "--execute")
@@ -253,7 +254,7 @@ def test_a_configuration_that_somebody_has_changed_since_is_a_conflict(
     assert row["configs"] == {"retention.ms": "1", "segment.ms": "5"}
 
 
-def test_a_configuration_of_a_topic_goes_back_from_topic_alter(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_configuration_of_topic_alter_can_be_undone(shell: Shell, cluster: ServerCluster) -> None:
     """The same record, made by another command; more partitions cannot be taken away again."""
     cluster.topic("orders", (1,))
     shell.run("topic", "alter", "orders", "--config", "retention.ms=1", "--execute")
@@ -269,7 +270,7 @@ def test_a_configuration_of_a_topic_goes_back_from_topic_alter(shell: Shell, clu
 def test_the_undo_of_a_change_that_made_a_configuration_deletes_it(
     shell: Shell, cluster: ServerCluster
 ) -> None:
-    """Past bug: an empty one stayed; brokers are told of the deletion, too."""
+    """Past bug: an empty one stayed; brokers are notified of the deletion, too."""
     rate = "leader.replication.throttled.rate=1"
     shell.run("config", "alter", "--broker", "1", "--set", rate, "--execute")
     undone = shell.run("undo", "--execute")
@@ -286,7 +287,7 @@ def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluste
         assert (found.code, "there is no topic 'nope'" in found.err) == (5, True)
 
 
-def test_the_way_back_holds_for_any_value(shell: Shell, cluster: ServerCluster) -> None:
+def test_the_undo_command_restores_any_value(shell: Shell, cluster: ServerCluster) -> None:
     """Commas and brackets in a value do not cut the printed command's setting in two."""
     cluster.topic("orders", (1,))
     shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=x]y,[b=1", "--execute")
@@ -299,8 +300,8 @@ def test_the_way_back_holds_for_any_value(shell: Shell, cluster: ServerCluster) 
     assert row["configs"] == {"cleanup.policy": "x]y,[b=1"}
 
 
-def test_the_way_back_leaves_out_what_no_command_sets_again(shell: Shell, cluster: ServerCluster) -> None:
-    """Somebody has set what no topic has; it can be taken off, and that this is for good is said."""
+def test_the_undo_command_leaves_out_what_no_command_can_set(shell: Shell, cluster: ServerCluster) -> None:
+    """A setting that no topic has can be removed, and that it cannot be undone is printed."""
     cluster.topic("orders", (1,))
     words = ("config", "alter", "--topic", "orders")
     odd = TopicConfig({"retention.msec": "1", "retention.ms": "2"}).encode()
@@ -357,10 +358,10 @@ def test_configurations_stand_apart_and_empty_ones_are_left_out(shell: Shell, cl
     for name in ("clicks", "orders"):
         shell.run("config", "alter", "--topic", name, "--set", "retention.ms=1", "--execute")
 
-    told = shell.run("config", "describe", "--entity-type", "topics")
+    ran = shell.run("config", "describe", "--entity-type", "topics")
     named = shell.run("config", "describe", "--topic", "empty")
 
-    assert [" ".join(line.split()) for line in told.lines] == [
+    assert [" ".join(line.split()) for line in ran.lines] == [
         "topics clicks",
         "SETTING VALUE",
         "retention.ms 1",
@@ -372,9 +373,7 @@ def test_configurations_stand_apart_and_empty_ones_are_left_out(shell: Shell, cl
     assert [" ".join(line.split()) for line in named.lines] == ["topics empty nothing is set"]
 
 
-def test_a_broker_that_is_gone_and_has_no_settings_is_not_listed(
-    shell: Shell, cluster: ServerCluster
-) -> None:
+def test_an_unregistered_broker_without_settings_is_not_listed(shell: Shell, cluster: ServerCluster) -> None:
     """Its znode stays when its last setting is removed; one that cannot be read is exit 4 all the same."""
     for change in (("--set", f"{RATES[0]}=1"), ("--delete-config", RATES[0])):
         assert shell.run("config", "alter", "--broker", "9", *change, "--execute").code == 0
@@ -404,16 +403,16 @@ def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: ServerClust
 # --- topics -------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_somebody_makes_meanwhile_is_no_error_either(
+def test_a_topic_that_is_created_meanwhile_is_no_error_either(
     shell: Shell, groups: ServerGroups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--if-not-exists of two tools at once; without it, and for a name that collides, it is a conflict."""
     shell.run("topic", "create", "a.b", "--partitions", "2")
-    looked: list[str] = []
+    asked: list[str] = []
 
     def exists(ensemble: Ensemble, name: str) -> bool:
-        looked.append(name)
-        return len(looked) % 2 == 0 and topic_exists(ensemble, name)  # not there when first looked for
+        asked.append(name)
+        return len(asked) % 2 == 0 and topic_exists(ensemble, name)  # missing at the first read
 
     monkeypatch.setattr("zkgroup.admin.topics.listing.topic_exists", exists)
     words = ("topic", "create", "a.b", "--partitions", "1")
@@ -422,7 +421,7 @@ def test_a_topic_that_somebody_makes_meanwhile_is_no_error_either(
     refused = shell.run(*words)
     collides = shell.run("topic", "create", "a_b", "--partitions", "1", "--if-not-exists")
 
-    assert (found["created"], len(found["partitions"]), looked) == (False, 2, ["a.b"] * 2 + ["a_b"] * 2)
+    assert (found["created"], len(found["partitions"]), asked) == (False, 2, ["a.b"] * 2 + ["a_b"] * 2)
     assert (refused.code, collides.code) == (6, 6)
 
 

@@ -1,4 +1,4 @@
-"""`zkgroup cluster usage` against real servers that tell and that do not."""
+"""`zkgroup cluster usage` against real servers that answer and that do not."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def test_what_may_not_be_read_is_named_and_makes_it_partial(shell: Shell, groups
     assert table.err.endswith("error: not counted: /hidden\n")
 
 
-def test_a_server_that_may_not_tell_leaves_the_reason(tmp_path: Path) -> None:
+def test_a_server_that_refuses_the_question_is_reported_with_the_reason(tmp_path: Path) -> None:
     """Servers of 3.5 and later allow `srvr` alone by default; no AdminServer runs here."""
     config = {"4lw.commands.whitelist": "srvr,conf"}
     with EmbeddedZooKeeper(fsync=False, config=config) as server:
         shell = Shell(tmp_path, server.address)
         found = shell.json("cluster", "usage", "--admin-port", "0")
-        told = shell.run("cluster", "usage", "--admin-port", "0")
+        ran = shell.run("cluster", "usage", "--admin-port", "0")
 
     rows = {row["quantity"]: row for row in found["usage"]}
     assert (rows["watches"]["measured"], rows["connections"]["measured"]) == (None, None)
@@ -72,4 +72,4 @@ def test_a_server_that_may_not_tell_leaves_the_reason(tmp_path: Path) -> None:
     # The root, /zookeeper and two below.
     assert (rows["znodes"]["measured"], rows["znodes"]["reason"]) == (4, None)
     assert found["release"] is None
-    assert "note: no formulas" in told.err
+    assert "note: no formulas" in ran.err

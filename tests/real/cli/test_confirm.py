@@ -1,4 +1,4 @@
-"""Before something is overwritten or deleted: what is shown, what is asked, and the way back."""
+"""Before something is overwritten or deleted: what is shown, what is asked, and how it is undone."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ def idle(groups: ServerGroups) -> ServerGroups:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("offsets set billing orders:1=42", "42     +32"),
         ("group delete billing", "would delete group billing: 8 znodes, 2 committed offsets, 0 members"),
         ("topic delete orders", "would delete topic orders: 1 znode"),
     ],
 )
-def test_a_yes_is_to_something_seen(shell: Shell, idle: ServerGroups, words: str, told: str) -> None:
+def test_the_preview_is_shown_before_the_question(
+    shell: Shell, idle: ServerGroups, words: str, message: str
+) -> None:
     """On a terminal the plan comes before the question; a no changes nothing and is exit 2."""
     code, screen = on_terminal(*words.split(), "--execute", env=shell.environment, answer="n\n")
 
     before, _, after = screen.partition(QUESTION)
-    assert (code, told in before) == (2, True), screen
+    assert (code, message in before) == (2, True), screen
     assert "nothing was changed" in after
     assert shell.undo_files == []
     assert idle.offset_of("billing", "orders", 1) == 10
@@ -50,8 +52,8 @@ def test_no_answer_is_an_interruption(shell: Shell, idle: ServerGroups) -> None:
     assert idle.offset_of("billing", "orders", 1) == 10
 
 
-def test_after_a_yes_it_is_done_and_said(shell: Shell, idle: ServerGroups) -> None:
-    """The same rows again, now as facts, and the way back."""
+def test_after_a_yes_it_is_done_and_printed(shell: Shell, idle: ServerGroups) -> None:
+    """The same rows again, as done, and how it is undone."""
     words = ("offsets", "set", "billing", "orders:1=42", "--execute")
 
     code, screen = on_terminal(*words, env=shell.environment, answer="y\n")
@@ -63,8 +65,8 @@ def test_after_a_yes_it_is_done_and_said(shell: Shell, idle: ServerGroups) -> No
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_the_way_back_leads_to_the_same_ensemble(shell: Shell, idle: ServerGroups, place: str) -> None:
-    """Where `-z` was typed, the command that goes back has it too: it works as printed."""
+def test_the_undo_command_is_for_the_same_ensemble(shell: Shell, idle: ServerGroups, place: str) -> None:
+    """Where `-z` was typed, the undo command has it too: it works as printed."""
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
     assert address
     shell.environment["ZKGROUP_ZOOKEEPER"] = None
@@ -79,8 +81,8 @@ def test_the_way_back_leads_to_the_same_ensemble(shell: Shell, idle: ServerGroup
     assert (done.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
 
 
-def test_the_way_back_names_profile_and_files(shell: Shell, idle: ServerGroups) -> None:
-    """Everything that says where and as whom; quoted where a shell needs it."""
+def test_the_undo_command_names_profile_and_files(shell: Shell, idle: ServerGroups) -> None:
+    """All options of the connection, quoted where a shell needs it."""
     folder = shell.home / "config" / "zkgroup"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(

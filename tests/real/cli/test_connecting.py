@@ -77,20 +77,20 @@ def test_a_broken_file_of_profiles_stops_only_what_needs_one(
 
 
 @pytest.mark.parametrize("key", ["digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file"])
-def test_a_missing_file_is_told_with_the_place_that_names_it(config: Path, key: str) -> None:
-    """An option, or a key of the profile: whoever has to mend it knows where."""
+def test_a_missing_file_is_reported_with_the_option_or_profile_that_names_it(config: Path, key: str) -> None:
+    """The error names the option, or the key of the profile."""
     option = f"--zk-{key.replace('_', '-')}"
     config.write_text(f'[profiles.default]\nzookeeper = "d:1"\n{key} = "nowhere"\n')
 
-    with pytest.raises(click.UsageError, match=f"{key} of the profile: there is no file nowhere") as told:
+    with pytest.raises(click.UsageError, match=f"{key} of the profile: there is no file nowhere") as printed:
         context.target(Shared(), {})
-    assert option not in told.value.message
+    assert option not in printed.value.message
     with pytest.raises(click.UsageError, match=f"{option}: there is no file elsewhere"):
         context.target(Shared(zookeeper="o:1", **{f"zk_{key}": "elsewhere"}), {})
 
 
 def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
-    """A folder in its place, as one example; no bug of ours."""
+    """A folder in its place, as one example; no bug of zkgroup."""
     config.unlink()
     config.mkdir()
 
@@ -98,7 +98,7 @@ def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
         context.target(Shared(), {})
 
 
-def test_a_broken_file_of_profiles_is_told_of_once(shell: Shell, groups: ServerGroups) -> None:
+def test_an_invalid_file_of_profiles_is_reported_once(shell: Shell, groups: ServerGroups) -> None:
     """Also by a command that asks several times where it is."""
     groups.topic("orders", 1)
     groups.parents("billing", "orders")

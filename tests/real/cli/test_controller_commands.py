@@ -1,8 +1,8 @@
-"""`controller resign`, `elect unclean` and `status` on a real server: what only ours obeys and says."""
+"""`controller resign`, `elect unclean` and `status` on a real server, with a zkgroup controller."""
 
 from __future__ import annotations
 
-from tests.real.cli.ruling import Controllers
+from tests.real.cli.active_controllers import Controllers
 from tests.waiting import eventually
 from tests.worlds.beside import beside
 from tests.worlds.server_cluster import ServerCluster
@@ -28,18 +28,18 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
         controllers.add(1)
 
         shown = shell.json("controller", "resign")
-        told = shell.run("controller", "resign").err
+        message = shell.run("controller", "resign").err
         untouched = shell.run("znode", "get", "/zkgroup/controller/resign")
         controllers.add(2)
         done = shell.json("controller", "resign", "--execute", "--wait", "--timeout", "10m")
         controllers.add(3)
         again = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "10m")
-        history = eventually(  # the end of a rule is noted after `/controller` has gone
+        history = eventually(  # the end of an epoch is recorded after `/controller` is deleted
             lambda: shell.json("controller", "history")["epochs"], lambda rows: rows[1]["ended"]
         )
 
     assert (shown["executed"], shown["resigned"], untouched.code) == (False, None, 5)
-    assert "note: this cannot be undone: " in told
+    assert "note: this cannot be undone: " in message
     assert (done["controller"], done["epoch"], done["executed"], done["resigned"]) == (1, 1, True, True)
     assert done["successor"] == 2
     assert (again.code, again.out) == (
@@ -53,7 +53,7 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
 
 
 def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: ServerGroups) -> None:
-    """What ruled here is a znode that nobody looks after."""
+    """The controller here is a znode without a process."""
     ServerCluster(groups).ours()
 
     ran = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "50ms")
@@ -80,7 +80,7 @@ def test_a_real_controller_is_left_alone(shell: Shell, groups: ServerGroups) -> 
 
 
 def _leaderless(groups: ServerGroups) -> ServerCluster:
-    """orders-0 is led by nobody: its only replica in sync has gone."""
+    """orders-0 has no leader: its only replica in sync is not live."""
     cluster = ServerCluster(groups)
     cluster.topic("orders", (9, 1), (1, 2), leaders={0: -1})
     path = PartitionState.path(TopicPartition("orders", 0))
@@ -88,7 +88,9 @@ def _leaderless(groups: ServerGroups) -> ServerCluster:
     return cluster
 
 
-def test_an_unclean_election_is_asked_for_and_its_outcome_told(shell: Shell, groups: ServerGroups) -> None:
+def test_an_unclean_election_is_requested_and_its_outcome_reported(
+    shell: Shell, groups: ServerGroups
+) -> None:
     """recipes 15: what may be lost is said first; then the controller's word for each partition."""
     cluster = _leaderless(groups)
     cluster.ours()
@@ -114,7 +116,7 @@ def test_an_unclean_election_is_asked_for_and_its_outcome_told(shell: Shell, gro
     assert [(row["verdict"], row["elected"]) for row in done["partitions"]] == [("unclean", 1), (None, None)]
 
 
-def test_an_unclean_election_that_nobody_answers_ends_with_3(shell: Shell, groups: ServerGroups) -> None:
+def test_an_unclean_election_without_an_outcome_ends_with_3(shell: Shell, groups: ServerGroups) -> None:
     """The request stays, and a second one is a conflict."""
     _leaderless(groups).ours()
     words = ("elect", "unclean", "--topic", "orders:0", "--execute")
@@ -138,7 +140,7 @@ def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, group
     assert shell.run("znode", "get", UncleanElection.path()).code == 5
 
 
-def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, groups: ServerGroups) -> None:
+def test_an_unclean_election_without_a_live_replica_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """The exit codes of `elect preferred`: none 2, some 4, unreadable 4 also in a preview."""
     cluster = ServerCluster(groups)
     cluster.ours()
@@ -162,7 +164,7 @@ def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, gro
 # --- status -------------------------------------------------------------------------------------------
 
 
-def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: ServerGroups) -> None:
+def test_the_status_has_what_the_controller_cannot_do(shell: Shell, groups: ServerGroups) -> None:
     """recipes 15 and 18: kind, no leader, unreadable paths, who may fetch again, what waits."""
     cluster = _leaderless(groups)
     real = shell.run("status")
@@ -180,20 +182,20 @@ def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Se
     cluster.zk.create_missing("/zkgroup", "/zkgroup/controller")
     cluster.zk.multi(Create(ControllerStatus.path(), says.encode()))
 
-    told = shell.json("status")
+    found = shell.json("status")
     table = shell.run("status")
     doctor = shell.run("doctor")
 
     assert "controller  broker 1, epoch 7, Kafka" in real.lines
     assert "partitions  1 without a live leader" in real.lines
-    assert (told["controller_kind"], told["controller_hung"], told["offline_partitions"]) == (
+    assert (found["controller_kind"], found["controller_hung"], found["offline_partitions"]) == (
         "zkgroup",
         False,
         1,
     )
-    assert told["unreadable"] == [{"path": "/odd", "detail": "expected an object"}]
-    assert told["refetching"] == [{"broker": 3, "partitions": ["orders-1"]}]
-    assert [row["what"] for row in told["waiting"]][1:] == ["move of orders-1", "move of orders-2"]
+    assert found["unreadable"] == [{"path": "/odd", "detail": "expected an object"}]
+    assert found["refetching"] == [{"broker": 3, "partitions": ["orders-1"]}]
+    assert [row["what"] for row in found["waiting"]][1:] == ["move of orders-1", "move of orders-2"]
     assert table.lines[-5:] == [
         "unreadable  /odd: expected an object",
         "broker 3    may fetch orders-1 again from the start: mend their states",
@@ -206,20 +208,20 @@ def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Se
     assert "info     move of 2 partitions of orders (1-2): a" in doctor.lines
 
 
-def test_a_state_that_cannot_be_read_is_named_whoever_rules(shell: Shell, groups: ServerGroups) -> None:
-    """A controller reads states when it needs them, a real one tells of none: `status` looks for itself."""
+def test_an_unreadable_state_is_named_under_any_controller(shell: Shell, groups: ServerGroups) -> None:
+    """A controller reads states when it needs them, and Kafka's reports none: `status` reads them itself."""
     cluster = ServerCluster(groups)
     cluster.topic("orders", (1, 2), (2, 1))
     path = PartitionState.path(TopicPartition("orders", 1))
     cluster.zk.multi(SetData(path, b"junk", 0), SetData(TopicConfig.path("orders"), b"{", 0))
 
-    told = shell.json("status")
+    shown = shell.json("status")
     described = shell.run("topic", "describe", "orders", "--format", "json")
     doctor = shell.run("doctor")
 
-    assert [each["path"] for each in told["unreadable"]] == [path, TopicConfig.path("orders")]
-    assert told["unreadable"][0]["detail"].startswith("expected a partition state, found 'junk'")
-    assert told["offline_partitions"] == 1
+    assert [each["path"] for each in shown["unreadable"]] == [path, TopicConfig.path("orders")]
+    assert shown["unreadable"][0]["detail"].startswith("expected a partition state, found 'junk'")
+    assert shown["offline_partitions"] == 1
     assert described.code == 4
     assert f"not described: {TopicConfig.path('orders')}: " in described.err
     assert f"{path}: expected a partition state" in described.err

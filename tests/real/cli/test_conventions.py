@@ -35,7 +35,7 @@ ALL = list(_commands(root))
 
 
 @pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) for path, _ in ALL])
-def test_every_command_has_help_and_every_option_says_what_it_does(
+def test_every_command_and_every_option_has_help(
     lone_shell: Shell, path: tuple[str, ...], command: click.Command
 ) -> None:
     """`--help` works without an ensemble, for the shortest form too."""
@@ -128,7 +128,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
     }
 
 
-def test_the_short_help_option_does_not_depend_on_who_looks_first() -> None:
+def test_the_short_help_option_does_not_depend_on_the_first_caller() -> None:
     """Past bug: click keeps the help option of the first context, and the docs' one did not know -h."""
     for _path, command in ALL:
         command.get_params(click.Context(command))
@@ -172,7 +172,7 @@ def test_without_an_address_the_three_ways_are_named(lone_shell: Shell) -> None:
 
 
 def test_logs_are_shown_wherever_v_stands(shell: Shell) -> None:
-    """Past bug: behind the command it came too late for them, and -vv showed tracebacks alone."""
+    """Past bug: behind the command it was handled too late for them, and -vv showed tracebacks alone."""
     for words in (["group", "list", "-vv"], ["-vv", "group", "list"], ["-v", "group", "list", "-v"]):
         assert "DEBUG zkgroup.zookeeper: " in shell.run(*words).err, words
     assert "DEBUG" not in shell.run("group", "list", "-v").err
@@ -370,7 +370,7 @@ def test_interrupting_a_one_shot_command_is_exit_130(shell: Shell, monkeypatch: 
 
 
 def test_a_bug_is_exit_1_without_a_traceback(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even our own mistakes are told in one line."""
+    """A bug of zkgroup is one line, too."""
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")

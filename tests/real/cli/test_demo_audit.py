@@ -45,12 +45,12 @@ def report(check: CheckResult, page: Path, folder: Path | None = None) -> AuditD
 
 
 def stage(monkeypatch: pytest.MonkeyPatch, found: AuditDemoReport) -> list[Any]:
-    """The demo comes to this."""
+    """The demo returns this report."""
     return staged(monkeypatch, audit, found, "a foreign client writes")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Story on stderr; planted writes, owners and checks on stdout; where the report is on stderr."""
+    """Events on stderr; planted writes, owners and checks on stdout; where the report is on stderr."""
     options = stage(monkeypatch, report(RIGHT, tmp_path / "report.html"))
     ran = shell.run("demo", "audit")
 
@@ -71,7 +71,7 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, 
 def test_demo_that_found_something_else_ends_with_3(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What was missed stands in full; --keep says where to look."""
+    """A missed write stands in full; --keep prints where the files are."""
     options = stage(monkeypatch, report(WRONG, tmp_path / "report.html", tmp_path))
     ran = shell.run("demo", "audit", "--keep")
 

@@ -40,12 +40,12 @@ def report(*checks: CheckResult, folder: Path | None = None) -> BrokersDemoRepor
 
 
 def stage(monkeypatch: pytest.MonkeyPatch, found: BrokersDemoReport) -> list[Any]:
-    """The demo comes to this."""
+    """The demo returns this report."""
     return staged(monkeypatch, scenario, found, "a broker starts")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Story on stderr, checks and figures on stdout."""
+    """Events on stderr, checks and figures on stdout."""
     options = stage(monkeypatch, report(RIGHT))
     ran = shell.run("demo", "brokers")
 
@@ -60,7 +60,7 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
 def test_demo_that_proved_nothing_ends_with_3(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What does not hold stands in the table, and once more in full; --keep says where to look."""
+    """A check that does not hold is printed once more in full; --keep prints where the files are."""
     options = stage(monkeypatch, report(RIGHT, WRONG, folder=tmp_path))
     ran = shell.run("demo", "brokers", "--keep")
 

@@ -45,12 +45,12 @@ def report(*checks: CheckResult, folder: Path | None = None, embedded: bool = Tr
 
 
 def stage(monkeypatch: pytest.MonkeyPatch, found: GroupDemoReport) -> list[Any]:
-    """The demo comes to this."""
+    """The demo returns this report."""
     return staged(monkeypatch, scenario, found, "every partition has an owner")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Story on stderr, airports, checks and figures on stdout; an ensemble of the environment is not used."""
+    """Events on stderr, airports, checks and figures on stdout; the environment's ensemble is not used."""
     options = stage(monkeypatch, report(RIGHT))
     ran = shell.run("demo", env={"ZKGROUP_ZOOKEEPER": "nowhere.invalid:1"})
 
@@ -66,7 +66,7 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
 def test_demo_that_proved_nothing_ends_with_3(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What does not hold stands in the table, and once more in full; --keep says where to look."""
+    """A check that does not hold is printed once more in full; --keep prints where the files are."""
     options = stage(monkeypatch, report(WRONG, folder=tmp_path))
     ran = shell.run("demo", "group", "--keep")
 
@@ -77,7 +77,7 @@ def test_demo_that_proved_nothing_ends_with_3(
     assert [one.keep for one in options] == [True]
 
 
-def test_an_ensemble_that_was_there_is_looked_at_as_it_is(
+def test_an_existing_ensemble_is_used_as_it_is(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With -z the demo uses that ensemble, and its last lines start no server."""

@@ -1,4 +1,4 @@
-"""`broker describe` of a broker of ours whose files have failed."""
+"""`broker describe` of a zkgroup broker whose files have failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.waiting import eventually
 from tests.worlds.shell import Shell
 
 
-def test_why_a_replica_has_failed_is_told(shell: Shell, tmp_path: Path) -> None:
+def test_the_reason_of_a_failed_replica_is_shown(shell: Shell, tmp_path: Path) -> None:
     """With its path and since when, in both formats; a replica that is well is not named."""
     data = tmp_path / "data"
     lasting = ("--set", "zookeeper.session.timeout.ms=60s")
@@ -27,5 +27,5 @@ def test_why_a_replica_has_failed_is_told(shell: Shell, tmp_path: Path) -> None:
     (failed,) = described["failed"]
     assert (failed["topic"], failed["partition"]) == ("orders", 0)
     assert str(data / "orders") in failed["reason"]
-    assert failed["since"] <= later  # it may have failed after the first look had begun
+    assert failed["since"] <= later  # it may have failed after the first read had begun
     assert table.lines[-1] == f"orders-0 has failed at {failed['since']}: {failed['reason']}"

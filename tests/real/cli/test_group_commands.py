@@ -74,7 +74,7 @@ def test_a_group_hidden_by_an_acl_is_named_and_the_others_are_listed(
     assert (table.code, "not listed: /consumers/hidden:" in table.err) == (4, True)
 
 
-def test_list_of_an_empty_ensemble_says_what_to_do(shell: Shell) -> None:
+def test_list_of_an_empty_ensemble_names_the_next_command(shell: Shell) -> None:
     """No group is no error; the next command is on stderr."""
     ran = shell.run("group", "list")
 
@@ -82,7 +82,7 @@ def test_list_of_an_empty_ensemble_says_what_to_do(shell: Shell) -> None:
     assert "zkgroup consume" in ran.err
 
 
-def test_describe_tells_members_and_partitions(shell: Shell, groups: ServerGroups) -> None:
+def test_describe_shows_members_and_partitions(shell: Shell, groups: ServerGroups) -> None:
     """The document of the contract, key by key."""
     groups.topic("orders", 2)
     groups.living("billing", "orders", 2)
@@ -164,7 +164,7 @@ def test_a_missing_group_is_exit_5(shell: Shell) -> None:
 
 
 def test_verify_of_a_converged_group_is_exit_0(shell: Shell, groups: ServerGroups) -> None:
-    """Healthy: nothing but the good news."""
+    """Healthy: one line."""
     groups.topic("orders", 4)
     groups.living("billing", "orders", 4)
 
@@ -268,8 +268,8 @@ def test_the_deletion_of_a_group_without_offsets_names_no_undo(shell: Shell, gro
     done = shell.run("group", "delete", "seeded", "--execute")
     undone = shell.run("undo", "--execute")
 
-    told = "this cannot be undone: no offset is committed"
-    assert [(ran.code, told in ran.err, "to go back" in ran.err) for ran in (shown, done)] == [
+    message = "this cannot be undone: no offset is committed"
+    assert [(ran.code, message in ran.err, "to go back" in ran.err) for ran in (shown, done)] == [
         (0, True, False)
     ] * 2
     assert (undone.code, "no offset is committed" in undone.err) == (2, True)
@@ -290,12 +290,12 @@ def test_delete_of_a_living_group_is_refused(shell: Shell, groups: ServerGroups)
 
 
 def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: ServerGroups) -> None:
-    """Without --execute nothing happens; with it members look again; the next one has to wait."""
+    """Without --execute nothing happens; with it members read again; the next one has to wait."""
     groups.topic("orders", 2)
     groups.living("billing", "orders", 2)
 
     shown = shell.json("group", "nudge", "billing")
-    told = shell.run("group", "nudge", "billing").err
+    message = shell.run("group", "nudge", "billing").err
     done = shell.run("group", "nudge", "billing", "--execute")
     again = shell.run("group", "nudge", "billing", "--execute")
 
@@ -303,10 +303,10 @@ def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: ServerGr
     assert (done.code, done.out.startswith("nudged 2 members")) == (0, True)
     assert again.code == 2
     assert "nudged less than 10 s ago" in again.err
-    assert "note: this cannot be undone: " in told
+    assert "note: this cannot be undone: " in message
     assert shell.run("group", "verify", "billing").code == 0
 
 
-def test_nudge_of_nobody_is_not_found(shell: Shell) -> None:
-    """A group that does not exist has nobody to nudge."""
+def test_nudge_of_a_missing_group_is_not_found(shell: Shell) -> None:
+    """A group that does not exist has no members."""
     assert shell.run("group", "nudge", "nobody", "--execute").code == 5

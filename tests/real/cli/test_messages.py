@@ -19,7 +19,7 @@ NOWHERE = "127.0.0.1:1"
 @pytest.mark.parametrize(
     "words", [("group", "list"), ("consume", "g", "--topic", "t", "--format", "ndjson")], ids=" ".join
 )
-def test_why_there_is_no_connection_is_said_once(shell: Shell, words: tuple[str, ...]) -> None:
+def test_the_reason_of_a_missing_connection_is_printed_once(shell: Shell, words: tuple[str, ...]) -> None:
     """Expected, found, the next command, and nothing else: no attempt, no traceback."""
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
     assert address is not None
@@ -41,7 +41,9 @@ def test_why_there_is_no_connection_is_said_once(shell: Shell, words: tuple[str,
     assert "event" in refused.out if words[0] == "consume" else refused.out == ""
 
 
-def test_what_ends_a_member_is_said_once(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
+def test_the_reason_of_a_failed_member_is_printed_once(
+    shell: Shell, groups: ServerGroups, tmp_path: Path
+) -> None:
     """The library logs it for programs that do not call again at once; here it is the error printed."""
     groups.topic("orders", 1)
     (tmp_path / "orders").mkdir()
@@ -85,7 +87,7 @@ def test_a_time_that_no_clock_holds_is_a_usage_error(lone_shell: Shell) -> None:
 
 
 def test_what_does_not_exist_is_named_by_path_with_what_shows_it(shell: Shell, groups: ServerGroups) -> None:
-    """Whatever command looks for it; one line, nothing on stdout."""
+    """Whatever command needs it; one line, nothing on stdout."""
     cluster = ServerCluster(groups)
     cluster.topic("orders", (1, 2))
     cluster.ours()
@@ -115,7 +117,7 @@ def test_what_does_not_exist_is_named_by_path_with_what_shows_it(shell: Shell, g
         assert ran[words].err.count("\n") == 1
 
 
-def test_a_request_that_nobody_makes_waits_for_nobody(shell: Shell, groups: ServerGroups) -> None:
+def test_without_anything_to_elect_no_request_is_mentioned(shell: Shell, groups: ServerGroups) -> None:
     """Without a controller the note is about the request; where no leader is to change there is none."""
     shell.run("topic", "create", "orders", "--partitions", "1")
 
@@ -130,7 +132,7 @@ def test_what_to_type_about_an_odd_name_can_be_typed(shell: Shell, groups: Serve
     path = "/brokers/topics/bad name"
     ServerCluster(groups).odd(path)
 
-    told = [row["next"] for row in shell.json("doctor", code=3)["findings"] if "bad name" in row["subject"]]
+    lines = [row["next"] for row in shell.json("doctor", code=3)["findings"] if "bad name" in row["subject"]]
 
-    assert set(told) == {f"zkgroup znode get '{path}'"}
-    assert shell.run(*shlex.split(told[0])[1:]).code == 0
+    assert set(lines) == {f"zkgroup znode get '{path}'"}
+    assert shell.run(*shlex.split(lines[0])[1:]).code == 0

@@ -43,7 +43,7 @@ def test_a_write_without_an_answer_and_without_a_reading_back_is_124(
         f"to go back: zkgroup -z {zk_chaos_server.address} undo {shell.undo_files[0].stem} --execute"
         in ran.err
     )
-    assert groups.offset_of("billing", "orders", 0) == 42  # it was applied: another number could not be told
+    assert groups.offset_of("billing", "orders", 0) == 42  # it was applied: another number would not show it
 
 
 def test_a_write_whose_answer_is_lost_is_read_back(

@@ -34,7 +34,7 @@ def living(groups: ServerGroups) -> ServerGroups:
     return groups
 
 
-def test_show_tells_offsets_versions_and_owners(shell: Shell, living: ServerGroups) -> None:
+def test_show_has_offsets_versions_and_owners(shell: Shell, living: ServerGroups) -> None:
     """The document of the contract; the table has the same rows."""
     document = shell.json("offsets", "show", "billing")
     table = shell.run("offsets", "show", "billing")
@@ -54,7 +54,7 @@ def test_show_tells_offsets_versions_and_owners(shell: Shell, living: ServerGrou
     assert len(table.lines) == 4
 
 
-def test_show_with_a_source_tells_lag(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
+def test_show_with_a_source_has_lag(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
     """The ends come from the records; a partition without a file holds none."""
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "1.jsonl").write_text("{}\n" * 25)
@@ -95,7 +95,7 @@ def test_import_reads_stdin_and_can_make_a_group(shell: Shell, idle: ServerGroup
 
 
 def test_import_of_two_groups_is_one_report(shell: Shell, idle: ServerGroups) -> None:
-    """Each group has its own plan and its own way back."""
+    """Each group has its own plan and its own undo."""
     text = "/consumers/one/offsets/orders/0:5\n/consumers/two/offsets/orders/0:6\n"
 
     ran = shell.run("offsets", "import", "-", "--execute", "--format", "json", stdin=text)
@@ -113,7 +113,7 @@ def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: Server
 
 
 def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: ServerGroups) -> None:
-    """Past bug: -1 came back for what was no offset; of a deleted group it did not come back at all."""
+    """Past bug: -1 was restored for what was no offset; of a deleted group nothing was restored."""
     path = Offset.path("billing", TopicPartition("orders", 1))
     idle.zk.multi(SetData(path, b"rubbish", 0))
 
@@ -129,7 +129,7 @@ def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: ServerGro
 def test_a_file_that_is_no_text_is_a_usage_error(
     shell: Shell, idle: ServerGroups, tmp_path: Path, words: list[str]
 ) -> None:
-    """Named, with what was expected; no bug of ours."""
+    """Named, with what was expected; no bug of zkgroup."""
     file = tmp_path / "offsets.bin"
     file.write_bytes(b"\xff\xfe")
 
@@ -221,7 +221,7 @@ _FILE = "/consumers/{group}/offsets/{topic}/{partition}:5\n"
 
 @pytest.mark.parametrize("execute", [[], ["--execute"]])
 @pytest.mark.parametrize(
-    ("group", "topic", "partition", "code", "told"),
+    ("group", "topic", "partition", "code", "message"),
     [
         ("billing", "ordres", 0, 5, "/brokers/topics/ordres: there is no topic ordres"),
         ("billing", "orders", 7, 5, "/brokers/topics/orders: orders has no partition 7"),
@@ -238,7 +238,7 @@ def test_a_typo_writes_nothing(
     topic: str,
     partition: int,
     code: int,
-    told: str,
+    message: str,
     execute: list[str],
 ) -> None:
     """What does not exist is exit 5, an illegal name 2, in the preview already and in all three commands."""
@@ -255,7 +255,7 @@ def test_a_typo_writes_nothing(
 
     for words in commands:
         ran = shell.run("offsets", *words, *execute, stdin=text)
-        assert (ran.code, ran.out, told in ran.err) == (code, "", True), (words, ran)
+        assert (ran.code, ran.out, message in ran.err) == (code, "", True), (words, ran)
 
     assert (idle.zk.list_many(list(before)), shell.undo_files) == (before, [])
 
@@ -295,7 +295,7 @@ def test_reset_from_a_file(shell: Shell, idle: ServerGroups, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         ([], 2, "exactly one"),
         (["--to", "5", "--to-latest"], 2, "exactly one"),
@@ -309,13 +309,13 @@ def test_reset_from_a_file(shell: Shell, idle: ServerGroups, tmp_path: Path) -> 
     ],
 )
 def test_reset_refuses_what_it_cannot_do(
-    shell: Shell, idle: ServerGroups, words: list[str], code: int, told: str
+    shell: Shell, idle: ServerGroups, words: list[str], code: int, message: str
 ) -> None:
     """The exit code and the reason; nothing is written."""
     ran = shell.run("offsets", "reset", "billing", *words)
 
     assert ran.code == code
-    assert told in ran.err
+    assert message in ran.err
     assert [idle.offset_of("billing", "orders", number) for number in range(3)] == [0, 10, 20]
 
 
@@ -331,7 +331,7 @@ def test_a_living_group_refuses_without_force(shell: Shell, living: ServerGroups
 
 
 def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: ServerGroups) -> None:
-    """recipes 6: offset and marker together; the way back takes force as well."""
+    """recipes 6: offset and marker together; the undo needs --force as well."""
     ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute", "--force")
 
     marker = living.zk.read(Reset.path("billing", TopicPartition("orders", 0)))
@@ -340,8 +340,8 @@ def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: ServerGroups)
     assert "--execute --force" in ran.err
 
 
-def test_undo_goes_back_once_and_not_over_newer_commits(shell: Shell, idle: ServerGroups) -> None:
-    """Without an id the last act; a conflict (exit 6) where somebody has moved on."""
+def test_undo_restores_once_and_not_over_newer_commits(shell: Shell, idle: ServerGroups) -> None:
+    """Without an id the last change; a conflict (exit 6) where the offset has changed since."""
     shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
     undo_id = shell.undo_files[0].stem
 

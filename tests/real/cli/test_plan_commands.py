@@ -38,9 +38,9 @@ def test_a_plan_of_what_does_not_exist_is_not_found(shell: Shell, cluster: Serve
     assert ran[1].err == ran[2].err == f"error: {brokers} shows those there are\n"
 
 
-@pytest.mark.parametrize(("lines", "told"), [("", "orders-0, orders-1"), ("orders,1,5\n", "orders-0")])
+@pytest.mark.parametrize(("lines", "message"), [("", "orders-0, orders-1"), ("orders,1,5\n", "orders-0")])
 def test_a_file_that_lacks_sizes_is_named(
-    shell: Shell, cluster: ServerCluster, lines: str, told: str
+    shell: Shell, cluster: ServerCluster, lines: str, message: str
 ) -> None:
     """With the partitions that are missing."""
     file = shell.home / "sizes.csv"
@@ -48,7 +48,7 @@ def test_a_file_that_lacks_sizes_is_named(
 
     ran = shell.run("plan", "balance", "--sizes-file", str(file))
 
-    expected = f"{file}: expected TOPIC,PARTITION,BYTES of every partition, found none of {told}"
+    expected = f"{file}: expected TOPIC,PARTITION,BYTES of every partition, found none of {message}"
     assert (ran.code, ran.err) == (2, f"error: {expected}\n")
 
 
@@ -74,14 +74,14 @@ def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: Se
     slow = shell.run(*words, "--throttle", "1MB")
     many = shell.run(*words, "--max-moves", "1")
 
-    told = "zkgroup reassign execute --reassignment-json-file"
-    assert one.err == f"carry it out: {told} {file} --wait --execute\n"
-    assert slow.err == f"carry it out: {told} {file} --throttle 1000000B --wait --execute\n"
-    assert many.err == f"carry out one after the other: {told} FILE --wait --execute\n"
+    message = "zkgroup reassign execute --reassignment-json-file"
+    assert one.err == f"carry it out: {message} {file} --wait --execute\n"
+    assert slow.err == f"carry it out: {message} {file} --throttle 1000000B --wait --execute\n"
+    assert many.err == f"carry out one after the other: {message} FILE --wait --execute\n"
 
 
 def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: ServerCluster) -> None:
-    """It ended with 3, as if it had not come to its end in time."""
+    """It ended with 3, as if it had not ended in time."""
     ran = shell.run("plan", "decommission", "1", "--save", "--wait")
 
     assert (ran.code, shell.json("reassign", "list")["plans"]) == (2, [])
@@ -103,7 +103,7 @@ def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: 
     assert "accepts that" not in never.err
 
 
-def test_a_plan_that_cannot_see_every_topic_says_so(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_plan_without_an_unreadable_topic_names_it(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 4: a broker that it empties may still have replicas of those; one asked for by name is refused."""
     cluster.topic("clicks", (1, 2))
     state = PartitionState.path(TopicPartition("clicks", 0))

@@ -97,12 +97,12 @@ def test_people_get_a_table(shell: Shell, brokers: LineBrokers) -> None:
     assert logs(brokers)[2] == [b"a", b"b"]
 
 
-@pytest.mark.parametrize(("acks", "told"), [("0", "1 sent"), ("1", "1 acknowledged by their leaders")])
-def test_less_can_be_waited_for(shell: Shell, brokers: LineBrokers, acks: str, told: str) -> None:
+@pytest.mark.parametrize(("acks", "message"), [("0", "1 sent"), ("1", "1 acknowledged by their leaders")])
+def test_less_can_be_waited_for(shell: Shell, brokers: LineBrokers, acks: str, message: str) -> None:
     """With --acks 0 nothing is said of offsets."""
     ran = shell.run("produce", "orders", "--partition", "0", "--acks", acks, stdin="a\n")
 
-    assert ran.lines[-1] == f"1 line read, {told}"
+    assert ran.lines[-1] == f"1 line read, {message}"
     assert ran.lines[1].split() == (["0", "1", "-", "-"] if acks == "0" else ["0", "1", "0", "0"])
     assert logs(brokers)[0] == [b"a"]
 
@@ -147,7 +147,7 @@ def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tm
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "told"),
+    ("args", "code", "message"),
     [
         (
             ("clicks",),
@@ -161,17 +161,17 @@ def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tm
     ],
 )
 def test_what_cannot_be_is_refused(
-    shell: Shell, brokers: LineBrokers, args: tuple[str, ...], code: int, told: str
+    shell: Shell, brokers: LineBrokers, args: tuple[str, ...], code: int, message: str
 ) -> None:
     """Before a line is read."""
     ran = shell.run("produce", *args, stdin="a\n")
 
     assert (ran.code, ran.out) == (code, "")
-    assert told in ran.err
+    assert message in ran.err
     assert logs(brokers) == [[], [], []]
 
 
-def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: ServerGroups) -> None:
+def test_without_a_zkgroup_broker_it_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """The error names the command that starts one."""
     groups.zk.create_missing(brokers_path(), broker_ids_path(), topics_path())
     groups.zk.multi(Create(Topic.path("orders"), Topic({0: (0,)}).encode()))
@@ -188,7 +188,7 @@ def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: ServerGrou
 def test_a_leader_of_kafka_is_refused_at_once(
     shell: Shell, brokers: LineBrokers, groups: ServerGroups
 ) -> None:
-    """It names partition, broker and kind; partitions that ours lead can still be chosen."""
+    """It names partition, broker and kind; partitions that a zkgroup broker leads can still be chosen."""
     real = BrokerRegistration("kafka.example", 9092, 1, 1)
     groups.zk.multi(Create(BrokerRegistration.path(3), real.encode(), ephemeral=True))
     states = {0: 1, 1: 3, 2: 3}
@@ -217,7 +217,7 @@ def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:
 def test_lines_without_a_leader_are_given_up(
     shell: Shell, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In time, and told as surely not there; with acknowledged ones before them it is partly done."""
+    """In time, and reported as not appended; with acknowledged ones before them it is partly done."""
     brokers.lead(ORDERS[0], -1, epoch=1, isr=(1,))
 
     ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "300ms", stdin="a\n")
@@ -229,19 +229,19 @@ def test_lines_without_a_leader_are_given_up(
 
     clock, delivered = Ahead(monkeypatch), Summary.delivered
 
-    def told(summary: Summary, delivery: Delivery) -> None:
+    def delivered_later(summary: Summary, delivery: Delivery) -> None:
         delivered(summary, delivery)
         if delivery.outcome is Outcome.ACKNOWLEDGED:
             clock.leap()
 
-    monkeypatch.setattr(Summary, "delivered", told)
+    monkeypatch.setattr(Summary, "delivered", delivered_later)
     some = shell.json("produce", "orders", "--file", __file__, code=4)
     assert some["acknowledged"] > 0 < some["failed"]
     assert some["first_failed_line"] == 1, "the first line goes to partition 0"
     assert some["lines"] == some["acknowledged"] + some["failed"] + some["unknown"]
 
 
-def test_what_nobody_knows_is_said(
+def test_an_unknown_outcome_is_reported(
     shell: Shell, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower in the ISR never gets the line: exit 124, no verdict."""
@@ -266,20 +266,20 @@ def test_lines_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers)
         producer.write(b"a\n")
         eventually(lambda: brokers.requests(1, AppendLinesRequest) or not producer.runs)
         producer.write(b"b")
-        code, _, told = producer.finish()
-    assert (code, told) == (0, "")
+        code, _, message = producer.finish()
+    assert (code, message) == (0, "")
     assert logs(brokers) == [[b"a"], [b"b"], []]
 
 
-def test_an_interrupt_says_how_far_it_came(shell: Shell, brokers: LineBrokers) -> None:
+def test_an_interrupt_prints_how_far_it_was(shell: Shell, brokers: LineBrokers) -> None:
     """Exit 130, as for every command that is not a server; nothing of it is left running."""
     with shell.piped("produce", "orders") as producer:
         producer.write(b"a\n")
         eventually(lambda: brokers.watermark(1, ORDERS[0]) or not producer.runs)
         producer.send(signal.SIGINT)
-        code, _, told = producer.finish()
+        code, _, message = producer.finish()
     assert code == 130
-    assert told.startswith("interrupted: 1 line read, ")
+    assert message.startswith("interrupted: 1 line read, ")
     assert logs(brokers) == [[b"a"], [], []]
 
 

@@ -1,4 +1,4 @@
-"""Lines there and back in a cluster of ours: real ZooKeeper, brokers, and the controller among them."""
+"""Lines produced and consumed in a zkgroup cluster on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
     assert sorted(record["value"] + "\n" for record in records) == sorted(lines)
     source = FileSource(tmp_path / "3")
     for partition in range(3):
-        kept = source.read(TopicPartition("orders", partition), 0, 1000)
-        assert {(partition, one.offset, one.value.decode()) for one in kept if one.value is not None} == {
+        stored = source.read(TopicPartition("orders", partition), 0, 1000)
+        assert {(partition, one.offset, one.value.decode()) for one in stored if one.value is not None} == {
             (record["partition"], record["offset"], record["value"])
             for record in records
             if record["partition"] == partition

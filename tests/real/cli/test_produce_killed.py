@@ -32,8 +32,8 @@ KILL_AT, COUNT = 200, 600
 def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
     shell: Shell, tmp_path: Path, zk_server: Tree, witness: Blocking
 ) -> None:
-    """Each line is told of once; in the log once, or twice where its acknowledgement says so."""
-    told: list[Delivery] = []
+    """Each line is reported once; in the log once, or twice where its acknowledgement says so."""
+    deliveries: list[Delivery] = []
     with ExitStack() as stack:
         brokers = {
             number: stack.enter_context(
@@ -45,13 +45,13 @@ def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
         }
         for broker in brokers.values():
             broker.until_event("registered")
-        # the killed one follows nobody: until it has left an ISR, after the lag, acks=all waits for it
+        # the killed one does not fetch: until it has left an ISR, after the lag, acks=all waits for it
         for topic, lists in {"t": "1:2:3", "u": "2:3,3:2"}.items():
             assert shell.run("topic", "create", topic, "--replica-assignment", lists).code == 0
         ensemble = Ensemble(witness, SystemClock())
         patience_ms = round(1000 * PATIENCE_S)
         settings = ProducerSettings(delivery_timeout_ms=patience_ms, batch_lines=7, buffered_bytes=500)
-        with LineProducer(Cluster(ensemble).brokers, settings, told.append) as producer:
+        with LineProducer(Cluster(ensemble).brokers, settings, deliveries.append) as producer:
             for number in range(COUNT):
                 if number == KILL_AT:
                     brokers[1].stop(signal.SIGKILL)
@@ -60,14 +60,14 @@ def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
         states = read_states(ensemble, PARTITIONS)
         assert [brokers[number].stop() for number in (2, 3)] == [0, 0]
 
-    assert sorted(number for one in told for number in one.numbers) == [*range(COUNT)]
-    assert {one.outcome for one in told} == {Outcome.ACKNOWLEDGED}
-    assert max(one.leader_epoch for one in told) > 0, "the leader has changed"
+    assert sorted(number for one in deliveries for number in one.numbers) == [*range(COUNT)]
+    assert {one.outcome for one in deliveries} == {Outcome.ACKNOWLEDGED}
+    assert max(one.leader_epoch for one in deliveries) > 0, "the leader has changed"
     for tp, state in states.items():
         assert state is not None
         assert state.leader in (2, 3)
         log = [one.value for one in FileSource(tmp_path / f"b{state.leader}").read(tp, 0, 10 * COUNT)]
-        for one in told:
+        for one in deliveries:
             for i, number in enumerate(one.numbers if one.topic_partition == tp else ()):
                 assert log[one.base_offset + i] == b"%d" % number
                 assert log.count(b"%d" % number) == 1 or one.may_be_repeated

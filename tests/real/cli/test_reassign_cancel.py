@@ -45,7 +45,7 @@ def _asked(shell: Shell, command: str) -> list[str]:
 
 
 def _begin(cluster: ServerCluster) -> None:
-    """What the controller does first: the target, then who leaves; the order that was is gone."""
+    """What the controller writes first: the target, then the replicas that leave; the old order is lost."""
     topic = Topic({0: (2, 3, 1), 1: (2, 1)}, version=2, adding={0: (3,)}, removing={0: (1,)})
     cluster.zk.multi(SetData(Topic.path("orders"), topic.encode(), 0))
 
@@ -59,7 +59,7 @@ def _throttles(shell: Shell) -> list[dict[str, str]]:
 # --- throttles ----------------------------------------------------------------------------------------
 
 
-def test_a_throttle_that_outlives_a_cancelled_move_is_told_until_it_is_removed(
+def test_a_throttle_that_a_cancelled_move_leaves_is_reported_until_it_is_removed(
     shell: Shell, cluster: ServerCluster
 ) -> None:
     """controller item 48: by the cancel, by `status` and by `doctor`, with the command that removes it."""
@@ -69,17 +69,17 @@ def test_a_throttle_that_outlives_a_cancelled_move_is_told_until_it_is_removed(
     early = shell.run("reassign", "verify", "--clear-throttle", "--execute")
     cluster.finish()
 
-    told = shell.json("status")
+    found = shell.json("status")
     screen = shell.run("status")
     findings = shell.json("doctor")["findings"]
     shown = shell.run("reassign", "verify", "--clear-throttle")
-    kept = _throttles(shell)
+    stored = _throttles(shell)
     done = shell.json("reassign", "verify", "--clear-throttle", "--execute")
 
     assert moving["throttle_left"] is None
     assert "zkgroup reassign verify --clear-throttle --execute" in cancelled.err
     assert (early.code, "stays: 1 partition moves" in early.err) == (3, True)
-    assert told["throttle_left"] == {"brokers": [1, 2, 3], "topics": ["orders"], "next": CLEAR}
+    assert found["throttle_left"] == {"brokers": [1, 2, 3], "topics": ["orders"], "next": CLEAR}
     assert "brokers 1, 2, 3 and topic orders, and nothing moves" in screen.out
     assert [row for row in findings if row["subject"] == "throttle"] == [
         {
@@ -89,7 +89,7 @@ def test_a_throttle_that_outlives_a_cancelled_move_is_told_until_it_is_removed(
             "next": CLEAR,
         }
     ]
-    assert (shown.code, len(kept)) == (0, 4)
+    assert (shown.code, len(stored)) == (0, 4)
     assert "would remove the throttle of brokers 1, 2, 3 and topic orders" in shown.err
     assert (done["reassignments"], _throttles(shell)) == ([], [])
     assert shell.json("status")["throttle_left"] is None
@@ -133,7 +133,7 @@ def test_a_cancel_of_some_moves_leaves_the_throttle_of_the_others(
 
 
 @pytest.mark.parametrize("command", ["execute", "cancel"])
-def test_a_wait_that_runs_out_tells_how_the_throttle_goes(
+def test_a_wait_that_runs_out_prints_how_to_remove_the_throttle(
     shell: Shell, cluster: ServerCluster, command: str
 ) -> None:
     """Exit code 3 as every wait for moves that runs out, with progress on stderr."""
@@ -147,7 +147,7 @@ def test_a_wait_that_runs_out_tells_how_the_throttle_goes(
 
 
 @pytest.mark.parametrize("command", ["execute", "cancel"])
-def test_an_interrupted_wait_tells_how_the_throttle_goes(
+def test_an_interrupted_wait_prints_how_to_remove_the_throttle(
     shell: Shell, cluster: ServerCluster, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Ctrl-C ends the wait, not the move: exit code 130."""
@@ -204,7 +204,7 @@ def test_a_cancel_takes_the_old_order_from_the_rollback_file(shell: Shell, clust
     assert (done["to"], listed["to"]) == ([1, 2], [1, 2])
 
 
-def test_a_cancel_says_before_that_the_order_may_differ(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_cancel_warns_that_the_order_may_differ(shell: Shell, cluster: ServerCluster) -> None:
     """Without the file of an execution from here; the option gives one."""
     _execute(shell)
     _begin(cluster)
@@ -241,7 +241,7 @@ def test_executions_elsewhere_and_damaged_records_are_passed_over(
 # --- a request that cannot be read --------------------------------------------------------------------
 
 
-def test_a_request_that_cannot_be_read_is_told_and_removed(shell: Shell, cluster: ServerCluster) -> None:
+def test_an_unreadable_request_is_reported_and_removed(shell: Shell, cluster: ServerCluster) -> None:
     """By path, with exit code 4; `cancel` removes it, its bytes saved before."""
     cluster.zk.create_missing(admin_path())
     cluster.zk.multi(Create(REQUEST, b"garbage{"))
@@ -270,7 +270,7 @@ def test_a_request_that_cannot_be_read_is_told_and_removed(shell: Shell, cluster
 
 
 def test_every_move_is_listed_when_nothing_is_unreadable(shell: Shell, cluster: ServerCluster) -> None:
-    """The list of what cannot be read is there and empty; `verify` tells it of each partition."""
+    """The list of what cannot be read is there and empty; `verify` reports it for each partition."""
     words = _execute(shell)
 
     assert shell.json("reassign", "list")["unreadable"] == []

@@ -59,7 +59,7 @@ def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster
     assert shell.run("reassign", "verify", *words).code == 3
 
 
-def test_a_move_that_only_the_topic_tells_of_is_in_progress(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_move_that_only_the_topic_znode_shows_is_in_progress(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 45: asked for by Kafka's API, so that there is no request in the admin znode."""
     words = _file(shell, ("orders", 0, [3, 1]))
     path = Topic.path("orders")
@@ -79,7 +79,7 @@ def test_a_move_that_only_the_topic_tells_of_is_in_progress(shell: Shell, cluste
 
 
 def test_the_undo_of_a_move_executes_the_rollback_file(shell: Shell, cluster: ServerCluster) -> None:
-    """Once the move has ended; refused while it runs, and where somebody else has moved it since."""
+    """Once the move has ended; refused while it runs, and where it was moved again since."""
     words = _file(shell, ("orders", 0, [3, 1]))
     done = shell.run("reassign", "execute", *words, "--execute")
     (undo_id,) = [file.stem for file in shell.undo_files]
@@ -101,7 +101,7 @@ def test_the_undo_of_a_move_executes_the_rollback_file(shell: Shell, cluster: Se
     assert [row["to"] for row in forced["partitions"]] == [[1, 2]]
 
 
-def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_throttle_has_a_unit_and_is_removed_when_all_is_done(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 48: removed only then, and only with --execute."""
     words = _file(shell, ("orders", 0, [3, 1]))
 
@@ -121,7 +121,7 @@ def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, clust
     assert (done.code, cleared) == (0, [])
 
 
-def test_a_throttle_goes_when_a_move_was_cancelled_and_nothing_else_moves(
+def test_a_throttle_is_removed_when_a_move_was_cancelled_and_nothing_else_moves(
     shell: Shell, cluster: ServerCluster
 ) -> None:
     """It would stay for ever: the move of the file never is done."""
@@ -133,16 +133,16 @@ def test_a_throttle_goes_when_a_move_was_cancelled_and_nothing_else_moves(
     shell.run("reassign", "execute", *other, "--execute")
     words = _file(shell, ("orders", 0, [3, 1]))
 
-    kept = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
+    stored = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
     cluster.finish()
     cleared = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
 
-    assert (kept.code, "stays" in kept.err) == (3, True)
+    assert (stored.code, "stays" in stored.err) == (3, True)
     assert (cleared.code, "removed the throttle of brokers" in cleared.err) == (3, True)
 
 
-def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: ServerCluster) -> None:
-    """A partition that is gone is moved by nobody: its throttle is not kept for ever."""
+def test_a_throttle_is_removed_with_its_topic(shell: Shell, cluster: ServerCluster) -> None:
+    """A deleted partition does not move: its throttle does not stay."""
     words = _file(shell, ("orders", 0, [3, 1]))
     shell.run("reassign", "execute", *words, "--throttle", "50MB", "--execute")
     cluster.finish()
@@ -188,7 +188,7 @@ def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: ServerC
 
 
 @pytest.mark.parametrize(
-    ("moves", "code", "told"),
+    ("moves", "code", "message"),
     [
         ([("orders", 0, [9, 1])], 2, "broker 9 is not registered"),
         ([("orders", 0, [1, 1])], 2, "each broker once"),
@@ -198,19 +198,19 @@ def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: ServerC
     ],
 )
 def test_bad_input_is_one_error_and_changes_nothing(
-    shell: Shell, cluster: ServerCluster, moves: list[tuple[str, int, list[int]]], code: int, told: str
+    shell: Shell, cluster: ServerCluster, moves: list[tuple[str, int, list[int]]], code: int, message: str
 ) -> None:
     """Unknown broker, duplicate replica, unknown or repeated partition, nothing."""
     ran = shell.run("reassign", "execute", *_file(shell, *moves), "--execute")
 
     assert (ran.code, ran.out) == (code, "")
-    assert told in ran.err
+    assert message in ran.err
     assert shell.json("reassign", "list")["reassignments"] == []
     assert shell.undo_files == []
 
 
 def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: ServerCluster) -> None:
-    """recipes 17: with the reason, before anything is written; one of ours is asked."""
+    """recipes 17: with the reason, before anything is written; a zkgroup controller gets the request."""
     words = _file(shell, ("orders", 0, [3, 1]))
     shell.run("reassign", "execute", *words, "--execute")
 

@@ -60,7 +60,7 @@ def test_a_member_without_a_source_owns_until_a_signal(
 
 
 def test_a_topic_that_does_not_exist_is_warned_of(shell: Shell, groups: ServerGroups) -> None:
-    """Stable with nothing looks like success: the command that makes the topic is named."""
+    """Stable without partitions seems a success: the command that makes the topic is named."""
     with shell.start("consume", "g", "--topic", "order", *QUICK) as member:
         member.until(lambda event: event["event"] == "state" and event["after"] == "stable")
         code = member.stop(signal.SIGTERM)
@@ -140,7 +140,7 @@ def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: ServerGrou
 
 
 @pytest.mark.parametrize("delivers", [False, True])
-def test_a_reader_that_goes_is_no_failure(
+def test_a_closed_pipe_is_no_failure(
     shell: Shell, groups: ServerGroups, records: Path, delivers: bool
 ) -> None:
     """`| head -1`: the member leaves, exit code 0 and not a word about it."""
@@ -152,7 +152,7 @@ def test_a_reader_that_goes_is_no_failure(
         assert member.stderr is not None
         first = json.loads(member.stdout.readline())
         member.stdout.close()
-        # it may have told all by now: one event more is what it finds nobody for
+        # all may be written by now: one event more meets the closed pipe
         groups.zk.multi(SetData(Topic.path("orders"), Topic(dict.fromkeys(range(3), (0,))).encode(), 0))
         errors = told(member.stderr.read())
         code = ended(member)
@@ -164,21 +164,21 @@ def test_a_reader_that_goes_is_no_failure(
     assert shell.json("group", "list")["groups"][0]["members"] == 0
 
 
-def test_a_reader_that_goes_ends_any_command_quietly(shell: Shell, groups: ServerGroups) -> None:
+def test_a_closed_pipe_ends_any_command_quietly(shell: Shell, groups: ServerGroups) -> None:
     """Click alone would make it exit code 1."""
     groups.topic("orders", 1)
     with os.fdopen(pipe_without_reader(), "wb") as gone:
         ran = started(("topic", "list"), shell.variables, stdout=gone.fileno(), stderr=subprocess.PIPE)
         with ran:
             assert ran.stderr is not None
-            told = ran.stderr.read()
+            message = ran.stderr.read()
             code = ended(ran)
 
-    assert (code, told) == (0, b"")
+    assert (code, message) == (0, b"")
 
 
 def test_two_members_share(shell: Shell, groups: ServerGroups) -> None:
-    """A second member takes its part; the first is told of it; `verify --wait` sees it through."""
+    """A second member takes its part; the first is notified; `verify --wait` sees it through."""
     groups.topic("orders", 4)
     words = ("consume", "g", "--topic", "orders", *QUICK, "--consumer-id")
 
@@ -189,7 +189,7 @@ def test_two_members_share(shell: Shell, groups: ServerGroups) -> None:
             taken: set[int] = set()
 
             def has_its_part(event: dict[str, Any]) -> bool:
-                """Partitions whose owner is slow may come after the rest."""
+                """Partitions whose owner is slow may be claimed after the rest."""
                 taken.update(lease["partition"] for lease in event.get("leases", ()))
                 return len(taken) == 2
 
@@ -206,7 +206,7 @@ def test_two_members_share(shell: Shell, groups: ServerGroups) -> None:
 def test_an_operators_reset_reaches_a_living_member(
     shell: Shell, groups: ServerGroups, records: Path
 ) -> None:
-    """recipes 6: a forced reset is obeyed by an idle owner; its records come again."""
+    """recipes 6: a forced reset is obeyed by an idle owner; its records are delivered again."""
     groups.topic("orders", 2)
     words = ("consume", "g", "--topic", "orders", "--source", f"files:{records}", *QUICK)
 
@@ -265,20 +265,18 @@ def test_consume_can_be_tried_dry(lone_shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--topic", "b:2", "--topic", "a"), "for a, b×2\n"),
         (("--whitelist", "a.*"), "for topics that match a.*\n"),
         (("--blacklist", "a.*"), "for topics that do not match a.*\n"),
     ],
 )
-def test_a_dry_run_says_in_words_what_would_be_read(
-    lone_shell: Shell, words: tuple[str, ...], told: str
-) -> None:
+def test_a_dry_run_prints_what_would_be_read(lone_shell: Shell, words: tuple[str, ...], message: str) -> None:
     """Topics with their threads, or the expression."""
     ran = lone_shell.run("consume", "g", *words, "--dry-run", "-z", "127.0.0.1:1")
 
-    assert (ran.code, ran.err.endswith(told)) == (0, True), ran.err
+    assert (ran.code, ran.err.endswith(message)) == (0, True), ran.err
 
 
 def test_a_member_that_cannot_connect_is_exit_7(lone_shell: Shell) -> None:
@@ -312,7 +310,7 @@ def test_the_embedded_server_serves_until_a_signal(lone_shell: Shell, tmp_path: 
 def test_the_embedded_server_ends_at_once_while_it_starts(
     lone_shell: Shell, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Past bug: a signal was heard only when the servers were ready. Here Java never gets there at all."""
+    """Past bug: a signal was handled only when the servers were ready. Here Java never gets there at all."""
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     made = f"""echo $$ > '{tmp_path}/part' && mv '{tmp_path}/part' '{tmp_path}/pid'"""

@@ -61,10 +61,10 @@ def test_a_plan_is_begun_and_carried_on_to_its_end(shell: Shell, cluster: Server
     assert len(shell.undo_files) == 1
 
 
-def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_plan_is_stored_and_resumed(shell: Shell, cluster: ServerCluster) -> None:
     """Nothing moves until then; a wait that runs out ends with 3 and leaves the plan as it is."""
-    kept = shell.run(*EMPTY, "--save", "--format", "json")
-    name = kept.document["kept"]["plan"]
+    left = shell.run(*EMPTY, "--save", "--format", "json")
+    name = left.document["kept"]["plan"]
     shown = shell.json("plan", "resume", name)
     words = ("plan", "resume", name, "--execute", "--wait", "--timeout")
     early = shell.run(*words, "50ms", "--format", "json")
@@ -74,8 +74,8 @@ def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: ServerCluster) -> Non
     again = shell.json("plan", "resume", name, "--execute")
     stored = shell.json("plan", "list")["plans"]
 
-    assert (kept.code, kept.document["executed"], kept.document["kept"]["state"]) == (0, False, "paused")
-    assert f"plan resume {name}" in kept.err
+    assert (left.code, left.document["executed"], left.document["kept"]["state"]) == (0, False, "paused")
+    assert f"plan resume {name}" in left.err
     assert (shown["executed"], shown["state"], shown["next_phase"]) == (False, "paused", 0)
     assert [[move["to"] for move in phase] for phase in shown["moves"]] == [[[3, 2]], [[2, 3]]]
     assert (early.code, early.document["state"], early.document["next_phase"]) == (3, "running", 1)
@@ -114,7 +114,7 @@ def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: ServerCluster) ->
     assert shell.json("reassign", "list")["reassignments"] == []
 
 
-def test_a_controller_of_ours_is_left_to_go_on(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_zkgroup_controller_continues_a_plan_by_itself(shell: Shell, cluster: ServerCluster) -> None:
     """The plan runs in ZooKeeper; the tool asks for nothing."""
     cluster.ours()
 

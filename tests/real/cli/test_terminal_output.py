@@ -1,4 +1,4 @@
-"""What depends on whether a person looks: colour, width, and how JSON is written."""
+"""What depends on whether stdout is a terminal: colour, width, and how JSON is written."""
 
 from __future__ import annotations
 

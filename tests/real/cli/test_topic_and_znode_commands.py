@@ -49,7 +49,7 @@ def test_create_acts_at_once_and_dry_run_does_not(shell: Shell) -> None:
 
 
 def test_the_undo_of_a_creation_deletes_that_topic_and_no_other(shell: Shell) -> None:
-    """Not one that was changed since, nor one made anew that looks the same.
+    """Not one that was changed since, nor one created again that is equal.
 
     A creation that is refused keeps no record.
     """
@@ -74,8 +74,8 @@ def test_the_undo_of_a_creation_deletes_that_topic_and_no_other(shell: Shell) ->
     assert (undone.code, shell.json("topic", "list")["topics"]) == (0, [])
 
 
-def test_a_topic_is_created_where_no_record_can_be_kept(shell: Shell) -> None:
-    """A home that cannot be written: the command that goes back needs no record, and is told."""
+def test_a_topic_is_created_where_no_undo_record_can_be_written(shell: Shell) -> None:
+    """A home that cannot be written: the undo command needs no record, and is printed."""
     (shell.home / "state").write_text("")
 
     ran = shell.run("topic", "create", "orders", "--partitions", "2")
@@ -115,7 +115,7 @@ def test_replicas_go_to_live_brokers(shell: Shell, groups: ServerGroups) -> None
 
 
 def test_describe_filters_partitions(shell: Shell, groups: ServerGroups) -> None:
-    """Kafka's two filters; topics without such a partition are left out, and those that nobody hosts."""
+    """Kafka's two filters; topics without such a partition are left out, and those without hosts."""
     shell.run("topic", "create", "orders", "--replica-assignment", "1,2")
     shell.run("topic", "create", "work", "--partitions", "2")
 
@@ -193,7 +193,7 @@ def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, gr
 
 
 def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> None:
-    """The request znode is made; that there is no way back is said before."""
+    """The request znode is made; that it cannot be undone is printed before."""
     shell.run("topic", "create", "orders", "--partitions", "1")
     groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
 
@@ -216,7 +216,7 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> 
     assert groups.exists("/brokers/topics/orders")
 
 
-def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: ServerGroups) -> None:
+def test_describe_marks_a_topic_that_is_being_deleted(shell: Shell, groups: ServerGroups) -> None:
     """K20: since when, and which broker it waits for; `null` for the others."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     shell.run("topic", "create", "clicks", "--replica-assignment", "7:8")
@@ -233,7 +233,7 @@ def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: Serve
     assert read == f"being deleted, asked at {asked_at}; waits for broker 8 to be back"
 
 
-def test_delete_goes_on_without_a_broker_that_is_lost(shell: Shell, groups: ServerGroups) -> None:
+def test_delete_continues_without_a_lost_broker(shell: Shell, groups: ServerGroups) -> None:
     """K20: previewed with what remains, asked for with --execute, then shown; a live broker is refused."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     _broker(groups, 7)
@@ -261,7 +261,7 @@ def test_delete_goes_on_without_a_broker_that_is_lost(shell: Shell, groups: Serv
 
 
 def test_delete_of_a_topic_in_use_is_refused(shell: Shell, groups: ServerGroups) -> None:
-    """Exit 2, with who uses it."""
+    """Exit 2, with the client that uses it."""
     groups.topic("orders", 1)
     groups.living("billing", "orders", 1, ("a",))
 
@@ -385,24 +385,24 @@ def test_doctor_finds_what_is_wrong(shell: Shell, groups: ServerGroups) -> None:
 
 
 def test_unreadable_configurations_are_named_by_path(shell: Shell, groups: ServerGroups) -> None:
-    """K35: malformed ones stop nobody and are told, with the command that shows them."""
+    """K35: malformed ones stop no command and are reported, with the command that shows them."""
     groups.topic("orders", 1)
     path = "/config/topics/orders"
     groups.zk.create_missing("/config", "/config/topics")
     groups.zk.multi(Create(path, b"{"))
 
-    (told,) = shell.json("status")["unreadable"]
+    (message,) = shell.json("status")["unreadable"]
     error = shell.json("doctor", code=3)["findings"][0]
 
-    assert told["path"] == path
-    assert told["detail"].startswith("expected a configuration, found '{'")
+    assert message["path"] == path
+    assert message["detail"].startswith("expected a configuration, found '{'")
     assert (error["severity"], error["subject"]) == ("error", path)
-    assert error["detail"] == f"{told['detail']}; no broker applies it"
+    assert error["detail"] == f"{message['detail']}; no broker applies it"
     assert error["next"] == f"zkgroup znode get {path}"
     assert f"unreadable  {path}: expected a configuration" in shell.run("status").out
 
 
-def test_doctor_finds_partitions_that_nobody_leads_or_follows(shell: Shell, groups: ServerGroups) -> None:
+def test_doctor_finds_partitions_without_leader_or_followers(shell: Shell, groups: ServerGroups) -> None:
     """No live leader is an error, a short ISR a warning; what no controller has seen is neither here."""
     groups.topic("orders", 3)
     _broker(groups, 0)
@@ -436,7 +436,7 @@ def test_doctor_names_a_wrong_group_that_moves_as_news(shell: Shell, groups: Ser
     assert ("info", "group billing") in {(one["severity"], one["subject"]) for one in document["findings"]}
 
 
-def test_a_znode_of_somebody_else_says_how_to_connect(shell: Shell, tmp_path: Path) -> None:
+def test_a_znode_that_an_acl_hides_is_an_error_that_names_the_options(shell: Shell, tmp_path: Path) -> None:
     """Exit 1 with the path and the options; with the right file it is shown."""
     file = tmp_path / "digest"
     file.write_text("me:canary\n")

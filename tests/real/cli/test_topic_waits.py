@@ -25,7 +25,7 @@ def cluster(groups: ServerGroups) -> ServerCluster:
 
 
 def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: ServerCluster) -> None:
-    """A controller of ours that runs: exit 0 once each partition has a leader, of the new ones too."""
+    """A zkgroup controller: exit 0 once each partition has a leader, of the new ones too."""
     cluster.zk.multi(Delete(Controller.path(), -1))
     words = ("broker", "run", "--id", "100", "--controller-only", "--set", "zookeeper.session.timeout.ms=60s")
     with shell.start(*words) as controller:
@@ -40,7 +40,7 @@ def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: ServerClus
     assert all(row["leader"] in (1, 2, 3) for row in topic["partitions"])
 
 
-def test_a_topic_that_nobody_leads_ends_with_3(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_topic_without_leaders_ends_with_3(shell: Shell, cluster: ServerCluster) -> None:
     """Each partition with why; without --wait nothing of that is known."""
     plain = shell.json("topic", "create", "clicks", "--partitions", "1")
     words = ("topic", "create", "orders", "--replica-assignment", "1:2,8:9")
@@ -64,7 +64,7 @@ def test_a_topic_that_nobody_leads_ends_with_3(shell: Shell, cluster: ServerClus
     ]
 
 
-def test_nobody_waits_for_what_is_only_shown(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_preview_of_a_topic_does_not_wait(shell: Shell, cluster: ServerCluster) -> None:
     """Previews end at once; settings are applied without a word, and that is said."""
     dry = shell.json("topic", "create", "orders", "--partitions", "1", "--dry-run", "--wait")
     cluster.topic("clicks", (1, 2))
@@ -107,8 +107,8 @@ def test_a_deletion_is_waited_for(shell: Shell, cluster: ServerCluster) -> None:
     assert (done["executed"], done["converged"], done["detail"]) == (True, True, None)
 
 
-def test_znodes_that_are_removed_here_are_gone_at_once(shell: Shell) -> None:
-    """Without a controller nobody else has to do anything."""
+def test_without_a_controller_the_znodes_are_removed_at_once(shell: Shell) -> None:
+    """Without a controller the command deletes everything itself."""
     shell.run("topic", "create", "orders", "--partitions", "1")
 
     assert shell.json("topic", "delete", "orders", "--execute", "--wait")["converged"] is True

@@ -1,4 +1,4 @@
-"""A topic that was made without brokers, next to a broker of ours with the id that its lists name."""
+"""A topic that was made without brokers, next to a zkgroup broker with the id that its lists name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.worlds.shell import Shell
 
 
 def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_path: Path) -> None:
-    """Nobody adopts it or misses a leader; named, broker 0 hosts it. Another is deleted as it is.
+    """No broker adopts it and no leader is missing; named, broker 0 hosts it. Another is deleted as it is.
 
     What makes that one anew does not name broker 0, which never had it.
     """
@@ -23,7 +23,7 @@ def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_p
         status, doctor = shell.json("status"), shell.run("doctor")
         elected = shell.json("elect", "preferred", "--topic", "work")
         grown = shell.json("topic", "alter", "work", "--partitions", "3", "--execute", "--wait")
-        told = shell.run("topic", "delete", "shards")
+        ran = shell.run("topic", "delete", "shards")
         gone = shell.json("topic", "delete", "shards", "--execute", "--wait")
         (lost,) = [row for row in shell.json("undo", "list")["undos"] if row["undo"] == gone["undo"]]
         named = shell.run("topic", "alter", "work", "--replica-assignment", "0,0,0", "--execute", "--wait")
@@ -37,7 +37,7 @@ def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_p
     assert "work" not in doctor.out
     assert [row["outcome"] for row in elected["partitions"]] == ["unhosted", "unhosted"]
     assert (grown["executed"], grown["converged"]) == (True, None)
-    assert "note: this cannot be undone: next to brokers no topic is made without them\n" in told.err
+    assert "note: this cannot be undone: next to brokers no topic is made without them\n" in ran.err
     assert gone["converged"] is True
     assert (lost["undoable"], "topic create shards --partitions 2`" in lost["detail"]) == (False, True)
     assert (named.code, named.lines[0]) == (0, "topic work has its first brokers")

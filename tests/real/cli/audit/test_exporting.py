@@ -1,4 +1,4 @@
-"""`zkgroup audit export`: a living ensemble and a folder become a file that every question is asked of."""
+"""`zkgroup audit export`: a live ensemble or a folder becomes a file that every audit command reads."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_a_living_tree_is_written_and_read_back(shell: Shell, groups: ServerGrou
 
     document = shell.json("audit", "export", str(file))
 
-    living = shell.json("znode", "tree", "/")["znodes"]
-    assert shell.json("audit", "tree", "--input", str(file))["znodes"] == living
-    assert (document["exact"], document["znodes"]) == (True, len(living))
+    live = shell.json("znode", "tree", "/")["znodes"]
+    assert shell.json("audit", "tree", "--input", str(file))["znodes"] == live
+    assert (document["exact"], document["znodes"]) == (True, len(live))
     assert document["zxid_before"] == document["zxid_after"] == document["as_of"]["zxid"]
     header = ExportReader(file).header
     assert f"{header.source}{header.chroot}" == address
@@ -47,9 +47,9 @@ def test_questions_of_a_living_ensemble_are_those_of_its_export(
     shell.json("audit", "export", file)
 
     for words in (["tree", "/consumers"], ["findings"], ["sessions"], ["offsets", "--group", "g"]):
-        living = shell.json("audit", *words)
+        live = shell.json("audit", *words)
         written = shell.json("audit", *words, "--input", file)
-        assert {**living, "as_of": None} == {**written, "as_of": None}
+        assert {**live, "as_of": None} == {**written, "as_of": None}
     assert shell.json("audit", "findings")["skipped"]
     assert shell.run("audit", "findings", "--since", "1").code == 2
     assert shell.run("audit", "tree", "--at", "1").code == 5

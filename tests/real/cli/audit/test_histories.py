@@ -44,7 +44,7 @@ def test_who_owned_it_between_two_moments(lone_shell: Shell) -> None:
 
 
 def test_a_group_that_never_was_is_exit_5(lone_shell: Shell) -> None:
-    """Those that were are named; a partition that nobody owned is an answer."""
+    """Those that were are named; a partition that never had an owner is an answer."""
     words = ("audit", "owners", str(V346), "--group")
     missing = lone_shell.run(*words, "g44", "--partition", "orders:1")
     unowned = lone_shell.run(*words, "g4", "--partition", "orders:99")
@@ -74,7 +74,7 @@ def test_a_mistyped_group_is_not_taken_for_a_quiet_one(
 
 
 def test_a_group_that_is_not_found_may_be_in_what_is_damaged(lone_shell: Shell, tmp_path: Path) -> None:
-    """The damage is told beside the error."""
+    """The damage is printed beside the error."""
     folder = copy(V394, tmp_path)
     packed = (folder / "log.116.gz").read_bytes()
     (folder / "log.116.gz").write_bytes(packed[: len(packed) // 2])
@@ -121,7 +121,7 @@ def test_the_rewind_of_the_incidents_is_found(lone_shell: Shell) -> None:
 
 
 def test_a_stretch_begins_with_what_stood_before(lone_shell: Shell) -> None:
-    """As rows of a snapshot, of which nobody knows who wrote them."""
+    """As rows of a snapshot, whose writers are unknown."""
     rows = lone_shell.json(
         *("audit", "offsets", "--input", str(V346), *G4, "--since", "0x1d0", "--until", "0x1e0")
     )["offsets"]
@@ -148,7 +148,7 @@ def test_every_session(lone_shell: Shell) -> None:
 
 
 def test_healthy_folders_have_no_errors(lone_shell: Shell) -> None:
-    """Exit 0; what was not looked for says why."""
+    """Exit 0; findings that were not searched for have the reason."""
     for folder in (V346, V394):
         document = lone_shell.json("audit", "findings", "--input", str(folder))
         assert [row for row in document["findings"] if row["severity"] == "error"] == []

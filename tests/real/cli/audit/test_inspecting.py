@@ -29,7 +29,7 @@ def test_folders_of_real_servers_are_healthy(lone_shell: Shell, folder: Path) ->
     assert document["as_of"] == {"zxid": max(file["last_zxid"] for file in files), "time": None}
 
 
-def test_what_is_said_of_a_log_and_of_snapshots(lone_shell: Shell) -> None:
+def test_the_report_of_a_log_and_of_snapshots(lone_shell: Shell) -> None:
     """A log has its first and last zxid; a snapshot from before 3.6 does not say when it ended."""
     log, snapshot = V346 / "version-2" / "log.102.gz", V346 / "version-2" / "snapshot.100.gz"
     newer = V394 / "version-2" / "snapshot.114.gz"
@@ -78,8 +78,8 @@ def test_a_half_copied_log_is_good_up_to_its_last_record(lone_shell: Shell, tmp_
     assert "not whole" in file["detail"]
 
 
-def test_a_damaged_file_is_exit_3_and_says_how_far_it_is_good(lone_shell: Shell, tmp_path: Path) -> None:
-    """A flipped bit in a log, a snapshot cut off, a packed file cut off; the others are still told."""
+def test_a_damaged_file_is_exit_3_with_the_last_good_transaction(lone_shell: Shell, tmp_path: Path) -> None:
+    """A flipped bit in a log, a snapshot cut off, a packed file cut off; the others are still reported."""
     folder = copy(V394, tmp_path)
     log = bytearray(gzip.decompress((folder / "log.68.gz").read_bytes()))
     log[5000] ^= 1
@@ -143,7 +143,7 @@ def test_others_among_several_are_left_out_with_a_note(lone_shell: Shell, tmp_pa
     assert "acceptedEpoch" in ran.err
 
 
-def test_a_file_under_a_wrong_name_is_told_by_what_it_is(lone_shell: Shell, tmp_path: Path) -> None:
+def test_a_file_under_a_wrong_name_is_recognised_by_its_content(lone_shell: Shell, tmp_path: Path) -> None:
     """A renamed copy is inspected; one that is not what its name says is damaged."""
     snapshot = gzip.decompress((V394 / "version-2" / "snapshot.66.gz").read_bytes())
     (tmp_path / "copied").write_bytes(snapshot)
@@ -156,7 +156,9 @@ def test_a_file_under_a_wrong_name_is_told_by_what_it_is(lone_shell: Shell, tmp_
     assert (wrong["kind"], wrong["healthy"]) == ("log", False)
 
 
-def test_a_packed_copy_under_another_name_is_told_by_what_is_in_it(lone_shell: Shell, tmp_path: Path) -> None:
+def test_a_compressed_copy_under_another_name_is_recognised_by_its_content(
+    lone_shell: Shell, tmp_path: Path
+) -> None:
     """As plain ones are; a packed file that is cut off at once is none."""
     packed = (V394 / "version-2" / "log.1.gz").read_bytes()
     (tmp_path / "moved").write_bytes(packed)
@@ -171,7 +173,7 @@ def test_a_packed_copy_under_another_name_is_told_by_what_is_in_it(lone_shell: S
 
 
 def test_pipes_and_links_are_not_opened(lone_shell: Shell, tmp_path: Path) -> None:
-    """Nobody writes into the pipe, so who opened it would wait; what a link names lies elsewhere."""
+    """The pipe has no writer, so a reader would wait; what a link names lies elsewhere."""
     folder, elsewhere = copy(V394, tmp_path / "server"), tmp_path / "elsewhere"
     elsewhere.write_bytes(gzip.decompress((folder / "snapshot.66.gz").read_bytes()))
     os.mkfifo(folder / "notes")

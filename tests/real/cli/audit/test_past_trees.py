@@ -33,7 +33,7 @@ def test_the_last_tree_is_the_one_that_the_server_serves(lone_shell: Shell, fold
     for path, one in found.items():
         data = recorded[path].get("data64") or recorded[path]["data"]
         assert data in (one["data"], one["data_base64"]), path
-        if path != "/":  # who recorded it was a session of its own
+        if path != "/":  # the recorder had a session of its own
             assert one["stat"] == recorded[path]["stat"], path
     assert document["exact"] is True
 
@@ -95,7 +95,7 @@ def test_before_the_files_begin_is_exit_5(lone_shell: Shell, tmp_path: Path) -> 
         assert (ran.code, ran.out) == (5, ""), ran
 
 
-def test_behind_the_end_of_the_files_it_is_the_last_tree_and_said_so(lone_shell: Shell) -> None:
+def test_behind_the_end_of_the_files_it_is_the_last_tree_with_a_note(lone_shell: Shell) -> None:
     """What was asked for may be in files that were not copied."""
     ran = lone_shell.run("audit", "tree", "--input", str(V394), "--at", "0xffff", "/brokers/ids")
     last = lone_shell.run("audit", "tree", "--input", str(V394), "/brokers/ids")
@@ -223,7 +223,7 @@ def test_several_folders_may_follow_one_option(lone_shell: Shell, tmp_path: Path
 def test_a_folder_that_may_not_be_read_is_refused(
     lone_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    """Whoever runs the tests may read everything, so the system's answer is made up."""
+    """The user of the tests may read everything, so the refusal is made up."""
 
     def forbidden(path: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
@@ -303,7 +303,7 @@ def test_a_diff_over_what_is_missing_is_exit_3(lone_shell: Shell, tmp_path: Path
 
 
 def test_a_diff_for_people_and_tables(lone_shell: Shell) -> None:
-    """A znode of which only children came or went is in no table."""
+    """A znode of which only children were created or deleted is not in the table."""
     words = ("audit", "diff", "--input", str(V394), "0x100", "0x110")
     table = lone_shell.run(*words)
     rows = list(csv.DictReader(lone_shell.run(*words, "--format", "csv").lines))
@@ -316,12 +316,12 @@ def test_a_diff_for_people_and_tables(lone_shell: Shell) -> None:
 
 
 def test_a_diff_needs_a_past(lone_shell: Shell) -> None:
-    """Neither a living ensemble nor an end behind the files has more than there is."""
-    living = lone_shell.run("audit", "diff", "1", "2", "-z", "127.0.0.1:1")
+    """A live ensemble has no past, and a moment behind the files is their end."""
+    live = lone_shell.run("audit", "diff", "1", "2", "-z", "127.0.0.1:1")
     beyond = lone_shell.run("audit", "diff", "--input", str(V394), "0x150", "0x999")
 
-    assert (living.code, beyond.code) == (2, 0)
-    assert "--input" in living.err
+    assert (live.code, beyond.code) == (2, 0)
+    assert "--input" in live.err
     assert "the files end at 0x163" in beyond.err
 
 

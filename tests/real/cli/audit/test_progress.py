@@ -16,34 +16,34 @@ class Terminal(io.StringIO):
         return True
 
 
-def _told(*, out: io.StringIO) -> str:
-    """What a terminal as stderr gets of work that tells something five times in three seconds."""
+def _written(*, out: io.StringIO) -> str:
+    """What a terminal as stderr gets of work that reports progress five times in three seconds."""
     now_s = 0.0
-    with redirect_stderr(Terminal()) as err, redirect_stdout(out), progress(lambda: now_s) as tell:
+    with redirect_stderr(Terminal()) as err, redirect_stdout(out), progress(lambda: now_s) as report:
         for second in (0.1, 1.0, 1.0 + EVERY_S / 2, 3.0):
             now_s = second
-            tell("reading transactions", int(second * 1000))
-        tell("reading")
+            report("reading transactions", int(second * 1000))
+        report("reading")
     return err.getvalue()
 
 
 def test_it_is_written_over_seldom_and_wiped_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing for what is fast; not more often than eyes can follow."""
+    """Nothing for what is fast; at most five times a second."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert 0.1 < FIRST_AFTER_S < 1.0
 
-    told = _told(out=Terminal())
+    message = _written(out=Terminal())
 
     last = "reading transactions 3,000"
-    assert told == f"\rreading transactions 1,000\r{last}\r{' ' * len(last)}\r"
+    assert message == f"\rreading transactions 1,000\r{last}\r{' ' * len(last)}\r"
 
 
-def test_only_a_person_at_a_terminal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither where data go into a file nor under NO_COLOR."""
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert _told(out=io.StringIO()) == ""
+    assert _written(out=io.StringIO()) == ""
     monkeypatch.setenv("NO_COLOR", "1")
-    assert _told(out=Terminal()) == ""
+    assert _written(out=Terminal()) == ""
 
 
 def test_it_is_wiped_when_the_work_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +53,9 @@ def test_it_is_wiped_when_the_work_is_interrupted(monkeypatch: pytest.MonkeyPatc
 
     def work() -> None:
         nonlocal now_s
-        with progress(lambda: now_s) as tell:
+        with progress(lambda: now_s) as report:
             now_s = 1.0
-            tell("reading")
+            report("reading")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), redirect_stderr(Terminal()) as err, redirect_stdout(Terminal()):

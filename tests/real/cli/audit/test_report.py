@@ -25,16 +25,16 @@ def test_the_findings_beside_it_are_those_of_the_command(lone_shell: Shell, tmp_
     """`findings.json` is the document of `audit findings`, word for word; Parquet has the same rows."""
     output = tmp_path / "report.html"
 
-    told = _report(lone_shell, output, "--input", str(INCIDENTS))
+    found = _report(lone_shell, output, "--input", str(INCIDENTS))
     findings = lone_shell.json("audit", "findings", "--input", str(INCIDENTS), code=3)
 
     assert json.loads((tmp_path / "findings.json").read_text(encoding="utf-8")) == findings
     severities = [one["severity"] for one in findings["findings"]]
-    assert (told["errors"], told["warnings"], told["notes"]) == tuple(
+    assert (found["errors"], found["warnings"], found["notes"]) == tuple(
         map(severities.count, ("error", "warning", "info"))
     )
     data = data_in(output.read_text(encoding="utf-8"))
-    assert data["findings"]["counts"] == [told["errors"], told["warnings"], told["notes"]]
+    assert data["findings"]["counts"] == [found["errors"], found["warnings"], found["notes"]]
     tables = [parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES)] if parquet.is_there() else []
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["findings.json", *tables, "report.html"]
@@ -46,7 +46,7 @@ def test_the_findings_beside_it_are_those_of_the_command(lone_shell: Shell, tmp_
             assert [row[key] for key in same] == [one[key] for key in same]
 
 
-def test_the_tables_beside_it_are_what_the_commands_tell(lone_shell: Shell, tmp_path: Path) -> None:
+def test_the_tables_beside_it_are_the_output_of_the_commands(lone_shell: Shell, tmp_path: Path) -> None:
     """Ownerships of a partition, every write of an offset, every session; explicit types, times in UTC."""
     pq = pytest.importorskip("pyarrow.parquet")
     words = ("--input", str(INCIDENTS))
@@ -55,10 +55,10 @@ def test_the_tables_beside_it_are_what_the_commands_tell(lone_shell: Shell, tmp_
     read = {name: pq.read_table(tmp_path / f"{name}.parquet") for name in TABLES}
     rows = {name: table.to_pylist() for name, table in read.items()}
 
-    def same(table: str, told: list[dict[str, Any]], keys: tuple[str, ...], **only: object) -> None:
+    def same(table: str, expected: list[dict[str, Any]], keys: tuple[str, ...], **only: object) -> None:
         found = [row for row in rows[table] if only.items() <= row.items()]
         assert [tuple(row[key] for key in keys) for row in found] == [
-            tuple(one[key] for key in keys) for one in told
+            tuple(one[key] for key in keys) for one in expected
         ]
         assert found
 
@@ -123,14 +123,14 @@ def test_evidence_stays_as_it_is(lone_shell: Shell, tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(lone_shell: Shell, tmp_path: Path) -> None:
-    """No folder: told before anything is read."""
+    """No folder: an error before anything is read."""
     ran = lone_shell.run("audit", "report", str(tmp_path / "none" / "report.html"), "--input", str(V394))
 
     assert ran.code == 2
     assert "expected a folder" in ran.err
 
 
-def test_who_fails_leaves_no_drafts(
+def test_a_failed_report_leaves_no_temporary_files(
     lone_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables are written while the rows are read; a page that cannot be made takes them with it."""
@@ -149,7 +149,7 @@ def test_who_fails_leaves_no_drafts(
     assert list(output.parent.iterdir()) == []
 
 
-def test_a_damaged_file_is_told_in_the_page(lone_shell: Shell, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_in_the_page(lone_shell: Shell, tmp_path: Path) -> None:
     """Exit 3, and the file stands in the list as damaged; what is good before it is there."""
     folder = copy(INCIDENTS, tmp_path / "server")
     log = next(path for path in sorted(folder.iterdir()) if path.name.startswith("log."))
@@ -166,7 +166,7 @@ def test_a_damaged_file_is_told_in_the_page(lone_shell: Shell, tmp_path: Path) -
 
 
 def test_a_living_ensemble_has_a_report(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
-    """One tree: who owns what now and where it stands; what needs a log is said to be left out."""
+    """One tree: owners and offsets now; the page names what needs a log and is left out."""
     groups.parents("g")
     groups.zk.multi(
         Create("/consumers/g/owners/t", b""),

@@ -1,4 +1,4 @@
-"""A controller of ours that stands for election on a real server and does nothing else."""
+"""A zkgroup controller without brokers, on a real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
 STAND_BACK_MS = 600_000
-"""For so long one that has resigned leaves the election to others: none is so busy that it misses it."""
+"""Time for which one that has resigned does not stand for election."""
 
 
 class Controllers:
@@ -41,7 +41,7 @@ class Controllers:
         assert not self.crashed
 
     def add(self, broker: int) -> None:
-        """Returns once it has been elected, or watches somebody else who rules."""
+        """Returns once it has been elected, or watches another active controller."""
         client = ZooKeeperClient(self._address, ClientSettings(session_timeout_ms=60_000))
         elected = threading.Event()
 

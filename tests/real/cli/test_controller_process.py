@@ -1,4 +1,4 @@
-"""What an operator asks of a controller of ours that runs as a process of its own."""
+"""Requests of an operator to a zkgroup controller that runs as a process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN = ("broker", "run", *LASTING)
 
 @pytest.fixture
 def cluster(shell: Shell, groups: ServerGroups) -> Iterator[ServerCluster]:
-    """Registered brokers that answer nobody; orders-0 has lost every replica in sync; ours rules."""
+    """Brokers that do not respond, orders-0 without a live replica in sync, and a zkgroup controller."""
     made = ServerCluster(groups)
     made.zk.multi(Delete(Controller.path(), -1))
     made.topic("orders", (9, 1), (1, 2), leaders={0: -1})
@@ -40,7 +40,7 @@ def cluster(shell: Shell, groups: ServerGroups) -> Iterator[ServerCluster]:
 
 
 def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: ServerCluster) -> None:
-    """recipes 15: the offline partition waits, is named in `status`, and is led once somebody asks."""
+    """recipes 15: the offline partition waits, is named in `status`, and has a leader after the request."""
     done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "10m")
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
 
@@ -72,7 +72,7 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(
 
 @pytest.fixture
 def brokers(shell: Shell) -> Iterator[dict[int, Process]]:
-    """Brokers 1 to 3 of ours, with files; the first is the controller."""
+    """zkgroup brokers 1 to 3, with files; the first is the controller."""
     quick = ("--set", "replica.fetch.wait.max.ms=50ms", "--set", "replica.fetch.backoff.ms=20ms")
     with ExitStack() as stack:
         started: dict[int, Process] = {}
@@ -86,7 +86,7 @@ def brokers(shell: Shell) -> Iterator[dict[int, Process]]:
         yield started
 
 
-def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: dict[int, Process]) -> None:
+def test_zkgroup_brokers_carry_a_plan_out(shell: Shell, brokers: dict[int, Process]) -> None:
     """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
     shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
     _wait_until_led(shell)

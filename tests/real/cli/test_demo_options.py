@@ -1,4 +1,4 @@
-"""Demos that judge by the files of their own servers take no others."""
+"""Demos that read the files of their own servers refuse another ensemble."""
 
 from __future__ import annotations
 
