@@ -29,8 +29,8 @@ def notify_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--notify-format",
         type=click.Choice(["bare", "v1", "v2"]),
-        help="Of the notification: bare for Kafka 0.8, v1 for 0.9 and 0.10.0, v2 for later ones; a wrong one "
-        "can stop brokers from applying any change.  [default: by the registered brokers]",
+        help="Format of the notification: bare for Kafka 0.8, v1 for 0.9 and 0.10.0, v2 for later ones; a "
+        "wrong one can stop brokers from applying any change.  [default: by the registered brokers]",
     )(function)
 
 
@@ -124,7 +124,7 @@ def describe(**whom: Any) -> None:
             out.line(out.paint(title, "bold"))
             out.table(_SETTING_COLUMNS, sorted(row.configs.items()))
         if not rows and not unreadable:
-            echo_err("nothing of that kind has a configuration of its own")
+            echo_err("no configuration of that kind differs from its default")
     if unreadable:
         raise (
             PartlyDoneError(f"not described: {'; '.join(unreadable)}")
@@ -150,14 +150,14 @@ def describe(**whom: Any) -> None:
     "removed",
     multiple=True,
     metavar="NAME[,...]",
-    help="Remove these; may be repeated.",
+    help="Remove settings; may be repeated.",
 )
 @click.option(
     "--allow-unknown",
     is_flag=True,
     help="Of a broker, set also what Kafka's brokers do not know: a plug-in may.",
 )
-@click.option("--delete-empty", is_flag=True, hidden=True, help="For undo: an empty configuration goes.")
+@click.option("--delete-empty", is_flag=True, hidden=True, help="For undo: delete an empty configuration.")
 @notify_option
 @confirm_options
 def alter(
@@ -183,7 +183,7 @@ def alter(
     out = output()
     _, entity = _whom(**whom)
     if entity is None:
-        raise click.UsageError("say whose: --topic, --broker, or --entity-type with --entity-name")
+        raise click.UsageError("expected one of --topic, --broker and --entity-type, found none")
     set_to = dict([*(pair for pairs in added for pair in pairs), *exact])
     names = [name.strip() for text in removed for name in text.split(",")]
     with connected() as ensemble:
@@ -236,7 +236,9 @@ def _whom(
         raise click.UsageError("--client and --client-default contradict each other")
     if name is None and not entity_default:
         if wants_client:
-            raise click.UsageError("say whose client: --entity-name USER or --entity-default")
+            raise click.UsageError(
+                "expected --entity-name USER or --entity-default with a client, found none"
+            )
         return kind, None
     if wants_client:
         return None, ConfigEntity.user_client(name, client)

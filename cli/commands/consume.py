@@ -65,8 +65,12 @@ CHECK_S = 0.5
     help="Where to begin where nothing is committed. --from is the old name.",
 )
 @click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Leave after N records.")
-@click.option("--session-timeout", type=DURATION, metavar="DURATION", help="Short for a setting.")
-@click.option("--commit-interval", type=DURATION, metavar="DURATION", help="Short for a setting.")
+@click.option(
+    "--session-timeout", type=DURATION, metavar="DURATION", help="Same as --set session_timeout_ms."
+)
+@click.option(
+    "--commit-interval", type=DURATION, metavar="DURATION", help="Same as --set auto_commit_interval_ms."
+)
 @set_option("settings", "Any setting of a member", aliases=["--setting"])
 @click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
 def consume(

@@ -134,7 +134,7 @@ def preferred(
     required=True,
     type=TopicPartitions(),
     metavar="T[:P,P...]",
-    help="Which ones; a topic alone means all of it. May be repeated.",
+    help="Partitions; a topic alone means all of its partitions. May be repeated.",
 )
 @wait_options("the controller has reported the outcome of each")
 @confirm_options
@@ -147,7 +147,7 @@ def unclean(
     execute: bool,
     yes: bool,
 ) -> None:
-    """Elect a live replica, in sync or not; records may be lost for good.
+    """Elect a live replica, in sync or not; records may be lost.
 
     For partitions that have no leader. Only a zkgroup controller has such a request; elsewhere it is refused
     with what to do instead. Exit codes are those of `elect preferred`.

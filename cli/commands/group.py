@@ -96,7 +96,7 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
 @wait_options("the group has converged")
 @click.pass_context
 def verify(ctx: click.Context, group: str, wait: bool, timeout_ms: int | None) -> None:
-    """Check that every partition has the owner that the rules name.
+    """Check that every partition has the owner that was assigned.
 
     Exit code 0 when the group has converged, 3 when it has not, 5 when there is no such group. With --wait a
     group that does not exist is waited for, and its absence at the end is exit code 3.

@@ -116,7 +116,7 @@ class BrokerList(click.ParamType[tuple[int, ...]]):
     type=click.Choice(["0.8", "0.10"]),
     default="0.10",
     show_default=True,
-    help="Whose rule: 0.8 takes the brokers in the order given and knows no racks.",
+    help="Which release proposes: 0.8 takes the brokers in the order given and knows no racks.",
 )
 @disable_racks_option
 def generate(
@@ -337,7 +337,7 @@ def cancel_(
     execute: bool,
     yes: bool,
 ) -> None:
-    """Send running moves back to where they came from.
+    """Cancel running moves: each replica list becomes what it was.
 
     Only a zkgroup controller reads a changed request; elsewhere it is refused with the reason. A request that
     cannot be read is removed.

@@ -61,7 +61,10 @@ topic = make_group(
     "--replication-factor", type=int, default=1, show_default=True, metavar="N", help="Replicas of each."
 )
 @click.option(
-    "--replica-assignment", type=ReplicaLists(), metavar="B:B,B:B...", help="Brokers by partition, instead."
+    "--replica-assignment",
+    type=ReplicaLists(),
+    metavar="B:B,B:B...",
+    help="Brokers by partition, instead of --partitions.",
 )
 @set_option("configs", "Set an override", aliases=["--config"])
 @disable_racks_option
@@ -195,7 +198,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
     elif not out.document(document, "topics"):
         topic_tables.described(out, described, ends)
         if not described and not unreadable:
-            echo_err("no partition is so" if whole else NO_TOPIC)
+            echo_err("no partition matches" if whole else NO_TOPIC)
     errors = [*unreadable, *(error for one in whole for error in one.unreadable)]
     if errors:
         message = "; ".join(map(str, errors))
@@ -214,7 +217,7 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
 
 @topic.command()
 @topic_argument()
-@click.option("--partitions", type=int, metavar="N", help="So many partitions, more than there are.")
+@click.option("--partitions", type=int, metavar="N", help="New number of partitions, more than now.")
 @click.option(
     "--replica-assignment",
     type=ReplicaLists(),
@@ -403,6 +406,6 @@ def end_of_deletion(topic: str, seen: DeletionSeen | None) -> None:
     """Ends the command where the topic is not gone, with what that waits for."""
     if seen is None or seen.gone:
         return
-    echo_err(f"{topic} is not gone: {seen.detail or 'nothing is known to be in its way'}")
+    echo_err(f"{topic} still exists: {seen.detail or 'nothing is known to be in its way'}")
     echo_err(f"check again: {command_text('topic', 'describe', topic)}")
     click.get_current_context().exit(EXIT_CHECK_FAILED)

@@ -80,7 +80,7 @@ class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
     multiple=True,
     type=NameValue("FINDING.BOUND", "NUMBER"),
     metavar="FINDING.BOUND=N",
-    help="Another bound than the usual one of a finding; may be repeated.",
+    help="Override a bound of a finding; may be repeated.",
 )
 @between_options
 @click.pass_context
@@ -157,7 +157,7 @@ def summary(found: Found) -> None:
 @click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
 @input_options(more=False, converted=True)
 @click.option("--group", metavar="GROUP", help="Only what is about this group.")
-@click.option("--overwrite", is_flag=True, help="Also where the files are there already.")
+@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--spark", is_flag=True, help="Compute it with Spark, for histories of days.")
 @spark_options
 @between_options
@@ -285,7 +285,7 @@ def _with_spark(
     multiple=True,
     type=NameValue("FINDING.BOUND", "NUMBER"),
     metavar="FINDING.BOUND=N",
-    help="Another bound than the usual one of a finding; may be repeated.",
+    help="Override a bound of a finding; may be repeated.",
 )
 @click.option(
     "--chroot",

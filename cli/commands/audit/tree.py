@@ -195,14 +195,14 @@ def _shown(state: State | None) -> str | None:
     metavar="ZXID|TIME",
     help="With --input: the tree of this moment.  [default: the last]",
 )
-@click.option("--overwrite", is_flag=True, help="Also where OUTPUT is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=ROUNDS,
     show_default=True,
     metavar="N",
-    help="So often what changes meanwhile is read again, at most.",
+    help="Read what changes meanwhile again, at most N times.",
 )
 @click.argument("file", metavar="OUTPUT", type=click.Path(path_type=Path))
 @click.pass_context

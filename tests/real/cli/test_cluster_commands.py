@@ -179,7 +179,7 @@ def test_nothing_to_describe_is_a_message(shell: Shell, groups: ServerGroups) ->
     led = shell.run("topic", "describe", "--unavailable-partitions")
 
     assert (none.code, none.out, "zkgroup topic create" in none.err) == (0, "", True)
-    assert (led.code, led.out, "no partition is so" in led.err) == (0, "", True)
+    assert (led.code, led.out, "no partition matches" in led.err) == (0, "", True)
 
 
 def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, cluster: ServerCluster) -> None:
@@ -384,7 +384,7 @@ def test_an_unregistered_broker_without_settings_is_not_listed(shell: Shell, clu
     odd = shell.run("config", "describe", "--entity-type", "brokers")
 
     assert (none.code, none.out) == (0, "")
-    assert "nothing of that kind has a configuration of its own" in none.err
+    assert "no configuration of that kind differs from its default" in none.err
     assert named == [{"entity_type": "brokers", "entity": "9", "configs": {}}]
     assert (odd.code, "/config/brokers/8" in odd.err) == (4, True)
 

@@ -103,7 +103,7 @@ def test_a_deletion_is_waited_for(shell: Shell, cluster: ServerCluster) -> None:
     assert (late.code, late.out) == (3, "asked controller 1 to delete topic orders\n")
     assert (again.code, again.out) == (3, "controller 1 was asked before to delete topic orders\n")
     assert "orders: waits for broker 9 to be back" in late.err.splitlines()
-    assert "orders is not gone: waits for broker 9 to be back" in late.err.splitlines()
+    assert "orders still exists: waits for broker 9 to be back" in late.err.splitlines()
     assert (done["executed"], done["converged"], done["detail"]) == (True, True, None)
 
 
