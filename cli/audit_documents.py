@@ -249,7 +249,7 @@ REPORT_FILE = Shape(ReportFile)
 REPORT = _document("report", Shape(AuditReportDocument))
 
 # The objects of the next two documents are built by `zkgroup.audit`, which writes them as findings.json too;
-# tests/pure/cli/test_documents.py compares its keys with these.
+# tests/pure/cli/test_documents.py and tests/real/spark/test_run_document.py compare them with these.
 FINDING = Shape(Finding, "finding", "severity", "group", "topic", "partition", _SESSION, *_SPAN, "detail")
 SKIPPED = Shape(Skipped, JsonKey("finding", STRING, lambda one: one.rule.name), "reason")
 FINDINGS = _document("findings", Shape(Found, "findings", "skipped"))

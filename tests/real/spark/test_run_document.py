@@ -1,0 +1,38 @@
+"""The document of `audit run`, which is findings.json too, against the schema of the command line."""
+
+from __future__ import annotations
+
+import json
+
+from zkgroup_cli import audit_documents
+from zkgroup_cli.schemas import SCHEMAS
+
+from tests.worlds.json_schema import violations
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.run import Skipped
+from zkgroup.audit.spark.job import Audited, document
+
+
+def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:
+    """Key by key, in order."""
+    finding = Finding("orphan_owner", "error", "g", "orders", 3, 0x1A, 4, 5, 1_000, 2_000, "why")
+    skipped = Skipped(ALL_RULES[0], "no log")
+    east = Audited("east", (finding,), (skipped,), Facts(end_zxid=7, end_ms=1_000), ("log.1: damaged",))
+    written = document([east])
+
+    derived = audit_documents.RUN.json(
+        None,
+        audit_documents.AuditRunDocument(
+            [
+                audit_documents.EnsembleRun(
+                    "east", audit_documents.LastTransaction.of(7, 1_000), (skipped,), ("log.1: damaged",)
+                )
+            ],
+            [audit_documents.EnsembleFinding("east", finding)],
+        ),
+    )
+
+    assert json.dumps(written) == json.dumps(derived)
+    assert violations(written, SCHEMAS["zkgroup.audit_run/1"]) == []
