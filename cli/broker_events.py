@@ -1,4 +1,4 @@
-"""What a broker or controller does, as events on stdout."""
+"""Events of a broker or controller on stdout."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ReasonEvent:
 
 @dataclass(frozen=True, slots=True)
 class RoleEvent:
-    """What a replica on the broker is now."""
+    """The role of a replica on the broker has changed."""
 
     topic_partition: TopicPartition
     leader_epoch: int | None
@@ -151,6 +151,6 @@ class BrokerPrinter(EventLines, BrokerListener):
         self.print(FAILED, ReasonEvent(str(error)), str(error))
 
     def waiting(self, broker: int, host: str, port: int) -> None:
-        """A controller that hosts nothing listens, and stands for election from now on."""
+        """A controller without replicas listens and takes part in elections."""
         value = ListeningEvent(broker, host, port)
         self.print(WAITING, value, f"controller {broker} at {host}:{port} stands for election")

@@ -1,4 +1,4 @@
-"""What a member does, as events on stdout."""
+"""Events of a member on stdout."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitEvent:
-    """How a commit has ended, one that goes with a release included."""
+    """The outcome of a commit, also of one in a release."""
 
     outcome: Literal["ok", "refused", "unknown"]
     offsets: Sequence[CommittedOffset]
@@ -125,7 +125,7 @@ class EventPrinter(EventLines, RebalanceListener):
     # --- HistorySink -------------------------------------------------------------------------------
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Commits, those that go with a release included; everything else is for checkers."""
+        """Prints the outcomes of commits, also of those in a release; everything else is for checkers."""
         act, _, step = kind.partition(".")
         if act not in ("commit", "release") or not step:
             return

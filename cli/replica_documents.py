@@ -25,7 +25,7 @@ FAILED_REPLICA = Shape(FailedReplica)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLogs:
-    """A partition, and how far each of its replicas is."""
+    """A partition, and the log end of each of its replicas."""
 
     partition: TopicPartitionDescription
     logs: Sequence[LogEnd]
@@ -33,7 +33,7 @@ class PartitionLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLogs:
-    """A topic, and how far the replicas of its partitions are."""
+    """A topic, and the log ends of the replicas of its partitions."""
 
     topic: TopicDescription
     partitions: Sequence[PartitionLogs]
@@ -48,7 +48,7 @@ class TopicReplicasDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedLog:
-    """How far a replica on the described broker is."""
+    """The log end of a replica on the described broker."""
 
     topic_partition: TopicPartition
     end: LogEnd
@@ -80,7 +80,7 @@ BROKER_DOCUMENT = Document(
 
 
 def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds) -> Json:
-    """`topic describe --replicas`: with `logs`, how far each replica is."""
+    """`topic describe --replicas`; `ends` has the log end of every replica."""
     topics = [
         TopicLogs(
             topic=topic, partitions=[_partition_logs(topic.topic, row, ends) for row in topic.partitions]

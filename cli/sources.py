@@ -83,7 +83,7 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
     A log end that no broker sends within `OWN_S`, or that an access list hides, stays unknown, with a note.
     """
     own = Cluster(ensemble)
-    if spec or not _has_ours(own):
+    if spec or not _has_zkgroup_broker(own):
         with log_ends(spec, ensemble) as ends:
             yield ends
         return
@@ -110,7 +110,7 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
         reader.close()
 
 
-def _has_ours(cluster: Cluster) -> bool:
+def _has_zkgroup_broker(cluster: Cluster) -> bool:
     """Whether a broker of zkgroup is registered; no, with a note, where that cannot be read."""
     try:
         return any(one.is_zkgroup for one in cluster.brokers().values())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _ReplicaRow(NamedTuple):
-    """A replica, and how far it is."""
+    """A replica, and its log end."""
 
     partition: TopicPartitionDescription
     broker: int
@@ -80,7 +80,7 @@ def topics(out: Output, rows: Sequence[TopicSummary]) -> None:
 
 
 def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | None = None) -> None:
-    """A headline and the partitions of each topic; with `ends`, how far each replica is."""
+    """A headline and the partitions of each topic; with `ends`, the log end of each replica."""
     for number, topic in enumerate(rows):
         if number:
             out.line()
@@ -115,7 +115,7 @@ def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:
 
 
 def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> None:
-    """What a topic gets and loses."""
+    """The partitions and settings that a topic gets."""
     was, then = len(plan.before.partitions), len(plan.after.partitions)
     changes = plan.config.changes if plan.config else ()
     if not plan.added and not changes:

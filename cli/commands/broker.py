@@ -334,7 +334,7 @@ def _serve(
     connect: Callable[[StopSignals], None],
     hurry: Callable[[], None] | None = None,
 ) -> None:
-    """`connect` raises where the start was none; `hurry` is for a second signal, which else interrupts."""
+    """`connect` raises where the start failed; `hurry` is called at a second signal, else it interrupts."""
     with connecting() as connected, StopSignals(interrupts=hurry is None) as stop:
         try:
             served.start()

@@ -78,7 +78,7 @@ _KINDS = ("topics", "brokers", "clients", "users", "ips")
 
 
 def _entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Kafka's options for whom a configuration is for, and `--topic` and `--broker` for short."""
+    """Kafka's options for the owner of a configuration, and `--topic` and `--broker` for short."""
     for option in (
         click.option("--client-default", is_flag=True, help="With users: the user's default for clients."),
         click.option("--client", metavar="ID", help="With users: the quota of this client id of the user."),
@@ -100,7 +100,7 @@ _SETTING_COLUMNS: list[TableColumn[tuple[str, str]]] = [
 
 @config.command()
 @_entity_options
-def describe(**whom: Any) -> None:
+def describe(**owner: Any) -> None:
     """Show settings that differ from the default. Passwords are hidden.
 
     Of one entity, or of all of a kind.
@@ -109,7 +109,7 @@ def describe(**whom: Any) -> None:
     Example:
       zkgroup config describe --topic orders
     """
-    kind, entity = _whom(**whom)
+    kind, entity = _entity_of(**owner)
     out = output()
     with connected() as ensemble:
         as_of, rows, unreadable = describe_configs(ensemble, [entity] if entity else [], kind)
@@ -169,7 +169,7 @@ def alter(
     delete_empty: bool,
     execute: bool,
     yes: bool,
-    **whom: Any,
+    **owner: Any,
 ) -> None:
     """Set and remove settings of one entity, and notify the brokers.
 
@@ -181,7 +181,7 @@ def alter(
       zkgroup config alter --topic orders --set retention.ms=86400000 --execute
     """
     out = output()
-    _, entity = _whom(**whom)
+    _, entity = _entity_of(**owner)
     if entity is None:
         raise click.UsageError("expected one of --topic, --broker and --entity-type, found none")
     set_to = dict([*(pair for pairs in added for pair in pairs), *exact])
@@ -208,7 +208,7 @@ def alter(
             out.line(f"{entity} is so already: nothing to do")
 
 
-def _whom(
+def _entity_of(
     topic: str | None,
     broker: str | None,
     entity_type: EntityKind | None,
@@ -217,7 +217,7 @@ def _whom(
     client: str | None,
     client_default: bool,
 ) -> tuple[EntityKind | None, ConfigEntity | None]:
-    """The kind where all of it are meant, else the one entity."""
+    """The kind, and the entity unless all of the kind are meant."""
     given = [topic is not None, broker is not None, entity_type is not None]
     if sum(given) != 1:
         raise click.UsageError("give exactly one of --topic, --broker and --entity-type")

@@ -162,7 +162,7 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
 
 
 def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:
-    """Whether the member has started; False where a signal came before: there is nothing to leave."""
+    """Whether the member has started; False after a signal: there is nothing to leave."""
     try:
         member.start()
     except MemberClosedError:

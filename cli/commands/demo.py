@@ -141,7 +141,7 @@ def _options(options: Shared, keep: bool) -> GroupDemoOptions:
 
 @contextmanager
 def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """SIGTERM tidies up like Ctrl-C: members and servers are stopped, files removed."""
+    """SIGTERM ends like Ctrl-C: members and servers are stopped, files removed."""
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

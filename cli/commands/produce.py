@@ -125,7 +125,7 @@ def produce(
 def _append(
     producer: LineProducer, file: IO[bytes], choose: Choose, summary: Summary, show: Callable[[], None]
 ) -> ConfigError | LinesNotAppendedError | None:
-    """What ended it before the last line. Of a bad line those before it are brought to their end."""
+    """The error before the last line, if any. Lines before an invalid line are sent to their end."""
     from zkgroup.lines.input_lines import append_all
 
     def taken() -> None:
