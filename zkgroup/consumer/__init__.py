@@ -1,1 +1,1 @@
-"""A member's life: the pure machine that decides, the shell that acts, and the public classes."""
+"""Members and consumers of a group: the pure machine, the engine that performs its effects, the classes."""

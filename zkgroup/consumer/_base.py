@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio classes have in common: arguments, the engine, leases and plain methods.
+"""The base classes of the blocking and the asyncio members: arguments, the engine, leases and plain methods.
 
 `MemberBase` is the base of all four public classes, `ConsumerBase` of the two consumers.
 """
@@ -39,7 +39,7 @@ DESCRIBE_TIMEOUT_S = 1.0
 
 
 class MemberBase(ABC, Generic[ListenerT]):
-    """Plain methods and properties; each may be used from any thread."""
+    """Arguments and plain methods of all members; each may be called from any thread."""
 
     _listener_kind: ClassVar[type[RebalanceListener | AsyncRebalanceListener]]
     _how_to_start: ClassVar[str]
@@ -65,8 +65,8 @@ class MemberBase(ABC, Generic[ListenerT]):
             group: name of the group, below `/consumers`.
             topics: names, names with thread counts, `Whitelist` or `Blacklist`.
             settings: see `GroupSettings`.
-            listener: told of assignments and revocations, on a thread of its own; with the asyncio classes by
-                coroutines on the event loop.
+            listener: called for assignments and revocations, on a thread of its own; with the asyncio classes
+                its coroutines run on the event loop.
             client: a `ZooKeeperClient` shared with other members; it is not closed with the member.
             connection: authentication, TLS and access lists of the connection to `address`.
             history: records what the member does, for `zkgroup.history`.
@@ -94,15 +94,15 @@ class MemberBase(ABC, Generic[ListenerT]):
         self._set_up()
 
     def _set_up(self) -> None:
-        """What a class below has beside the options: called once, by the constructor."""
+        """Sets up the attributes of a subclass; the constructor calls it once."""
         return
 
     def stop(self) -> None:
-        """Asks to end, and does nothing else: may be called in a signal handler, and from any thread.
+        """Makes iterations, polls and waits end. May be called in a signal handler, and from any thread.
 
-        Iterations and polls end after the records in hand, waits with `MemberClosedError`, `start` without
-        waiting for a connection. What is owned stays owned until `close()`, or the end of the `with` block:
-        that leaves, and waits for it.
+        Iterations and polls end after the records already taken, waits with `MemberClosedError`, `start`
+        without waiting for a connection. The member keeps its partitions until `close()` or the end of the
+        `with` block, which leaves the group and waits for that.
         """
         self._stopped = True
         engine = self._engine_made
@@ -111,17 +111,17 @@ class MemberBase(ABC, Generic[ListenerT]):
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` was called: for loops of your own."""
+        """Whether `stop` was called, for loops of the application."""
         return self._stopped
 
     def _wake(self) -> None:
-        """There may be something new for calls that wait; on the engine's thread, or from any other."""
-        return  # waits of a member are asked again after every task of its loop
+        """Wakes calls that wait; on the engine's thread, or from any other."""
+        return  # waits of a member are checked again after every task of its loop
 
     def _check_stopped(self, engine: MemberEngine) -> None:
-        """Raises MemberClosedError where a wait ended because of `stop`."""
+        """Raises MemberClosedError if a wait ended because of `stop`."""
         if self._stopped and engine.state is not MemberState.STABLE:
-            raise MemberClosedError(f"{engine.member} was asked to stop")
+            raise MemberClosedError(f"{engine.member}: stop() was called")
 
     def _launch(self, engine: MemberEngine) -> None:
         engine.start()
@@ -131,7 +131,7 @@ class MemberBase(ABC, Generic[ListenerT]):
 
     @property
     def _engine(self) -> MemberEngine:
-        """The engine, where calls on it can succeed."""
+        """The engine. Raises the error of a member that is not started, closed or failed."""
         if self._engine_made is None:
             raise MemberClosedError(f"the member has not been started: {self._how_to_start}")
         self._engine_made.check_usable()
@@ -144,21 +144,22 @@ class MemberBase(ABC, Generic[ListenerT]):
 
     @property
     def state(self) -> MemberState:
-        """`MemberState.NEW` before the start; never raises."""
+        """The state of the member; `MemberState.NEW` before the start. Never raises."""
         return self._engine_made.state if self._engine_made is not None else MemberState.NEW
 
     def subscribe(self, topics: Topics) -> None:
         """Changes the subscription: `topics` is that of the constructor. Returns at once.
 
-        The registration is replaced and the group rebalances: partitions that are wanted no more are revoked,
-        the others are kept. `wait_until_assigned` waits for the new ones. Raises `ConfigError`.
+        The registration is replaced and the group rebalances: partitions of topics that are not subscribed
+        any more are revoked, the others are kept. `wait_until_assigned` waits for the new ones. Raises
+        `ConfigError`.
         """
         subscription = subscription_of(topics)
         self._engine.subscribe(subscription)
         self._subscription = subscription
 
     def subscription(self) -> frozenset[str]:
-        """Topics that this member subscribes to; of an expression those matched at the last rebalance."""
+        """Topics that this member subscribes to; for an expression, those matched at the last rebalance."""
         if isinstance(self._subscription, StaticSubscription):
             return frozenset(self._subscription.topics)
         return self._engine_made.topics if self._engine_made is not None else frozenset()
@@ -168,19 +169,19 @@ class MemberBase(ABC, Generic[ListenerT]):
         return frozenset(self._engine.lease_table.current.grants)
 
     def leases(self) -> tuple[Lease, ...]:
-        """What this member owns now, ordered by topic and partition."""
+        """The leases of the partitions that this member owns now, ordered by topic and partition."""
         lease_table = self._engine.lease_table
         return tuple(Lease(grant, lease_table) for _, grant in sorted(lease_table.current.grants.items()))
 
     def lease(self, topic_partition: TopicPartition) -> Lease | None:
-        """The lease of one partition, None where this member does not own it."""
+        """The lease of one partition; None if this member does not own it."""
         lease_table = self._engine.lease_table
         grant = lease_table.current.grants.get(checked_partition(topic_partition))
         return Lease(grant, lease_table) if grant is not None else None
 
 
 class ConsumerBase(MemberBase[ListenerT]):
-    """Plain methods and properties; each may be used from any thread."""
+    """Arguments and plain methods of both consumers; each may be called from any thread."""
 
     def __init__(
         self,
@@ -199,8 +200,8 @@ class ConsumerBase(MemberBase[ListenerT]):
     ) -> None:
         """Checks everything that needs no network; raises `ConfigError`.
 
-        `source` is where the records come from, see `RecordSource`; it is closed with the consumer.
-        The other arguments are those of `GroupMember`.
+        `source` gives the records, see `RecordSource`; it is closed with the consumer. The other arguments
+        are those of `GroupMember`.
         """
         super().__init__(
             address,
@@ -219,7 +220,7 @@ class ConsumerBase(MemberBase[ListenerT]):
 
     @abstractmethod
     def _wake(self) -> None:
-        """There may be something new for calls that wait for records; from any thread."""
+        """Wakes calls that wait for records; from any thread."""
 
     def _put_together(self, runner: CallbackRunner) -> MemberEngine:
         self._consuming = ConsumerEngine(self._options, self._source, runner, self._wake)
@@ -235,7 +236,7 @@ class ConsumerBase(MemberBase[ListenerT]):
 
     @property
     def _member(self) -> ConsumerEngine:
-        """The member, where calls on it can succeed."""
+        """The consumer's engine. Raises the error of a consumer that is not started, closed or failed."""
         engine = self._engine
         assert self._consuming is not None, engine
         return self._consuming
@@ -244,12 +245,12 @@ class ConsumerBase(MemberBase[ListenerT]):
         return SourceUnavailableError(f"{type(self._source).__name__} gave no reply within {timeout_s:g} s")
 
     def ack(self, record: Record) -> None:
-        """Says that a record is processed. Ignored and counted when its partition has been lost meanwhile."""
+        """Acknowledges a record as processed. Ignored and counted if its partition was lost meanwhile."""
         self._member.ack(record)
 
     @property
     def acks_ignored(self) -> int:
-        """Acknowledgements that came after their partition was lost."""
+        """Number of acknowledgements that came after their partition was lost."""
         return self._consuming.delivery.acks_ignored if self._consuming is not None else 0
 
     def position(self, topic_partition: TopicPartition) -> int | None:
@@ -260,39 +261,39 @@ class ConsumerBase(MemberBase[ListenerT]):
         return self._member.position(topic_partition)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
+        """Stops delivery of these partitions until `resume`, also if they come back after a rebalance."""
         self._member.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Delivers these again."""
+        """Delivers these partitions again."""
         self._member.resume(partitions)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """What `pause` stopped."""
+        """The partitions that `pause` stopped."""
         return self._member.delivery.paused
 
 
 def reply_timeout_s(settings: GroupSettings) -> float:
-    """Longest wait for an answer: every request ends by the session's timeout, in one way or another."""
+    """Longest wait for a reply, in seconds: every request has an outcome by the session's timeout."""
     return 5.0 + 3 * settings.session_timeout_ms / 1000
 
 
 def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableError:
-    """The error of a start that ran out: a real client knows whom it asked, and what came of it."""
+    """The error of a start without a connection in time; a real client adds address and last error."""
     if isinstance(engine.store, ZooKeeperClient):
         return engine.store.unconnected(timeout_ms / 1000)
     return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
 
 
 def not_assigned(engine: MemberEngine, snapshot: MemberDescription | None) -> StableTimeoutError:
-    """The error of a wait for this member's own share that ran out."""
+    """The error of `wait_until_assigned` at its timeout."""
     blockers = snapshot.blocked if snapshot is not None else {}
-    waits = "; ".join(f"{tp} is held by {who}" for tp, who in sorted(blockers.items()))
+    waits = "; ".join(f"{tp} is owned by {owner}" for tp, owner in sorted(blockers.items()))
     return StableTimeoutError(state_text(engine, snapshot) + (f": {waits}" if waits else ""), blockers)
 
 
 def state_text(engine: MemberEngine, snapshot: MemberDescription | None) -> str:
-    """The member's own state in words, for messages."""
+    """The member's state as text, for messages."""
     reason = f" ({snapshot.reason})" if snapshot is not None else ""
     return f"{engine.member} is {engine.state.value}{reason}"

@@ -1,4 +1,4 @@
-"""`AsyncGroupMember` and `AsyncConsumer`: the asyncio twins of the blocking classes, with the same names."""
+"""`AsyncGroupMember` and `AsyncConsumer`: the blocking classes for asyncio, with the same method names."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ from zkgroup.model.ports import (
 log = logging.getLogger("zkgroup.consumer")
 
 CANCELLED_KEPT = 100
-"""Outcomes of cancelled commits that are kept for `cancelled_commits`."""
+"""Most outcomes of cancelled commits for `cancelled_commits`."""
 TAKEN_AT_ONCE_MAX = 100
-"""Records that come without waiting after which other tasks get a turn."""
+"""Records delivered without waiting before other tasks get a turn."""
 
 T = TypeVar("T")
 
 
 class AsyncBase(MemberBase[AsyncRebalanceListener]):
-    """Life, waiting, leases and reads of a member on an event loop.
+    """Start and close, waits, leases and reads of a member on an event loop.
 
-    The member works on a thread of its own; awaiting costs none. Plain methods (`leases`, `lease`,
-    `stop`, `state`) may be called from any thread, coroutines on the event loop of the start.
+    The member works on a thread of its own; awaiting needs none. Plain methods (`leases`, `lease`, `stop`,
+    `state`) may be called from any thread, coroutines on the event loop of the start.
     """
 
     _listener_kind = AsyncRebalanceListener
@@ -94,18 +94,18 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
 
     @abstractmethod
     def _build(self, runner: AsyncCallbackRunner) -> MemberEngine:
-        """Puts the engine together; nothing of it runs yet."""
+        """Builds the engine without starting it."""
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- start and close --------------------------------------------------------------------------
 
     async def start(self) -> Self:
         """Joins the group; idempotent. See `GroupMember.start`."""
         if self._closed.is_set():
-            raise MemberClosedError("a closed member does not start again; make a new one")
+            raise MemberClosedError("a closed member cannot be started again; create a new one")
         if self._engine_made is not None:
             return self
         self._runner = AsyncCallbackRunner(asyncio.get_running_loop(), self._options.clock_used)
-        # known before its first thread runs, as in the blocking class
+        # set before its first thread runs, as in the blocking class
         engine = self._engine_made = self._build(self._runner)
         self._launch(engine)
         if self._closed.is_set():
@@ -117,7 +117,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
         except ZkGroupError:
             if engine.incarnation == 0:
                 await self.close(timeout_s=1.0)
-                raise  # else it is for the next call
+                raise  # else the next call raises it
         except asyncio.CancelledError:
             self._begin_close(engine, 1.0)
             raise
@@ -127,7 +127,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
         return self
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Leaves, as `GroupMember.close` does. Inside a callback it schedules the end and returns."""
+        """Leaves the group as `GroupMember.close` does. Inside a callback it does not wait for the end."""
         timeout_s = checked_timeout(timeout_s)
         self._closed.set()
         engine, runner = self._engine_made, self._runner
@@ -145,7 +145,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
         engine.raise_failure()
 
     def _ends(self, engine: MemberEngine) -> list[Future[None]]:
-        """What `close` waits for."""
+        """The futures that `close` waits for."""
         return [engine.loop.over]
 
     async def __aenter__(self) -> Self:
@@ -157,7 +157,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
         if error is None:
             await self.close()
         else:
-            with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
+            with contextlib.suppress(ZkGroupError):  # the body's error is raised instead
                 await self.close()
 
     # --- waiting ----------------------------------------------------------------------------------
@@ -184,15 +184,15 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
             if found is not None and found.converged:
                 break
             if self._stopped:
-                raise MemberClosedError(f"{engine.member} was asked to stop")
+                raise MemberClosedError(f"{engine.member}: stop() was called")
             left_s = seconds_until(engine.clock, deadline_ms)
             if left_s <= 0:
                 raise not_stable(engine.group, found, state_text(engine, await _description(engine)))
             await pause(engine.clock, min(pause_s, left_s))
-        # the reads may have shown a claim of this very member whose answer had yet to come
+        # the reads may have shown a claim of this member whose reply had not come yet
         await self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
 
-    # --- what is owned ----------------------------------------------------------------------------
+    # --- owned partitions -------------------------------------------------------------------------
 
     async def hand_back(
         self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S
@@ -234,17 +234,17 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
 
     @property
     def cancelled_commits(self) -> tuple[CommitResult, ...]:
-        """What became of commits whose awaiting was cancelled (they went on); oldest first, bounded."""
+        """Results of commits whose awaiting was cancelled (they went on); oldest first, at most 100."""
         return tuple(self._cancelled)
 
     async def _await_commit(self, future: Future[CommitResult]) -> CommitResult:
-        """Waits for a commit. Cancelling ends the wait, not the commit: its outcome is kept."""
+        """The result of a commit. Cancelling ends the wait, not the commit: its outcome is kept."""
         clock = self._options.clock_used
         try:
             result = await kept_result_within(clock, future, reply_timeout_s(self._settings))
         except TimeoutError:
             future.add_done_callback(self._keep)
-            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+            raise OutcomeUnknownError("the commit got no reply in time; it may have been applied") from None
         except asyncio.CancelledError:
             future.add_done_callback(self._keep)
             raise
@@ -257,7 +257,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
         result = future.result()
         self._cancelled.append(result)
         if result.refused:
-            log.warning("a commit that nobody awaits any more was refused: %s", dict(result.refused))
+            log.warning("a commit whose awaiting was cancelled was refused: %s", dict(result.refused))
 
 
 class AsyncGroupMember(AsyncBase):
@@ -329,7 +329,7 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
     async def poll(
         self, timeout_s: float = 1.0, max_records: int = 500
     ) -> dict[TopicPartition, list[Record]]:
-        """See `Consumer.poll`. A cancelled poll has taken no record."""
+        """See `Consumer.poll`. A cancelled poll takes no records."""
         return grouped(await self._take(max_records, checked_timeout(timeout_s)))
 
     async def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
@@ -356,7 +356,7 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
             member.end_poll()
 
     async def _wait(self, clock: Clock, seen: int, deadline_ms: int | None) -> None:
-        """Waits until there may be something new, or the time is over."""
+        """Waits until there may be new records, or until `deadline_ms`."""
         await wait_for_event(clock, self._ready, lambda: self._news != seen, deadline_ms)
 
     # --- positions --------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ async def _description(engine: MemberEngine) -> MemberDescription | None:
 
 def _verify(engine: MemberEngine) -> Verification | None:
     with group_reads(engine.store, engine.clock, engine.group, engine.finished) as reads:
-        return reads.look()
+        return reads.verify()
 
 
 def _describe(engine: MemberEngine) -> GroupDescription:
@@ -453,7 +453,7 @@ def _describe(engine: MemberEngine) -> GroupDescription:
 
 
 async def result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
-    """The future's result. Raises TimeoutError; then, and when it is cancelled, so is the future."""
+    """The future's result. Raises TimeoutError, and cancels the future then and when it is cancelled."""
     if not isinstance(clock, DrivenClock):
         return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
     try:
@@ -466,7 +466,7 @@ async def result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
 
 
 async def kept_result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
-    """As `result_within`, and the future goes on whatever becomes of the wait."""
+    """The future's result as of `result_within`, but without ever cancelling the future."""
     if not isinstance(clock, DrivenClock):
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), timeout_s)
     await clock.await_for(future.done, after(clock, timeout_s))
@@ -478,7 +478,7 @@ async def kept_result_within(clock: Clock, future: Future[T], timeout_s: float) 
 async def wait_for_event(
     clock: Clock, event: asyncio.Event, is_over: Callable[[], object], until_ms: int | None
 ) -> None:
-    """Returns when the event is set, which follows `is_over()`, or the clock has come to `until_ms`."""
+    """Waits until the event is set, which follows `is_over()`, or the clock has come to `until_ms`."""
     if isinstance(clock, DrivenClock):
         await clock.await_for(is_over, until_ms)
         return
@@ -487,7 +487,7 @@ async def wait_for_event(
 
 
 async def pause(clock: Clock, seconds: float) -> None:
-    """Waits so long on the clock."""
+    """Waits for this many seconds on the clock."""
     if isinstance(clock, DrivenClock):
         await clock.await_for(lambda: False, after(clock, seconds))
     else:
@@ -495,10 +495,10 @@ async def pause(clock: Clock, seconds: float) -> None:
 
 
 async def in_thread(clock: Clock, name: str, work: Callable[[], T]) -> T:
-    """Blocking work on the event loop's executor. On a clock that is driven no time passes while it runs."""
+    """The result of blocking work on the event loop's executor. A driven clock stands still meanwhile."""
     if not isinstance(clock, DrivenClock):
         return await asyncio.to_thread(work)
-    worker = Sleeper(clock, name, lambda: True)  # it never sleeps: what it calls waits on the clock itself
+    worker = Sleeper(clock, name, lambda: True)  # it never sleeps: the called code waits on the clock itself
     worker.join()
 
     def run() -> T:

@@ -1,9 +1,9 @@
-"""The rebalance listener and what runs its callbacks: in order, with deadlines, on a thread or on asyncio.
+"""The rebalance listeners, and the runners of their callbacks on a thread or on asyncio, with deadlines.
 
-`RebalanceListener` and `AsyncRebalanceListener` are what an application overrides. `CallbackDispatcher`
-orders the calls on the member's thread; a `CallbackRunner` runs them one at a time. Python cannot stop a
-thread. A callback that takes longer than its deadline is therefore *left behind*: its thread goes on by
-itself and later callbacks run on a fresh one. Neither a rebalance nor `close()` ever waits for it.
+An application overrides `RebalanceListener` or `AsyncRebalanceListener`. `CallbackDispatcher` submits the
+calls on the member's thread; a `CallbackRunner` runs them one at a time. Python cannot stop a thread, so a
+callback that exceeds its deadline is *abandoned*: its thread goes on by itself and later callbacks run on a
+new one. Neither a rebalance nor `close()` waits for it.
 """
 
 from __future__ import annotations
@@ -30,28 +30,26 @@ class RebalanceListener:
     """Base class whose methods do nothing; override what you need.
 
     The calls of one member run one at a time, in order, on the member's own worker thread, never on a
-    ZooKeeper thread. Lists are never empty. Each call has `revoke_timeout_ms`: a call that takes longer
-    is left behind, its partitions count as revoked, and later calls run on a fresh worker. An error
+    ZooKeeper thread. Lists are never empty. The deadline of each call is `revoke_timeout_ms`: a call that
+    takes longer is abandoned, its partitions count as revoked, and later calls run on a new worker. An error
     ends the member: state `failed`, raised by the next call and by `close()`.
     """
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
-        """These partitions are this member's now. Delivery of them starts when this returns."""
+        """Called when this member owns these partitions. Their delivery starts when this returns."""
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are about to be released; still the owner: finish, acknowledge, commit. Also on `close()`."""
+        """Called before these partitions are released, also on `close()`: finish, acknowledge, commit."""
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are no longer this member's, without notice: drop what is unfinished, commit nothing."""
+        """Called when these partitions are lost: drop unfinished work, commit nothing."""
 
     def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
-        """The member's state changed."""
+        """Called when the member's state has changed."""
 
 
 class AsyncRebalanceListener:
-    """`RebalanceListener` with coroutines, for the asyncio classes; they run on the event loop of the
-    member.
-    """
+    """`RebalanceListener` with coroutines, for the asyncio classes, on the member's event loop."""
 
     async def on_assigned(self, leases: Sequence[Lease]) -> None:
         """See `RebalanceListener.on_assigned`."""
@@ -68,13 +66,13 @@ class AsyncRebalanceListener:
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """A listener and the worker of its calls."""
+    """A listener and the runner of its calls."""
 
     listener: RebalanceListener | AsyncRebalanceListener | None
     runner: CallbackRunner
 
     def bind(self, name: str, arguments: tuple[object, ...]) -> Callable[[], object] | None:
-        """The call as a thunk; None where the method is the base class's, which does nothing."""
+        """The call as a function; None for a method of the base class, which does nothing."""
         if self.listener is None:
             return None
         method = getattr(type(self.listener), name)
@@ -94,31 +92,31 @@ class CallbackCall:
     name: str
     run: Callable[[], object]
     done: Done
-    """Called once when `run` has ended, with its error, however late; only enqueues."""
+    """Called once when `run` has ended, with its error, also after the deadline; only enqueues."""
 
 
 class CallbackRunner(Protocol):
-    """Runs the callbacks of one member. `CallbackWorker` and its asyncio twin implement it."""
+    """Runs the callbacks of one member. Implemented by `CallbackWorker` and `AsyncCallbackRunner`."""
 
     def submit(self, call: CallbackCall) -> None:
-        """Queue a callback; returns at once."""
+        """Queues a callback; returns at once."""
         ...
 
     def stop_waiting_for(self, call: CallbackCall) -> bool:
-        """Do not wait for this callback. True if it had begun (it runs on), False if it never will."""
+        """Abandons a callback; whether it had begun (it runs on). One that had not begun never runs."""
         ...
 
     @property
     def running(self) -> CallbackCall | None:
-        """The callback that runs now."""
+        """The callback that runs now; None if there is none."""
         ...
 
     def is_inside(self) -> bool:
-        """True when the caller is inside one of this runner's callbacks."""
+        """Whether the caller is inside one of this runner's callbacks."""
         ...
 
     def stop(self, timeout_s: float) -> bool:
-        """End the worker once its queue is empty; False when a callback still runs after the timeout."""
+        """Ends the worker once its queue is empty; False if a callback still runs after the timeout."""
         ...
 
 
@@ -217,7 +215,7 @@ class CallbackWorker:
         self._thread.start()
 
     def _take(self) -> CallbackCall | None:
-        """Waits for the next call; None when this thread is no longer the worker or all is done."""
+        """The next call; None when this thread is no longer the worker or the worker has ended."""
         me = threading.current_thread()
         with self._lock:
             while self._thread is me:
@@ -253,7 +251,7 @@ log = logging.getLogger("zkgroup.consumer")
 
 
 class AsyncCallbackRunner:
-    """Runs one callback at a time as a task; a late one is left behind and cancelled at the end.
+    """`CallbackRunner` on asyncio: one task at a time; an overdue one is abandoned, and cancelled at the end.
 
     On a `DrivenClock` it is a `Party`: no time passes while a callback runs, unless it waits on that clock.
     """
@@ -264,7 +262,7 @@ class AsyncCallbackRunner:
         """Callbacks that are queued, run, or have yet to be reported."""
         self.turns = 0
         self._task: asyncio.Task[None] | None = None
-        """Of the callback that runs."""
+        """The task of the callback that runs."""
         self._leave = clock.join(self) if isinstance(clock, DrivenClock) else lambda: None
         self._lock = threading.Lock()
         self._queue: deque[CallbackCall] = deque()
@@ -302,13 +300,13 @@ class AsyncCallbackRunner:
             return False
 
     def stop(self, timeout_s: float) -> bool:
-        """Nothing to end: tasks end by themselves; see `cancel_late`."""
+        """Does nothing: tasks end by themselves; see `cancel_late`."""
         return True
 
     def _wake(self, call: CallbackCall | None) -> None:
         try:
             self.event_loop.call_soon_threadsafe(self._pump)
-        except RuntimeError as error:  # the loop was closed under a living member
+        except RuntimeError as error:  # the application closed the loop before the member
             if call is not None:
                 call.done(error)
             self._leave()
@@ -362,7 +360,7 @@ class AsyncCallbackRunner:
         self._pump()
 
     def cancel_late(self) -> None:
-        """Cancels the callbacks that were left behind; called on the event loop when the member has ended."""
+        """Cancels abandoned callbacks; called on the event loop when the member has ended."""
         self._leave()
         with self._lock:
             self._queue.clear()
@@ -371,11 +369,11 @@ class AsyncCallbackRunner:
 
 
 DRAIN_MARGIN = 0.1
-"""Part of the revoke deadline kept for the way of the answer, so that what is processed is committed."""
+"""Part of the revoke deadline that is left for the commit of the processed positions."""
 
 
 class CallbackDispatcher:
-    """The callbacks of one member that were ordered and have not returned."""
+    """Submits the callbacks of one member and handles their ends, deadlines and errors."""
 
     def __init__(
         self,
@@ -399,10 +397,10 @@ class CallbackDispatcher:
     def call(
         self, name: str, *arguments: object, then: Callable[[], None] | None = None
     ) -> CallbackCall | None:
-        """Orders a callback; `then` follows on this thread. None where the application has none.
+        """Submits a callback; `then` follows on this thread. None if the application has not overridden it.
 
-        A late callback is left behind but not forgotten: `then` comes when it returns after all, so a
-        slow `on_assigned` delays the first delivery of its partitions and nothing else.
+        `then` also follows when an abandoned callback returns, so a slow `on_assigned` delays only the first
+        delivery of its partitions.
         """
         run = self._callbacks.bind(name, arguments)
         if run is None:
@@ -421,7 +419,7 @@ class CallbackDispatcher:
         return call
 
     def stop_waiting_for(self, call: CallbackCall) -> bool:
-        """The callback overstays: later ones run on a fresh worker. False if it never began."""
+        """Abandons an overdue callback: later ones run on a new worker. False if it had not begun."""
         if call not in self._waiting:
             return True
         begun = self._callbacks.runner.stop_waiting_for(call)
@@ -432,7 +430,7 @@ class CallbackDispatcher:
         return begun
 
     def end(self) -> None:
-        """The member has ended: what returns now changes nothing."""
+        """Ignores callbacks that return from now on: the member has ended."""
         self._ended = True
 
     def _returned(
@@ -447,7 +445,7 @@ class CallbackDispatcher:
             then()
 
     def _watch_head(self) -> None:
-        """The oldest callback has `timeout_ms` from now on."""
+        """Starts the deadline of the oldest callback: `timeout_ms` from now."""
         if not self._waiting or self._ended:
             self._loop.unschedule("callback")
             return
@@ -455,9 +453,9 @@ class CallbackDispatcher:
         self._loop.schedule("callback", self._clock.now_ms() + self._timeout_ms, lambda: self._overdue(head))
 
     def _overdue(self, call: CallbackCall) -> None:
-        if call.name == "on_revoked":  # the machine keeps that deadline itself: `EndOverdue`
+        if call.name == "on_revoked":  # the machine has that deadline itself: `EndOverdue`
             return
-        if self._callbacks.runner.running is not call:  # the process stood still before the worker began it
+        if self._callbacks.runner.running is not call:  # the process was paused before the worker began it
             self._watch_head()
             return
         self.stop_waiting_for(call)
@@ -471,21 +469,21 @@ class _Revocation:
 
 
 class Revocations:
-    """Each `Revoke` through its callback and the draining of the records in hand, to its `Revoked`.
+    """Performs each `Revoke`: the callback, the wait for unacknowledged records, then `Revoked`.
 
-    The answer is an event like any other: it waits until all effects of the present one are performed.
+    `Revoked` is posted as an event, so all effects of the present event are performed first.
     """
 
     def __init__(
         self,
         calls: CallbackDispatcher,
         clock: Clock,
-        share: DeliveryPort | None,
+        delivery: DeliveryPort | None,
         post: Callable[[Revoked], None],
     ) -> None:
         self._calls = calls
         self._clock = clock
-        self._share = share
+        self._delivery = delivery
         self._post = post
         self._open: dict[int, _Revocation] = {}
 
@@ -497,23 +495,23 @@ class Revocations:
         )
 
     def end_overdue(self, effect: EndOverdue) -> bool:
-        """Too late; False where the callback never began, so the application does not know yet."""
+        """Ends an overdue revocation; False if its callback never began."""
         revocation = self._open.pop(effect.call_id, None)
         if revocation is None or revocation.call is None:
             return True
         return self._calls.stop_waiting_for(revocation.call)
 
     def _drain(self, revocation: _Revocation) -> None:
-        """The callback has returned: wait for the records in hand, then report."""
+        """Waits for the unacknowledged records after the callback, then reports."""
         effect = revocation.effect
         if effect.call_id not in self._open:
             return
-        if self._share is None:
+        if self._delivery is None:
             self._report(revocation, ProcessedPositions({}))
             return
         length_ms = effect.deadline_ms - revocation.begun_ms
         until_ms = effect.deadline_ms - int(length_ms * DRAIN_MARGIN)
-        self._share.drain(effect.partitions, until_ms, lambda done: self._report(revocation, done))
+        self._delivery.drain(effect.partitions, until_ms, lambda done: self._report(revocation, done))
 
     def _report(self, revocation: _Revocation, processed: ProcessedPositions) -> None:
         call_id = revocation.effect.call_id

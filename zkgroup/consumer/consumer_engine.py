@@ -1,9 +1,8 @@
 """`ConsumerEngine`: a member's engine with a delivery, a fetcher, and the timers of commits and polls.
 
-`PollMonitor` says whether the application still polls (`max_poll_interval_ms`). The application's threads
-begin and end polls, the member's thread checks. There is no moment between a check and what follows from it:
-each side writes first and then reads what the other one wrote, so that of a poll and a check at the same time
-at least one knows of the other.
+`PollMonitor` checks whether the application still polls (`max_poll_interval_ms`). The application's threads
+begin and end polls, the member's thread checks. Each side writes its own state first and then reads the
+other's, so of a poll and a check at the same time at least one notices the other.
 """
 
 from __future__ import annotations
@@ -40,46 +39,46 @@ from zkgroup.model import TopicPartition
 
 
 class PollMonitor:
-    """The polls under way, and the time since the last one."""
+    """The running polls, and the time since the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way = 0
         self._last_ms = 0
         self.is_overdue = False
-        """The member has left the group because the application does not poll."""
+        """Whether the member has left the group because the application does not poll."""
 
     def start(self, now_ms: int) -> None:
-        """The member joins: the first poll is due an interval later."""
+        """Starts the interval of the first poll: the member joins."""
         self._last_ms = now_ms
 
     def begin(self) -> bool:
-        """The application asks for records; True where it has to be told that it is back."""
+        """Begins a poll; whether the member must be notified that the application polls again."""
         with self._lock:
             self._under_way += 1
         return self.is_overdue
 
     def end(self, now_ms: int) -> None:
-        """It has its records, or gave up waiting."""
+        """Ends a poll."""
         with self._lock:
-            self._last_ms = now_ms  # first: a look between the two must not find a poll that ended long ago
+            self._last_ms = now_ms  # first: a check between the two must not find an older end
             self._under_way -= 1
 
     def since_ms(self, now_ms: int) -> int:
-        """Time of the last poll; now, while one is under way."""
+        """Time of the last poll in milliseconds; `now_ms` during a poll."""
         return now_ms if self._under_way else self._last_ms
 
-    def look(self, now_ms: int, interval_ms: int) -> bool:
-        """True, once, where no poll came for so long."""
+    def check(self, now_ms: int, interval_ms: int) -> bool:
+        """Whether no poll came for `interval_ms`; true once."""
         if self.is_overdue or now_ms - self.since_ms(now_ms) < interval_ms:
             return False
         self.is_overdue = True
-        if self._under_way:  # it came back between that look and this one, and was not told
+        if self._under_way:  # a poll began meanwhile, and was not notified
             self.is_overdue = False
         return self.is_overdue
 
     def back(self) -> bool:
-        """True, once, where the application polls again."""
+        """Whether the application polls again; true once."""
         was_overdue, self.is_overdue = self.is_overdue, False
         return was_overdue
 
@@ -87,15 +86,15 @@ class PollMonitor:
 log = logging.getLogger("zkgroup.consumer")
 
 RESETS = {"smallest": "earliest", "largest": "latest"}
-"""Kafka 0.8's words for the reset policies."""
+"""Kafka 0.8's names of the reset policies."""
 
 
 BoundsFound = Mapping[TopicPartition, Bounds | SourceUnavailableError]
-"""Of each partition the bounds, or why they are not known now; absent: no reply in time."""
+"""Partition to its bounds, or to the error of the source; absent without a reply in time."""
 
 
 class ConsumerEngine:
-    """A member that delivers records. Not started until `start()`; thread-safe as its parts are."""
+    """The engine of a consumer. Not started until `start()`; thread-safe as its components are."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class ConsumerEngine:
         try:
             self.engine: MemberEngine = engine_of(options, runner, self.delivery)
         except ZkGroupError:
-            source.close()  # it will not be opened: another consumer may have it
+            source.close()  # it will not be opened: another consumer may use it
             raise
         self.delivery.attach(self.engine)
         self._cluster = ZooKeeperCluster(self.engine.store, self.engine.clock)
@@ -141,7 +140,7 @@ class ConsumerEngine:
         self._wake_application = wake_application
         self.engine.at_end(self.fetcher.end)
         self.engine.at_end(self._cluster.close)
-        self.engine.at_end(wake_application)  # calls that wait for records find out now
+        self.engine.at_end(wake_application)  # calls that wait for records end now
 
     def start(self) -> None:
         """Joins the group and starts the fetcher."""
@@ -173,7 +172,7 @@ class ConsumerEngine:
         self.engine.call_at("auto-commit", at_ms, self._auto_commit)
 
     def _auto_commit(self) -> None:
-        """Commits what is processed. A refusal is logged; the next one comes an interval later."""
+        """Commits the processed positions. A refusal is logged; the next commit comes an interval later."""
         self._schedule_auto_commit()
         processed = self.delivery.to_commit()
         positions = {
@@ -185,7 +184,7 @@ class ConsumerEngine:
             self.engine.begin_commit(replace(processed, positions=positions), future)
 
     def _log_refusals(self, done: Future[CommitResult]) -> None:
-        """A partition that was revoked meanwhile is nothing to warn of: its release committed it."""
+        """Logs the refusals of a commit; at debug level if the partition's release has committed it."""
         try:
             result = done.result()
         except ZkGroupError as error:
@@ -199,7 +198,7 @@ class ConsumerEngine:
 
     def _watch_polls(self, interval_ms: int) -> None:
         now_ms = self.engine.clock.now_ms()
-        if self._polls.look(now_ms, interval_ms):
+        if self._polls.check(now_ms, interval_ms):
             self.delivery.stop_draining()
             self.engine.step(PollOverdue())
         since_ms = now_ms if self._polls.is_overdue else self._polls.since_ms(now_ms)
@@ -214,17 +213,17 @@ class ConsumerEngine:
     # --- the application --------------------------------------------------------------------------
 
     def begin_poll(self) -> None:
-        """The application asks for records: acknowledges the former ones in automatic mode."""
+        """Begins a poll of the application; in automatic mode this acknowledges the previous records."""
         if self._polls.begin():
             self.engine.call_soon(self._polled)
         self.delivery.begin_poll()
 
     def end_poll(self) -> None:
-        """The application has its records, or gave up waiting."""
+        """Ends a poll of the application."""
         self._polls.end(self.engine.clock.now_ms())
 
     def begin_close(self, timeout_s: float) -> None:
-        """Begins to leave: commits what is acknowledged, does not wait for what the application holds."""
+        """Starts to leave: commits acknowledged records and does not wait for the others."""
 
         def leave() -> None:
             self.delivery.stop_draining()
@@ -234,7 +233,7 @@ class ConsumerEngine:
         self.engine.begin_close(timeout_s)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None) -> Future[CommitResult]:
-        """Orders a commit of the processed positions, or of the offsets given; raises `ConfigError`."""
+        """Requests a commit of the processed positions, or of the offsets given; raises `ConfigError`."""
         if offsets is not None:
             return self.engine.commit(self.delivery.as_given(checked_offsets(offsets)))
         processed = self.delivery.to_commit()
@@ -245,17 +244,17 @@ class ConsumerEngine:
         return self.engine.commit(processed)
 
     def bounds(self, partitions: Sequence[TopicPartition], timeout_s: float) -> Future[BoundsFound]:
-        """Asks the source for the bounds of partitions, owned or not."""
+        """The bounds of partitions, owned or not, from the source."""
         return self.fetcher.ask(lambda source: source.bounds_of(partitions, timeout_s))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float
     ) -> Future[dict[TopicPartition, int | None]]:
-        """Asks the source for the first offset at or after a time of each partition."""
+        """The first offset at or after a time, for each partition, from the source."""
         return self.fetcher.ask(lambda source: _offsets_for_times(source, times, timeout_s))
 
     def owned(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """These, or all that are owned where none is named; raises `NotOwnerError`, `ConfigError`."""
+        """These partitions, or all owned ones if none is given; raises `NotOwnerError`, `ConfigError`."""
         wanted = checked_partitions(partitions) or self.delivery.owned()
         for topic_partition in wanted:
             self.delivery.position(topic_partition)
@@ -264,7 +263,7 @@ class ConsumerEngine:
     def lag(
         self, partitions: Iterable[TopicPartition], found: BoundsFound
     ) -> dict[TopicPartition, int | None]:
-        """Log end minus position of each; None where one of the two is not known."""
+        """Log end minus position of each partition; None if one of the two is unknown."""
         lag: dict[TopicPartition, int | None] = {}
         for topic_partition in partitions:
             bounds, position = found.get(topic_partition), self.delivery.position(topic_partition)
@@ -291,13 +290,13 @@ class ConsumerEngine:
 
 
 def known_bounds(found: BoundsFound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """Raises `SourceUnavailableError` naming a partition whose bounds are not known."""
+    """The bounds of each partition. Raises `SourceUnavailableError` naming one whose bounds are unknown."""
     known: dict[TopicPartition, Bounds] = {}
     for topic_partition in partitions:
         bounds = found.get(topic_partition)
         if not isinstance(bounds, Bounds):
             reason = bounds or "no reply in time"
-            raise SourceUnavailableError(f"the offsets of {topic_partition} are not known: {reason}")
+            raise SourceUnavailableError(f"the offsets of {topic_partition} are unknown: {reason}")
         known[topic_partition] = bounds
     return known
 
@@ -305,7 +304,7 @@ def known_bounds(found: BoundsFound, partitions: Iterable[TopicPartition]) -> di
 def _offsets_for_times(
     source: RecordSource, times: Mapping[TopicPartition, int], timeout_s: float
 ) -> dict[TopicPartition, int | None]:
-    """One question to the source for each time; its answer for "none", the log end, becomes None."""
+    """The offsets by one call of the source for each time; None for its reply "none", the log end."""
     by_time: dict[int, list[TopicPartition]] = {}
     for topic_partition, time_ms in times.items():
         by_time.setdefault(time_ms, []).append(topic_partition)

@@ -1,9 +1,8 @@
-"""From the source to the application: buffers, acknowledgements, commits, the reset policy.
+"""Delivers records from the source to the application: buffers, acknowledgements, commits, the reset policy.
 
-Three threads meet here, each briefly under one lock that is never held while ZooKeeper, the source or
-the application's code is called: the member's own (assigns, stops, commits), the fetcher (fills
-buffers through `FetchBuffer`) and the application's (takes, acknowledges). No record starts its delivery
-outside the lease.
+Three threads use it, each briefly under one lock, which is not taken during calls of ZooKeeper, the source or
+the application's code: the member's own (assigns, stops, commits), the fetcher (fills buffers through
+`FetchBuffer`) and the application's (takes, acknowledges). No delivery of a record starts outside the lease.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from zkgroup.errors import CommitResult
 from zkgroup.model import LeaseGrant, TopicPartition
 
 FETCH_RECORDS = 500
-"""Most records of one partition asked of the source at once."""
+"""Most records of one partition in one fetch from the source."""
 
 
 class Delivery:
-    """All flows of one consumer. Implements `DeliveryPort`."""
+    """The delivery of all partitions of one consumer. Implements `DeliveryPort`."""
 
     def __init__(
         self,
@@ -65,10 +64,10 @@ class Delivery:
         self._unacked_batch: list[Record] = []
         self._drains = PendingRevocations()
         self._given_up: set[TopicPartition] = set()
-        """Revoked: the release commits what is processed. Until they are claimed again."""
+        """Revoked partitions, whose release commits the processed positions, until they are claimed again."""
         self._host: DeliveryHost | None = None
         self.acks_ignored = 0
-        """Acknowledgements that came after the partition was gone."""
+        """Number of acknowledgements that came after the partition was given up."""
 
     def attach(self, host: DeliveryHost) -> None:
         """Connects the delivery with its member, before anything else is called."""
@@ -79,7 +78,7 @@ class Delivery:
         assert self._host is not None, "attach() comes first"
         return self._host
 
-    # --- Share: the member's thread ---------------------------------------------------------------
+    # --- DeliveryPort: the member's thread --------------------------------------------------------
 
     def assigned(self, effect: Assign) -> None:
         with self._subscriptions.lock:
@@ -164,7 +163,7 @@ class Delivery:
     # --- the application's threads ----------------------------------------------------------------
 
     def begin_poll(self) -> None:
-        """In automatic mode, coming back for more says that what was handed out is processed."""
+        """Acknowledges, in automatic mode, the records that the last poll returned."""
         with self._subscriptions.lock:
             if self._auto_ack:
                 for record in self._unacked_batch:
@@ -176,7 +175,7 @@ class Delivery:
             finish()
 
     def take(self, max_records: int) -> list[Record]:
-        """Up to so many records, partition by partition in turn, each started within the lease."""
+        """Up to `max_records` records, partition by partition in turn, each started within the lease."""
         records: list[Record] = []
         with self._subscriptions.lock:
             flows = list(self._subscriptions.by_partition.values())
@@ -189,7 +188,7 @@ class Delivery:
         return records
 
     def _take_from(self, flow: TopicPartitionState, max_records: int) -> list[Record]:
-        """The next records of one partition: a single one where each start is recorded, at its time."""
+        """The next records of one partition; a single one if the start of each delivery is recorded."""
         records: list[Record] = []
         token, lease_table = flow.grant.token, self.host.lease_table
         with self._subscriptions.lock:
@@ -214,7 +213,7 @@ class Delivery:
         return records
 
     def ack(self, record: Record) -> bool:
-        """Marks a record as processed; False (and counted) when its partition is gone."""
+        """Marks a record as processed; False (and counted) if its partition was given up."""
         with self._subscriptions.lock:
             acked = self._ack(record)
             drained = self._drains.ready(self._subscriptions.are_drained)
@@ -241,19 +240,19 @@ class Delivery:
         self._outbox.add(kind, {**fields, "token": record.token, **more})
 
     def to_commit(self) -> ProcessedPositions:
-        """What is processed and not committed yet."""
+        """The positions that are processed and not committed yet."""
         with self._subscriptions.lock:
             news = self._subscriptions.news(self._subscriptions.by_partition)
         self._outbox.send()
         return news
 
     def is_given_up(self, topic_partition: TopicPartition) -> bool:
-        """Whether it was revoked, so that its release commits what was processed of it."""
+        """Whether the partition was revoked, so that its release commits its processed position."""
         with self._subscriptions.lock:
             return topic_partition in self._given_up
 
     def as_given(self, offsets: Positions) -> ProcessedPositions:
-        """Offsets that the application itself names; they may go back where it has sought back."""
+        """The positions for offsets that the application gave; they may go back after a seek."""
         with self._subscriptions.lock:
             given = ProcessedPositions(
                 dict(offsets), self._subscriptions.seeks(offsets), self._subscriptions.last_move_id
@@ -262,7 +261,7 @@ class Delivery:
         return given
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
+        """Stops delivery of these partitions until `resume`, also if they come back after a rebalance."""
         with self._subscriptions.lock:
             self._paused.update(partitions)
             for flow in self._subscriptions.of(partitions):
@@ -281,7 +280,7 @@ class Delivery:
             return frozenset(self._paused)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Goes on from this offset; raises `NotOwnerError` where the partition is not owned."""
+        """Continues from this offset; raises `NotOwnerError` if the partition is not owned."""
         with self._subscriptions.lock:
             flow = self._subscriptions.owned(topic_partition)
             flow.seek(offset)
@@ -302,60 +301,62 @@ class Delivery:
             return tuple(sorted(self._subscriptions.by_partition))
 
     def stop_draining(self) -> None:
-        """The application is leaving: no acknowledgement comes any more, so no release waits for it."""
+        """Makes releases not wait for acknowledgements: the application is leaving."""
         with self._subscriptions.lock:
             finishes = self._drains.close()
         for finish in finishes:
             finish()
 
     def resume_draining(self) -> None:
-        """The application is back."""
+        """Makes releases wait for acknowledgements again: the application polls again."""
         with self._subscriptions.lock:
             self._drains.reopen()
 
 
 START_RETRY_MS = 200
-"""Pause before a start position that could not be committed is committed again."""
+"""Milliseconds before the commit of a start position is tried again."""
 
 Positions = Mapping[TopicPartition, int]
 
 
 class DeliveryHost(Protocol):
-    """What the delivery needs of the member's engine; `MemberEngine` has it all."""
+    """The member's engine as the delivery uses it; `MemberEngine` implements it."""
 
     lease_table: LeaseTable
 
     def call_soon(self, task: Callable[[], None]) -> None:
-        """Run a task on the member's thread; from any thread."""
+        """Runs a task on the member's thread; from any thread."""
         ...
 
     def call_at(self, name: str, at_ms: int, task: Callable[[], None]) -> None:
-        """Run a task on the member's thread at this time, instead of an earlier one of this name."""
+        """Runs a task on the member's thread at this time; replaces one of the same name."""
         ...
 
     def begin_commit(self, processed: ProcessedPositions, future: Future[CommitResult]) -> None:
-        """Order a commit; only on the member's thread."""
+        """Requests a commit; only on the member's thread."""
         ...
 
     def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Record `start` (the reset policy's), `deliver.start`, `deliver.end` or `seek`; only called when
-        there is a history."""
+        """Records `start` (of the reset policy), `deliver.start`, `deliver.end` or `seek`.
+
+        Only called if there is a history.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOrder:
-    """What the fetcher should do next."""
+    """The partitions that the fetcher should fetch or resolve next."""
 
     unresolved: Mapping[TopicPartition, PositionEpoch]
-    """Partitions whose start the reset policy gives."""
+    """Partitions whose start position the reset policy gives."""
     positions: Positions
     identities: Mapping[TopicPartition, PositionEpoch]
-    """Of the partitions in `positions`: an answer for another claim, or from before a jump, is dropped."""
+    """Identities of the partitions in `positions`: records fetched for another one are dropped."""
 
 
 class FetchBuffer:
-    """Used by the fetcher's thread; start positions are committed on the member's."""
+    """The fetcher's side of the delivery; start positions are committed on the member's thread."""
 
     def __init__(
         self,
@@ -374,7 +375,7 @@ class FetchBuffer:
         self._retries = 0
 
     def order(self) -> FetchOrder:
-        """What to fetch now; empty where there is nothing to do until `wake_fetcher`."""
+        """The partitions to fetch now; empty if there is nothing to do until `wake_fetcher`."""
         with self._subscriptions.lock:
             flows = self._subscriptions.by_partition
             unresolved = {tp: flow.identity for tp, flow in flows.items() if flow.unresolved}
@@ -386,7 +387,7 @@ class FetchBuffer:
         return FetchOrder(unresolved, positions, identities)
 
     def accept(self, order: FetchOrder, records: Sequence[SourceRecord]) -> None:
-        """Buffers what was fetched, except for partitions that have gone or jumped meanwhile."""
+        """Buffers fetched records, except of partitions that were given up or sought meanwhile."""
         by_partition: dict[TopicPartition, list[SourceRecord]] = {}
         for record in records:
             by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
@@ -401,7 +402,7 @@ class FetchBuffer:
             self._wake_application()
 
     def out_of_range(self, topic_partition: TopicPartition, order: FetchOrder) -> None:
-        """The source does not have the position: the reset policy gives another one."""
+        """Makes the reset policy give another position: the source does not have this one."""
         with self._subscriptions.lock:
             flow = self._subscriptions.find(topic_partition)
             if flow is None or order.identities.get(topic_partition) != flow.identity:
@@ -409,7 +410,7 @@ class FetchBuffer:
             flow.restart()
 
     def resolved(self, order: FetchOrder, starts: Positions) -> None:
-        """The reset policy has spoken; each start is committed before its first record is delivered."""
+        """Takes start positions of the reset policy; each is committed before its first delivery."""
         with self._subscriptions.lock:
             fresh: dict[TopicPartition, PositionEpoch] = {}
             for topic_partition, offset in starts.items():
@@ -440,7 +441,7 @@ class FetchBuffer:
     def _starts_committed(
         self, done: Future[CommitResult], wanted: Mapping[TopicPartition, PositionEpoch]
     ) -> None:
-        """On the member's thread, inside the effect that ended the commit."""
+        """Handles the result of the commit, on the member's thread within the effect `FinishCommit`."""
         if done.exception() is not None:
             return  # the member has ended
         result = done.result()

@@ -1,7 +1,7 @@
 """`MemberEngine` runs the machine of one member in its loop and performs its effects.
 
-The blocking and the asyncio classes stand on it. Everything below "the loop's thread" runs there alone; the
-methods above it may be called from any thread, return at once, and answer by a `Future` (`PendingFutures`).
+The blocking and the asyncio classes use it. The methods below "the loop's thread" run on that thread only;
+those above it may be called from any thread, return at once, and give a `Future` (`PendingFutures`).
 `PartitionEffectHandler` performs the effects about partitions: for the leases, the delivery, the callbacks.
 """
 
@@ -55,17 +55,15 @@ log = logging.getLogger("zkgroup.consumer")
 T = TypeVar("T")
 
 OWN_GRACE_MS = 200
-"""A machine that has not finished this long after its deadline is given up."""
+"""Seconds after its deadline when a machine that has not finished is given up."""
 CLIENT_CLOSE_MS = 2000
 CLIENT_CLOSE_MIN_MS = 100
 SHARED_GRACE_MS = 120_000
-"""With a shared client it may go on until its znodes are gone (see `CloseRequested`): a session timeout.
-
-What it leaves then is cleared away, as after a crash."""
+"""Session timeouts that a machine on a shared client may take longer (`CloseRequested`)."""
 
 
 class MemberEngine:
-    """A member of a group, as the public classes use it."""
+    """The engine of one member: its machine in a loop, its effects, and the calls of the public classes."""
 
     def __init__(
         self,
@@ -80,7 +78,7 @@ class MemberEngine:
         owns_client: bool,
         history: HistorySink | None,
         metrics: MetricsSink,
-        share: DeliveryPort | None = None,
+        delivery: DeliveryPort | None = None,
     ) -> None:
         self.group = group
         self.member = member
@@ -93,7 +91,7 @@ class MemberEngine:
         self.finished = threading.Event()
         self.closing = False
         self.topics: frozenset[str] = frozenset()
-        """What the subscription of this member meant in the newest assignment; read by any thread."""
+        """The topics of this member's subscription in the newest assignment; read by any thread."""
         self._close_by_ms: int | None = None
         self.loop: MachineLoop[Event, OwnEffect] = MachineLoop(
             machine,
@@ -108,7 +106,7 @@ class MemberEngine:
         self._machine = machine
         self._callbacks = callbacks
         self._owns_client = owns_client
-        self._share = share
+        self._delivery = delivery
         self._pid = os.getpid()
         self._ended = False
         self._calls = CallbackDispatcher(
@@ -119,9 +117,9 @@ class MemberEngine:
             timeout_ms=callback_timeout_ms,
             on_error=self._fail_application,
         )
-        revocations = Revocations(self._calls, clock, share, self.loop.post)
+        revocations = Revocations(self._calls, clock, delivery, self.loop.post)
         self._partition_effects = PartitionEffectHandler(
-            self.lease_table, self._calls, revocations, self.telemetry, share
+            self.lease_table, self._calls, revocations, self.telemetry, delivery
         )
         self._pending_futures = PendingFutures()
         self._unlisten: Callable[[], None] | None = None
@@ -145,30 +143,30 @@ class MemberEngine:
         return os.getpid() != self._pid
 
     def raise_failure(self) -> None:
-        """Raises what ended the member in the state `failed`, if anything did."""
+        """Raises the error that ended the member in the state `failed`, if there is one."""
         if self.failure is not None:
             raise ending_error(self.member, self.failure)
 
     def check_usable(self) -> None:
-        """Raises what makes every call on this member fail: fork, failure, closed."""
+        """Raises if every call on this member must fail: after a fork, a failure, or a close."""
         self.check_process()
         self.raise_failure()
         if self.finished.is_set():
             raise ending_error(self.member, None)
 
     def start(self) -> None:
-        """Join the group: starts the loop's thread."""
+        """Starts the loop's thread, which joins the group."""
         self.open()
         self.loop.start()
 
     def open(self) -> None:
-        """Join the group without a thread: the caller runs `loop.run_pending()`."""
+        """Joins the group without a thread: the caller runs `loop.run_pending()`."""
         self._unlisten = self.store.listen(self._on_session)
         self.loop.listen()
         self.loop.post(Opened())
 
     def _on_session(self, event: SessionEvent) -> None:
-        """Notes the session by which `ask` reads, and what ended the client for good."""
+        """Notes the session of the reads of `ask`, and the error that ended the client."""
         if isinstance(event, Connected):
             self.incarnation = event.session.incarnation
             self.loop.post(lambda: None)  # re-checks the waits for the connection
@@ -180,27 +178,26 @@ class MemberEngine:
         self._on_end.append(action)
 
     def commit(self, processed: ProcessedPositions) -> Future[CommitResult]:
-        """Order a commit; the future gets its result, never an exception for refused partitions."""
+        """Requests a commit; the future gets its result, never an exception for refused partitions."""
         future: Future[CommitResult] = Future()
         self._request(lambda: self.begin_commit(processed, future), future)
         return future
 
     def commit_now(self, offsets: Mapping[TopicPartition, int]) -> Future[CommitResult]:
-        """Order a commit of offsets that hold for what is owned at this moment, not for a later claim.
-
-        They must not change any more, and each must be an offset.
-        """
+        """Requests a commit of checked offsets for the present claims, not for later ones."""
         return self.commit(ProcessedPositions(offsets, last_move_id=self.lease_table.current.move_id))
 
     def ask(self, request: Request) -> Future[Outcome]:
-        """A read of the application's, beside the machine."""
+        """Submits a read of the application, outside the machine."""
         future: Future[Outcome] = Future()
         self._request(lambda: self._begin_question(request, future), future)
         return future
 
     def hand_back(self, partitions: Iterable[TopicPartition]) -> Future[None]:
-        """Give partitions up; the future is done when none of the claims held now is held any more: a later
-        plan may give them to this member again at once."""
+        """Gives partitions up; the future is done when all their present claims have ended.
+
+        A later assignment may give them to this member again at once.
+        """
         wanted = frozenset(partitions)
         future: Future[None] = Future()
 
@@ -218,17 +215,17 @@ class MemberEngine:
         return future
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Order another subscription; the rebalance that follows brings its partitions."""
+        """Requests another subscription; its partitions come with the rebalance that follows."""
         self.loop.post(lambda: self.step(SubscriptionChanged(subscription)))
 
     def describe(self) -> Future[MemberDescription]:
-        """What the machine knows now."""
+        """The present state of the machine."""
         future: Future[MemberDescription] = Future()
         self._request(lambda: resolve(future, self._machine.describe()), future)
         return future
 
     def when(self, predicate: Callable[[], bool]) -> Future[None]:
-        """A future that is done once the predicate holds: asked on the loop's thread after each event."""
+        """A future that is done once the predicate is true; checked on the loop's thread after each event."""
         future: Future[None] = Future()
 
         def enlist() -> None:
@@ -241,21 +238,21 @@ class MemberEngine:
         return future
 
     def _request(self, task: Callable[[], None], future: Future[T]) -> None:
-        """Has the loop do what answers a future; one that comes after the end is failed here."""
+        """Runs a task of a future on the loop's thread; after the end of the member the future fails."""
         self.loop.request(task)
         if self.finished.is_set():
             self._fail(future)
 
     def forget(self, future: Future[T]) -> None:
-        """A waiter has given up."""
+        """Drops a future whose caller has stopped waiting."""
         self.loop.post(lambda: self._pending_futures.forget(future))
 
     def begin_close(self, timeout_s: float) -> None:
-        """Order the clean end; returns at once, idempotent, safe in a signal handler."""
+        """Starts to leave the group; returns at once, idempotent, safe in a signal handler."""
         self.loop.post(lambda: self._begin_close(timeout_s))
 
     def fail(self, error: BaseException) -> None:
-        """The application's code or its source raised: leave cleanly and end as `failed`."""
+        """Leaves the group and ends as `failed`: the application's code or its source raised."""
         self.loop.post(lambda: self._fail_application(error))
 
     def call_soon(self, task: Callable[[], None]) -> None:
@@ -263,18 +260,18 @@ class MemberEngine:
         self.loop.post(task)
 
     def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Records the start or the end of a delivery; thread-safe as far as the history sink is."""
+        """Records the start or the end of a delivery; thread-safe if the history sink is."""
         self.telemetry.delivery(kind, fields)
 
     # --- the loop's thread ------------------------------------------------------------------------
 
     def call_at(self, name: str, at_ms: int, task: Callable[[], None]) -> None:
-        """Runs a task at this time, instead of an earlier one of this name."""
+        """Runs a task at this time; replaces one of the same name."""
         if not self._ended:
             self.loop.schedule(name, at_ms, task)
 
     def begin_commit(self, processed: ProcessedPositions, future: Future[CommitResult]) -> None:
-        """Order a commit from the loop's thread itself."""
+        """Requests a commit, on the loop's thread."""
         if self._ended:
             self._fail(future)
             return
@@ -285,7 +282,7 @@ class MemberEngine:
 
     def _after_step(self) -> None:
         self.topics = self._machine.topics
-        self._pending_futures.look()
+        self._pending_futures.check_waiters()
 
     def step(self, event: Event) -> None:
         if not self._ended:
@@ -315,16 +312,18 @@ class MemberEngine:
 
     def _give_up_closing(self) -> None:
         if not self._ended:
-            what = "its session is ended as it is" if self._owns_client else "what it left is taken away"
-            log.warning("%s: not closed cleanly in time; %s", self.member, what)
+            what = "its session is closed" if self._owns_client else "its remaining znodes are deleted"
+            log.warning("%s: the machine did not finish its close in time; %s", self.member, what)
             self._end_and_clear()
 
     def _end_and_clear(self) -> None:
-        """Ends without the machine. No lease runs and nothing is delivered any more when owners go, so that
-        the next owner is the only one; a client of its own takes them away with its session."""
+        """Ends without the machine. Leases and deliveries end before the owner znodes are deleted.
+
+        So there is only one owner at a time. The session of a client of its own deletes them at its end.
+        """
         try:
             self._end_everything()
-        finally:  # else its znodes would stay for as long as the process lives
+        finally:  # else its znodes would stay until the process ends
             if self._owns_client:
                 self._close_client()
             else:
@@ -338,7 +337,7 @@ class MemberEngine:
             return
         if self.failure is None:
             self.failure = error
-            # the next call raises it: `raised` lets a program show it once
+            # the next call raises it: `raised` lets a program print it once
             log.error("%s fails and leaves", self.member, exc_info=error, extra={"raised": True})
         if not self.closing:
             self.loop.step(ApplicationFailed(error))
@@ -359,13 +358,13 @@ class MemberEngine:
                 self.telemetry.note(effect)
             case Finish():
                 self._finish(effect)
-            case _:  # about partitions, all of them: `PartitionEffect`
+            case _:  # the other effects are about partitions: `PartitionEffect`
                 self._partition_effects.perform(effect)
 
     def _finish_commit(self, effect: FinishCommit) -> None:
         self.telemetry.committed(effect)
-        if self._share is not None:
-            self._share.committed(effect)
+        if self._delivery is not None:
+            self._delivery.committed(effect)
         self._pending_futures.committed(effect.commit_id, CommitResult(effect.committed, effect.refused))
 
     # --- the end ----------------------------------------------------------------------------------
@@ -381,20 +380,20 @@ class MemberEngine:
         self._announce_end()
 
     def _on_crash(self, error: BaseException) -> None:
-        """An error of our own: nothing of this member may be believed any more."""
+        """Ends the member after an error of zkgroup itself: its state cannot be relied on."""
         self.failure = error
         self.state = MemberState.FAILED
         self._end_and_clear()
 
     def _close_client(self) -> None:
-        """Within what is left of the time for closing; a member that ends by itself has some of its own."""
+        """Closes the client within the time left for closing; a member that failed has a fixed time."""
         left_ms = CLIENT_CLOSE_MS
         if self._close_by_ms is not None:
             left_ms = max(CLIENT_CLOSE_MIN_MS, self._close_by_ms - self.clock.now_ms())
         self.store.close(timeout_s=left_ms / 1000)
 
     def _announce_end(self) -> None:
-        """What was asked too late is answered here, or by `_request`."""
+        """Fails the futures of calls that came too late; later ones fail in `_request`."""
         self.finished.set()
         self.loop.run_tasks_left()
         for action in self._on_end:
@@ -420,7 +419,7 @@ class _Waiter:
 
 
 class PendingFutures:
-    """The open ones of one member; all of them are ended with it."""
+    """The futures of one member that are not done; all of them fail at its end."""
 
     def __init__(self) -> None:
         self._waiters: list[_Waiter] = []
@@ -428,7 +427,7 @@ class PendingFutures:
         self._questions: set[Future[Outcome]] = set()
 
     def when(self, predicate: Callable[[], bool], future: Future[None]) -> None:
-        """Done once the predicate holds: asked by every `look`."""
+        """Adds a future that is done once the predicate is true; `check_waiters` evaluates it."""
         self._waiters.append(_Waiter(predicate, future))
 
     def commit(self, commit_id: int, future: Future[CommitResult]) -> None:
@@ -446,17 +445,17 @@ class PendingFutures:
         self._questions.discard(future)
         resolve(future, outcome)
 
-    def look(self) -> None:
-        """Something has changed: resolves the waiters whose predicate holds now."""
+    def check_waiters(self) -> None:
+        """Resolves the futures whose predicate is true now."""
         if self._waiters:
             self._waiters = [waiter for waiter in self._waiters if not _is_resolved(waiter)]
 
     def forget(self, future: Future[T]) -> None:
-        """The caller has given up waiting."""
+        """Drops a future whose caller has stopped waiting."""
         self._waiters = [waiter for waiter in self._waiters if waiter.future is not future]
 
     def end(self, error: BaseException) -> None:
-        """Nothing more will happen."""
+        """Fails all futures: the member has ended."""
         for waiter in self._waiters:
             refuse(waiter.future, error)
         for commit in self._commits.values():
@@ -482,19 +481,19 @@ def resolve(future: Future[T], result: T) -> None:
     try:
         future.set_result(result)
     except InvalidStateError:
-        log.debug("nobody waits for %r any more", result)
+        log.debug("the result %r has no waiter any more", result)
 
 
 def refuse(future: Future[T], error: BaseException) -> None:
-    """As `resolve`, with an error."""
+    """Sets the error of a future whose waiter may have cancelled it meanwhile."""
     try:
         future.set_exception(error)
     except InvalidStateError:
-        log.debug("nobody waits for %r any more", error)
+        log.debug("the error %r has no waiter any more", error)
 
 
 def ending_error(member: str, failure: BaseException | None) -> ZkGroupError:
-    """What a call on a member that has ended raises: ours as it is, the application's as a cause."""
+    """The error of a call on a member that has ended; an error of the application is its cause."""
     if failure is None:
         return MemberClosedError(f"{member} is closed")
     if isinstance(failure, ZkGroupError):
@@ -508,10 +507,10 @@ PartitionEffect = Assign | Revoke | EndOverdue | EndLease | Lose | ExtendLease |
 
 
 class PartitionEffectHandler:
-    """What a member holds, as it changes. Used on the member's thread.
+    """Performs the effects about partitions. Used on the member's thread.
 
-    The board is changed before anything is reported: a thread that asks it must never find more than there
-    is.
+    The lease table is changed before anything is reported: a thread that reads it must never find a
+    partition that is not owned.
     """
 
     def __init__(
@@ -520,13 +519,13 @@ class PartitionEffectHandler:
         calls: CallbackDispatcher,
         revocations: Revocations,
         telemetry: Telemetry,
-        share: DeliveryPort | None,
+        delivery: DeliveryPort | None,
     ) -> None:
         self._lease_table = lease_table
         self._calls = calls
         self._revocations = revocations
         self._telemetry = telemetry
-        self._share = share
+        self._delivery = delivery
 
     def perform(self, effect: PartitionEffect) -> None:
         match effect:
@@ -551,50 +550,50 @@ class PartitionEffectHandler:
     def _extend(self, until_ms: int) -> None:
         self._lease_table.extend(until_ms)
         self._telemetry.holdings()
-        if self._share is not None:
-            self._share.extended()
+        if self._delivery is not None:
+            self._delivery.extended()
 
     def _assign(self, effect: Assign) -> None:
         self._lease_table.grant(effect.grants, effect.move_id)
         self._telemetry.holdings()
-        if self._share is not None:
-            self._share.assigned(effect)
+        if self._delivery is not None:
+            self._delivery.assigned(effect)
 
         def returned() -> None:
-            if self._share is not None:
-                self._share.started(effect.grants)
+            if self._delivery is not None:
+                self._delivery.started(effect.grants)
 
         leases = [Lease(grant, self._lease_table) for grant in effect.grants]
         self._calls.call("on_assigned", leases, then=returned)
 
     def _revoke(self, effect: Revoke) -> None:
         self._lease_table.stop(effect.partitions)
-        if self._share is not None:
-            self._share.stop(effect.partitions)
+        if self._delivery is not None:
+            self._delivery.stop(effect.partitions)
         self._revocations.begin(effect)
 
     def _end_overdue(self, effect: EndOverdue) -> None:
-        told = self._revocations.end_overdue(effect)
+        has_begun = self._revocations.end_overdue(effect)
         self._end(effect.partitions)
-        if not told:
+        if not has_begun:
             self._calls.call("on_lost", effect.partitions)
 
     def _end(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._lease_table.end(partitions)
         self._telemetry.holdings()
-        if self._share is not None:
-            self._share.ended(partitions)
+        if self._delivery is not None:
+            self._delivery.ended(partitions)
 
     def _move(self, effect: SeekTo) -> None:
         self._lease_table.moved(effect.move_id)
-        if self._share is not None:
-            self._share.moved(effect)
+        if self._delivery is not None:
+            self._delivery.moved(effect)
 
     def finish(self) -> None:
-        """The member has ended: nothing is held any more."""
+        """Ends all leases: the member has ended."""
         partitions = tuple(self._lease_table.current.grants)
         self._lease_table.clear()
         self._telemetry.holdings()
-        if self._share is not None:
-            self._share.ended(partitions)
-            self._share.finished()
+        if self._delivery is not None:
+            self._delivery.ended(partitions)
+            self._delivery.finished()

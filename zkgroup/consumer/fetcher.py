@@ -1,7 +1,7 @@
-"""The fetcher's thread: it alone calls the source, so that neither delivery nor a rebalance waits for it.
+"""The fetcher: only its thread calls the source, so that neither delivery nor a rebalance waits for it.
 
-`ZooKeeperCluster` is what a source can ask of ZooKeeper. `StartPositions` says when the source is asked,
-again, for the bounds of partitions without a position.
+`ZooKeeperCluster` gives a source the brokers and partitions in ZooKeeper. `StartPositions` decides when the
+source is asked for the bounds of partitions without a position.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ log = logging.getLogger("zkgroup.consumer")
 T = TypeVar("T")
 
 POLL_S = 1.0
-"""Longest wait inside the source; `wake` ends it early."""
+"""Longest wait inside the source, in seconds; `wake` ends it early."""
 RECORDS_MAX = 10_000
-"""About so many records are taken from the source at once, over all partitions."""
+"""Approximate number of records in one fetch from the source, over all partitions."""
 CLUSTER_TIMEOUT_S = 10.0
-"""For each question to ZooKeeper."""
+"""Seconds for each read of ZooKeeper."""
 
 
 class ZooKeeperCluster:
-    """`Cluster` of the record sources, out of ZooKeeper. Blocking; used on the fetcher's thread."""
+    """`Cluster` of the record sources, read from ZooKeeper. Blocking; used on the fetcher's thread."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._blocking = Blocking(store, timeout_s=CLUSTER_TIMEOUT_S, clock=clock)
@@ -91,15 +91,15 @@ class Fetcher:
         self._on_error = on_error
         self._clock = clock
         self._starts = StartPositions()
-        self._rests_until_ms = 0
+        self._backoff_until_ms = 0
         self._pause_s = UNAVAILABLE_PAUSE_S
         self._work = threading.Event()
         self._sleeper = Sleeper(clock, f"{name}-fetcher", self._work.is_set)
         self._ended = threading.Event()
         self._questions: deque[Callable[[], None]] = deque()
-        """Calls of the source on behalf of the application; each answers a future."""
+        """Calls of the source on behalf of the application; each sets a future."""
         self.over: Future[None] = Future()
-        """Done when the thread has nothing left to do."""
+        """Done when the thread has ended its work."""
         self._thread = threading.Thread(target=self._run, name=f"{name}-fetcher", daemon=True)
 
     def start(self) -> None:
@@ -107,25 +107,25 @@ class Fetcher:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something new to do; from any thread."""
+        """Wakes the thread for new work; from any thread."""
         self._work.set()
         self._source.wake()
 
     def ask(self, question: Callable[[RecordSource], T]) -> Future[T]:
-        """Calls the source on the fetcher's thread, the only one that may; from any thread, returns at once.
+        """Calls the source on the fetcher's thread; from any thread, returns at once.
 
-        The future gets what the source returns or raises, `MemberClosedError` where the fetcher has ended.
+        The future gets the result or error of the call, `MemberClosedError` if the fetcher has ended.
         """
         future: Future[T] = Future()
 
         def reply() -> None:
             try:
                 result = self._asked(question)
-            except Exception as error:  # noqa: BLE001 - the source's; raised where it was asked
+            except Exception as error:  # noqa: BLE001 - the source's; raised in the call that waits for it
                 outcome = functools.partial(future.set_exception, error)
             else:
                 outcome = functools.partial(future.set_result, result)
-            with contextlib.suppress(InvalidStateError):  # the asking call has given up and cancelled it
+            with contextlib.suppress(InvalidStateError):  # the waiting call has cancelled it
                 outcome()
 
         self._questions.append(reply)
@@ -145,12 +145,12 @@ class Fetcher:
                 self._questions.popleft()()
 
     def end(self) -> None:
-        """The thread shall end; returns at once."""
+        """Makes the thread end; returns at once."""
         self._ended.set()
         self.wake()
 
     def close(self, timeout_s: float) -> bool:
-        """Ends the thread, which closes the source; False when the source keeps it longer than that."""
+        """Ends the thread, which closes the source; whether it ended within the timeout."""
         self.end()
         if self._thread.ident is None or self._thread is threading.current_thread():
             return True
@@ -165,7 +165,7 @@ class Fetcher:
                 until_ms = self.run_pending()
                 if until_ms is None or until_ms > self._clock.now_ms():
                     self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
-        except BaseException as error:  # noqa: BLE001 - the source's; it ends the member and is raised there
+        except BaseException as error:  # noqa: BLE001 - the source's; it ends the member, which raises it
             if not self._ended.is_set():
                 self._on_error(error)
         finally:
@@ -178,29 +178,31 @@ class Fetcher:
 
     @property
     def is_woken(self) -> bool:
-        """There was a `wake` since the last `run_pending` began."""
+        """Whether there was a `wake` since the last `run_pending` began."""
         return self._work.is_set()
 
     def open(self) -> None:
-        """Before the first `run_pending`."""
+        """Opens the source, before the first `run_pending`."""
         self._source.wait_with(self._sleeper)
         self._source.open(self._cluster)
 
     def run_pending(self) -> int | None:
-        """One round; waits nowhere but in the source. Returns when the next one is due, unless there is a
-        `wake` before: a time of the clock, which may have come; None for no time. Raises what the source
-        does for good."""
+        """Runs one round, which waits only in the source, and returns the time of the next one.
+
+        The time is one of the clock and may have passed; None without one. A `wake` makes the next round due
+        at once. Raises errors of the source except those for which it is retried.
+        """
         self._work.clear()
         self._answer_questions()
-        if self._clock.now_ms() < self._rests_until_ms:  # what is new meanwhile is seen after it
-            return self._rests_until_ms
+        if self._clock.now_ms() < self._backoff_until_ms:  # new work waits until then
+            return self._backoff_until_ms
         try:
             again_ms = self._fetch(self._fetch_buffer.order())
         except (SourceUnavailableError, StoreUnavailableError) as error:  # which `Cluster` raises
             log.warning("%s; trying again in %g s", error, self._pause_s)
-            self._rests_until_ms = after(self._clock, self._pause_s)
+            self._backoff_until_ms = after(self._clock, self._pause_s)
             self._pause_s = min(2 * self._pause_s, UNAVAILABLE_PAUSE_MAX_S)
-            return self._rests_until_ms
+            return self._backoff_until_ms
         self._pause_s = UNAVAILABLE_PAUSE_S
         return again_ms
 
@@ -223,15 +225,15 @@ class Fetcher:
         return self._starts.again_ms if order.unresolved else None
 
     def _elsewhere(self) -> AbstractContextManager[None]:
-        """Sources that wait by means of their own wait for what is outside, in real time."""
+        """A context for sources that wait by their own means, in real time."""
         if type(self._source).poll is RecordSource.poll:
             return nullcontext()
         return self._sleeper.resting()
 
     def _resolve(self, order: FetchOrder, due: Sequence[TopicPartition]) -> None:
-        """Asks for all at once; those without an answer are asked for again later, the others go on.
+        """Asks the source for the bounds of all at once; those without a reply are tried again later.
 
-        Those that the source has not come to are the first next time.
+        Partitions that the source did not get to are the first in the next call.
         """
         if self._reset == "error":
             raise NoOffsetError(due[0])
@@ -249,14 +251,14 @@ class Fetcher:
             if isinstance(bounds, Bounds):
                 starts[topic_partition] = bounds.earliest if self._reset == "earliest" else bounds.end
             else:
-                reasons.setdefault(topic_partition, bounds or "no answer in time")
+                reasons.setdefault(topic_partition, bounds or "no reply in time")
         self._fetch_buffer.resolved(order, starts)
         pause_s = self._starts.tried(asked, reasons, self._clock.now_ms())
         if reasons:
             topic_partition, reason = next(iter(reasons.items()))
             more = f", and of {len(reasons) - 1} more" if len(reasons) > 1 else ""
-            told = "the start of %s%s is not known: %s; trying again in %g s"
-            log.warning(told, topic_partition, more, reason, pause_s)
+            message = "the start offset of %s%s is unknown: %s; trying again in %g s"
+            log.warning(message, topic_partition, more, reason, pause_s)
 
     def _poll(self, order: FetchOrder) -> None:
         each = max(1, min(FETCH_RECORDS, RECORDS_MAX // len(order.positions)))
@@ -273,34 +275,34 @@ class Fetcher:
 UNAVAILABLE_PAUSE_S = 0.2
 UNAVAILABLE_PAUSE_MAX_S = 5.0
 RESOLVE_S = 1.0
-"""For the bounds of all partitions that have no position, so long the others wait for their records."""
+"""Seconds for the bounds of all partitions without a position, while the others wait for records."""
 RESOLVE_AGAIN_S = 0.1
-"""The same for those that could not be had before, after an attempt in vain."""
+"""Seconds for bounds that the source could not give before."""
 SHORT_ATTEMPTS_MAX = 4
-"""So many short attempts; then a long one, for sources that answer slowly."""
+"""Number of short attempts before a long one, for sources that reply slowly."""
 RESOLVE_MAX_S = 10.0
-"""Where no other partition waits, after some attempts in vain."""
+"""Seconds of an attempt if no other partition waits, after some failed attempts."""
 
 
 class StartPositions:
-    """Partitions whose bounds could not be had, and when they are asked for again."""
+    """The partitions whose bounds the source could not give, and when it is asked again."""
 
     def __init__(self) -> None:
         self._unavailable: dict[TopicPartition, None] = {}
-        """In the order in which they were asked for last."""
+        """In the order of the last attempt."""
         self._pause_s = UNAVAILABLE_PAUSE_S
         self._in_vain = 0
-        """Attempts in a row that found nothing."""
+        """Number of failed attempts in a row."""
         self.again_ms = 0
 
     def due(self, unresolved: Collection[TopicPartition], now_ms: int) -> list[TopicPartition]:
-        """Those to ask for now: new ones at once, the others later, those that wait longest first."""
+        """The partitions to ask for now: new ones at once, the others after a pause, the oldest first."""
         self._unavailable = dict.fromkeys(tp for tp in self._unavailable if tp in unresolved)
         new = [tp for tp in unresolved if tp not in self._unavailable]
         return [*new, *self._unavailable] if now_ms >= self.again_ms else new
 
     def limit_s(self, due: Collection[TopicPartition], *, others_wait: bool) -> float:
-        """How long the source may look for them, while the others wait for their records."""
+        """Seconds that the source may take for them, while the others wait for their records."""
         if not others_wait:
             return min(RESOLVE_MAX_S, RESOLVE_S * 2.0 ** min(self._in_vain, SHORT_ATTEMPTS_MAX))
         is_again = self._unavailable.keys() >= set(due)
@@ -309,7 +311,7 @@ class StartPositions:
     def tried(
         self, asked: Collection[TopicPartition], unavailable: Collection[TopicPartition], now_ms: int
     ) -> float:
-        """How an attempt went; seconds until the next one."""
+        """Takes the result of an attempt; returns the seconds until the next one."""
         self._in_vain = self._in_vain + 1 if len(unavailable) == len(asked) else 0
         if not self._unavailable:
             self._pause_s = UNAVAILABLE_PAUSE_S

@@ -1,4 +1,4 @@
-"""What a member reads beside its machine: committed offsets and the whole group."""
+"""The reads of a member outside its machine: committed offsets and the whole group."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ READ_TIMEOUT_S = 10.0
 
 
 def offsets_request(group: str, partitions: Sequence[TopicPartition]) -> ReadMany:
-    """Asks for the offset znodes of these partitions."""
+    """The request for the offset znodes of these partitions."""
     return ReadMany(tuple(Offset.path(group, topic_partition) for topic_partition in partitions))
 
 
 def offsets_of(partitions: Sequence[TopicPartition], outcome: Outcome) -> dict[TopicPartition, int | None]:
-    """Committed offsets out of the answer; None where there is none (no znode, or a negative value).
+    """Committed offsets in the reply; None if there is none (no znode, or a negative value).
 
-    Raises `StoreUnavailableError` without an answer, `CorruptZnodeError` naming a znode that is no number.
+    Raises `StoreUnavailableError` without a reply, `CorruptZnodeError` naming a znode without a number.
     """
     if not isinstance(outcome, ReadManyDone):
         raise StoreUnavailableError(f"the committed offsets could not be read: {outcome}")
@@ -50,7 +50,7 @@ def _offset(topic_partition: TopicPartition, znode: Znode | Code | None) -> int 
 
 @contextmanager
 def group_reads(store: Store, clock: Clock, group: str, ended: threading.Event) -> Iterator[GroupReads]:
-    """`ended` is set when the member has ended: then nothing is waited for any more."""
+    """A context with the reads of a group; `ended`, set at the member's end, ends their waits."""
 
     def pause(seconds: float) -> None:
         wait_for(clock, ended.is_set, after(clock, seconds), ended.wait)
@@ -71,44 +71,44 @@ class GroupReads:
         """The group as `zkgroup group describe` shows it."""
         return reads.describe(self._ensemble, self._group)
 
-    def look(self) -> Verification | None:
-        """What is wrong with the group now; None while there is no such group yet."""
+    def verify(self) -> Verification | None:
+        """The problems of the group now; None while the group does not exist yet."""
         try:
             return reads.verify(self._ensemble, self._group)
         except NotFoundError:
             return None
 
     def wait_converged(
-        self, deadline_ms: int, told: Callable[[], str], is_stopped: Callable[[], bool]
+        self, deadline_ms: int, member_state: Callable[[], str], is_stopped: Callable[[], bool]
     ) -> bool:
-        """True once nothing is wrong with the group, or the member has ended; False where it is to stop.
+        """Waits until the group has no problem or the member has ended; False if `is_stopped()` came first.
 
-        `deadline_ms` is on the member's clock. Raises `StableTimeoutError` naming what is wrong, with what
-        this member itself waits for.
+        `deadline_ms` is on the member's clock. Raises `StableTimeoutError` with the problems, and with the
+        state of this member from `member_state`.
         """
         for pause_s in pauses():
-            found = self.look()
+            found = self.verify()
             if (found is not None and found.converged) or self._ended.is_set():
                 return True
             if is_stopped():
                 return False
             left_ms = deadline_ms - self._ensemble.clock.now_ms()
             if left_ms <= 0:
-                raise not_stable(self._group, found, told())
+                raise not_stable(self._group, found, member_state())
             self._ensemble.pause(min(pause_s, left_ms / 1000))
         raise AssertionError("pauses have no end")
 
 
 def pauses() -> Iterator[float]:
-    """Seconds between two looks at the group, growing."""
+    """Growing pauses between two reads of the group, in seconds."""
     pause_s = READ_AGAIN_S
     while True:
         yield pause_s
         pause_s = min(pause_s * 1.5, READ_AGAIN_MAX_S)
 
 
-def not_stable(group: str, found: Verification | None, told: str) -> StableTimeoutError:
-    """The error of a wait that ran out, naming the partitions that are not as the plan says."""
+def not_stable(group: str, found: Verification | None, member_state: str) -> StableTimeoutError:
+    """The error of `wait_until_stable` at its timeout, with the partitions that are not owned as assigned."""
     problems = found.problems if found is not None else ()
     named = {
         TopicPartition(problem.topic, problem.partition): f"{problem.kind.value}: {problem.detail}"
@@ -116,6 +116,8 @@ def not_stable(group: str, found: Verification | None, told: str) -> StableTimeo
         if problem.topic is not None and problem.partition is not None
     }
     others = [f"{problem.kind.value}: {problem.detail}" for problem in problems if problem.partition is None]
-    problems_told = [f"{tp}: {text}" for tp, text in sorted(named.items())] + others
-    detail = "; ".join(problems_told) if problems_told else "nobody is registered"
-    return StableTimeoutError(f"group {group} has not converged: {detail}. This member: {told}", named)
+    texts = [f"{tp}: {text}" for tp, text in sorted(named.items())] + others
+    detail = "; ".join(texts) if texts else "no member is registered"
+    return StableTimeoutError(
+        f"group {group} has not converged: {detail}. This member: {member_state}", named
+    )

@@ -1,8 +1,8 @@
-"""What this member may do now, as a snapshot that any thread reads without a lock.
+"""The leases of a member: immutable snapshots that any thread reads without a lock.
 
-The thread that owns the member publishes a new immutable `Holdings` for every change; a delivery
-thread reads one reference and decides on that. The deadline in it is counted from the *send* time of
-the last acknowledged quorum write (recipes 9), so it ends before any server can end the session.
+The member's thread publishes a new `HeldLeases` for every change; a delivery thread reads one reference and
+decides by it. Its deadline is counted from the *send* time of the last acknowledged quorum write (recipes 9),
+so it ends before any server can end the session.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from zkgroup.model.ports import Clock
 
 @dataclass(frozen=True, slots=True)
 class HeldLeases:
-    """All grants of a member at one moment, and until when they may be used."""
+    """All lease grants of a member at one moment, and the end of the lease."""
 
     until_ms: int = 0
     grants: Mapping[TopicPartition, LeaseGrant] = field(default_factory=dict)
     stopped: frozenset[TopicPartition] = frozenset()
-    """Still held, but being revoked: commits are allowed, deliveries are not."""
+    """Owned partitions that are being revoked: commits are allowed, deliveries are not."""
     move_id: int = 0
-    """`move_id` of the last `Assign` or `SeekTo` carried out."""
+    """`move_id` of the last `Assign` or `SeekTo` performed."""
     gaps: int = 0
-    """How often the lease had run out when it was extended."""
+    """Number of times that the lease had run out when it was extended."""
 
     def may_commit(self, topic_partition: TopicPartition, token: int, now_ms: int) -> bool:
         grant = self.grants.get(topic_partition)
@@ -39,7 +39,7 @@ class HeldLeases:
 
 
 class LeaseTable:
-    """Where the member's thread publishes `Holdings`. Written by that thread only, read by all."""
+    """The published leases of a member. Written by the member's thread only, read by all."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class LeaseTable:
 
     @property
     def forked(self) -> bool:
-        """True in a process forked from the one that holds the session: nothing is leased there."""
+        """Whether this process was forked from the one with the session: no lease is valid here."""
         return os.getpid() != self._pid
 
     def grant(self, grants: Iterable[LeaseGrant], move_id: int = 0) -> None:
@@ -65,7 +65,7 @@ class LeaseTable:
         )
 
     def moved(self, move_id: int) -> None:
-        """An offset of another client's is obeyed."""
+        """Notes a performed `SeekTo`."""
         self.current = replace(self.current, move_id=max(self.current.move_id, move_id))
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -83,15 +83,15 @@ class LeaseTable:
         self.current = replace(before, until_ms=until_ms, gaps=before.gaps + ran_out)
 
     def clear(self) -> None:
-        """Nothing is held any more (closed, failed, session over)."""
+        """Ends all leases (closed, failed, session lost)."""
         self.current = HeldLeases()
 
 
 class Lease:
-    """The right to work on one partition, for as long as it is valid.
+    """The right to work on one partition, as long as it is valid.
 
-    All members are safe to use from any thread. A lease that has ended never becomes valid again;
-    one that only paused (the connection is away for longer than the lease) does, with the same token.
+    All methods may be called from any thread. A lease that has ended never becomes valid again; one that was
+    only suspended (the connection was lost for longer than the lease) does, with the same token.
     """
 
     __slots__ = ("_grant", "_lease_table")
@@ -119,17 +119,17 @@ class Lease:
 
     @property
     def token(self) -> int:
-        """The owner znode's czxid. It only ever grows for a partition; give it to your store."""
+        """The fencing token: the owner znode's czxid, which only grows for a partition."""
         return self._grant.token
 
     @property
     def offset(self) -> int | None:
-        """Position to start from, as written with the claim; None where nothing was ever committed."""
+        """Position to start from, as written with the claim; None if no offset was ever committed."""
         return self._grant.offset
 
     @property
     def is_valid(self) -> bool:
-        """True while this member may work on the partition and commit for it."""
+        """Whether this member may work on the partition and commit for it now."""
         lease_table = self._lease_table
         return not lease_table.forked and lease_table.current.may_commit(
             self.topic_partition, self.token, lease_table.now_ms()
@@ -137,7 +137,7 @@ class Lease:
 
     @property
     def remaining_ms(self) -> int:
-        """Time for which the lease is valid if nothing more is heard from ZooKeeper; 0 when it is not."""
+        """Milliseconds for which the lease is valid without another acknowledged write; 0 if it is not."""
         holdings, now_ms = self._lease_table.current, self._lease_table.now_ms()
         if self._lease_table.forked or not holdings.may_commit(self.topic_partition, self.token, now_ms):
             return 0
@@ -146,21 +146,21 @@ class Lease:
     def check(self) -> None:
         """Raises `LeaseLostError` unless the lease is valid."""
         if not self.is_valid:
-            raise LeaseLostError(f"{self.topic_partition}: the lease with token {self.token} is over")
+            raise LeaseLostError(f"{self.topic_partition}: the lease with token {self.token} has ended")
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Raises `LeaseLostError` at the start, or at the end when the lease ran out meanwhile.
+        """A context that raises `LeaseLostError` at its start, or at its end if the lease ran out meanwhile.
 
-        Also when it is valid again by then: part of the body was done without it. An error of the body
-        goes through unchanged.
+        It raises also if the lease is valid again by then: part of the body ran without it. An error of the
+        body is raised unchanged.
         """
         self.check()
         gaps = self._lease_table.current.gaps
         yield
         self.check()
         if self._lease_table.current.gaps != gaps:
-            raise LeaseLostError(f"{self.topic_partition}: the lease had run out for a while")
+            raise LeaseLostError(f"{self.topic_partition}: the lease was not valid during the whole guard")
 
     def __repr__(self) -> str:
         return (

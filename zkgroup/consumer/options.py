@@ -1,7 +1,7 @@
-"""Checks the arguments of the public classes, and makes a `MemberEngine` of them.
+"""Checks the arguments of the public classes, and builds a `MemberEngine` from them.
 
-Arguments are checked on the application's thread, so that the member's thread never meets a wrong one.
-`open_engine` makes the member's id, opens a client or shares one, and joins machine and engine.
+Arguments are checked on the application's thread, so that the member's thread never gets an invalid one.
+`open_engine` makes the member's id, opens a client or shares one, and connects machine and engine.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.settings import Address
 
 OFFSET_MAX = 2**63 - 1
-"""JVM members read offsets as a long."""
+"""The highest offset: JVM members read offsets as a long."""
 TIMEOUT_MAX_S = 1e8
-"""Three years: what the waits of Python's threads can count; a longer one, infinity too, means this."""
+"""Seconds: three years, the longest wait of Python's threads; a longer timeout, also infinity, is this."""
 
 
 def check_kind(name: str, value: object, kind: type, expected: str | None = None) -> None:
-    """Raises `ConfigError` where the argument is given and no instance of the class."""
+    """Raises `ConfigError` if the argument is given and not an instance of the class."""
     if value is not None and not isinstance(value, kind):
         raise ConfigError(
             f"{name}: expected {expected or f'an instance of {kind.__name__}'}, found {value!r}"
@@ -47,14 +47,14 @@ def check_kind(name: str, value: object, kind: type, expected: str | None = None
 
 
 def check_port(name: str, value: object, methods: Iterable[str], expected: str) -> None:
-    """Raises `ConfigError` where the argument is given and lacks a method, or is a class."""
+    """Raises `ConfigError` if the argument is given and lacks a method, or is a class."""
     fits = all(callable(getattr(value, method, None)) for method in methods)
     if value is not None and (isinstance(value, type) or not fits):
         raise ConfigError(f"{name}: expected {expected}, found {value!r}")
 
 
 def checked_timeout(timeout_s: object) -> float:
-    """Seconds to wait; none where the time is over already. Raises `ConfigError` for what is no number."""
+    """Seconds to wait, at least 0. Raises `ConfigError` for a value that is not a number."""
     if not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool) or math.isnan(timeout_s):
         raise ConfigError(f"timeout_s: expected a number of seconds, found {timeout_s!r}")
     return max(0.0, min(timeout_s, TIMEOUT_MAX_S))
@@ -67,25 +67,25 @@ def check_count(max_records: object) -> None:
 
 
 def check_record(record: object) -> None:
-    """Raises `ConfigError` for what was never delivered."""
+    """Raises `ConfigError` for a value that is not a `Record`."""
     if not isinstance(record, Record):
         raise ConfigError(f"record: expected a Record as it was delivered, found {record!r}")
 
 
 def check_offset(topic_partition: object, offset: object) -> None:
-    """Raises `ConfigError` for what cannot be an offset, or of no partition."""
+    """Raises `ConfigError` for an invalid partition or offset."""
     checked_partitions((topic_partition,))
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= OFFSET_MAX:
         raise ConfigError(f"{topic_partition}: expected an offset of 0 or more, found {offset!r}")
 
 
 def checked_partition(topic_partition: object) -> TopicPartition:
-    """Raises `ConfigError` for what is no `TopicPartition`."""
+    """The partition. Raises `ConfigError` for a value that is not a `TopicPartition`."""
     return checked_partitions((topic_partition,))[0]
 
 
 def checked_partitions(partitions: object) -> tuple[TopicPartition, ...]:
-    """The partitions, read once. Raises `ConfigError` for what is no `TopicPartition`."""
+    """The partitions, read once. Raises `ConfigError` for a value that is not a `TopicPartition`."""
     if isinstance(partitions, TopicPartition) or not isinstance(partitions, Iterable):
         raise ConfigError(f"partitions: expected a list of TopicPartition, found {partitions!r}")
     found: list[TopicPartition] = []
@@ -97,7 +97,7 @@ def checked_partitions(partitions: object) -> tuple[TopicPartition, ...]:
 
 
 def checked_times(times: object) -> dict[TopicPartition, int]:
-    """A copy that the application cannot change. Raises `ConfigError` for what is no time of a partition."""
+    """A copy that the application cannot change. Raises `ConfigError` for an invalid partition or time."""
     if not isinstance(times, Mapping):
         raise ConfigError(
             f"times: expected a mapping of TopicPartition to epoch milliseconds, found {times!r}"
@@ -111,7 +111,7 @@ def checked_times(times: object) -> dict[TopicPartition, int]:
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, int]:
-    """A copy that the application cannot change. Raises `ConfigError` for what cannot be committed."""
+    """A copy that the application cannot change. Raises `ConfigError` for an invalid partition or offset."""
     if not isinstance(offsets, Mapping):
         raise ConfigError(f"offsets: expected a mapping of TopicPartition to offset, found {offsets!r}")
     found = dict(offsets)
@@ -121,7 +121,7 @@ def checked_offsets(offsets: object) -> dict[TopicPartition, int]:
 
 
 Topics = Iterable[str] | Mapping[str, int] | Whitelist | Blacklist
-"""What a member wants: names, names with thread counts, or an expression over all topics."""
+"""The argument `topics`: names, names with thread counts, or an expression over all topics."""
 
 
 _SYSTEM_CLOCK = SystemClock()
@@ -129,7 +129,7 @@ _SYSTEM_CLOCK = SystemClock()
 
 @dataclass(frozen=True, kw_only=True)
 class MemberOptions:
-    """Arguments of the public classes, checked; building it touches no network."""
+    """The checked arguments of the public classes; building it uses no network."""
 
     address: str | None
     client: Store | None
@@ -146,7 +146,7 @@ class MemberOptions:
         if (self.address is None) == (self.client is None):
             raise ConfigError("a member needs exactly one of an address and a client")
         if self.client is not None and self.connection is not None:
-            raise ConfigError("connection: settings of a client belong to the client that is given")
+            raise ConfigError("connection: expected none with `client`, which has its own settings")
         self._check_types()
         if self.address is not None:
             Address.parse(self.address)
@@ -155,7 +155,7 @@ class MemberOptions:
             validate_consumer_id(self.settings.consumer_id)
 
     def _check_types(self) -> None:
-        """A wrong thing is named here; else the member's thread would stumble over it much later."""
+        """Raises ConfigError for an argument of a wrong type, which would fail much later in a thread."""
         check_kind("address", self.address, str, "a text")
         if not isinstance(self.group, str):
             raise ConfigError(f"group: expected a name, found {self.group!r}")
@@ -170,15 +170,15 @@ class MemberOptions:
 
     @property
     def clock_used(self) -> Clock:
-        """The system's, where none is given."""
+        """The clock; the system's if none was given."""
         return self.clock or _SYSTEM_CLOCK
 
     def check_listener(self, kind: type[RebalanceListener | AsyncRebalanceListener]) -> None:
-        """Raises `ConfigError` where the listener is not of this class's kind."""
+        """Raises `ConfigError` if the listener is not an instance of this class."""
         check_kind("listener", self.listener, kind)
 
     def client_settings(self) -> ClientSettings:
-        """Settings of the member's own client."""
+        """The settings of the member's own client."""
         settings = self.settings
         return replace(
             self.connection or ClientSettings(),
@@ -188,7 +188,7 @@ class MemberOptions:
 
 
 def subscription_of(topics: Topics) -> Subscription:
-    """Reads the argument `topics`. Raises `ConfigError` where it names nothing or something impossible."""
+    """The subscription in the argument `topics`. Raises `ConfigError` if it is empty or invalid."""
     match topics:
         case Whitelist() | Blacklist():
             if not isinstance(topics.expression, str):
@@ -228,7 +228,7 @@ def _is_count(value: object) -> bool:
 
 
 class _Registry:
-    """Which members use which client: two of the same name would take each other's claims for their own."""
+    """The members of each client: two members of the same id would adopt each other's claims."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -250,9 +250,9 @@ _registry = _Registry()
 
 
 def open_engine(
-    options: MemberOptions, runner: CallbackRunner, share: DeliveryPort | None = None
+    options: MemberOptions, runner: CallbackRunner, delivery: DeliveryPort | None = None
 ) -> MemberEngine:
-    """Builds the engine and, where an address was given, its client. Nothing is started yet."""
+    """Builds the engine and, if an address was given, its client, without starting them."""
     clock = options.clock_used
     settings = options.settings
     host = socket.gethostname()
@@ -264,7 +264,7 @@ def open_engine(
         settings=settings,
         version=VERSION,
         host=None if settings.consumer_id is None else host,
-        jitter=random.Random().random,  # noqa: S311 - own, unlike the module's: nobody seeds it, and it costs no system call
+        jitter=random.Random().random,  # noqa: S311 - its own generator: no other code seeds it
         owns_client=options.client is None,
     )
     machine = MemberMachine(config)
@@ -287,7 +287,7 @@ def open_engine(
         owns_client=options.client is None,
         history=options.history,
         metrics=options.metrics or NoMetrics(),
-        share=share,
+        delivery=delivery,
     )
     if options.client is not None:
         engine.at_end(lambda: _registry.leave(store, member))

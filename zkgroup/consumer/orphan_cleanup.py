@@ -1,9 +1,9 @@
-"""Takes away what a member leaves on a shared client that ended without its machine (a crash, a stuck close).
+"""Deletes the znodes of a member on a shared client that ended without its machine (a crash, a stuck close).
 
-With a client of its own its session ends, and all of its ephemerals with it. A shared session goes on for
-the neighbours; so would its owners, and no member could claim the partitions. The machine is not asked, since
-it may be what is broken: everything is read anew, and each delete proves itself (recipes 1 and 7). Nothing
-is committed; the next owner goes on from the last commit.
+A member with a client of its own ends its session, and all its ephemerals with it. A shared session goes on
+for the other members, and so would the owner znodes: no member could claim the partitions. The machine may
+have failed, so everything is read anew, and each delete is checked (recipes 1 and 7). Nothing is committed;
+the next owner continues from the last commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkgroup.zookeeper.blocking import Blocking
 log = logging.getLogger("zkgroup.consumer")
 
 CLEAR_TIMEOUT_S = 2.0
-"""For each request. What is not taken away by then goes with the session of the shared client."""
+"""Seconds for each request. Znodes that are left after that end with the session of the shared client."""
 RELEASED_AT_ONCE = 200
 
 
@@ -36,13 +36,13 @@ class _OwnedZnode(NamedTuple):
 def remove_orphans(store: Store, clock: Clock, group: str, member: str) -> None:
     """Deletes the member's owners, its view and its registration, each only while it is this member's.
 
-    Blocks for some requests; never raises for what the world does: what is left is logged.
+    Blocks for some requests. Never raises for a fault of the server or the network: it logs the rest.
     """
     try:
         with Blocking(store, timeout_s=CLEAR_TIMEOUT_S, clock=clock) as zk:
             _OrphanCleanup(zk, group, member).run()
     except ZkGroupError as error:
-        log.warning("%s: what it owned stays until the session of the shared client ends: %s", member, error)
+        log.warning("%s: its znodes stay until the session of the shared client ends: %s", member, error)
 
 
 class _OrphanCleanup:
@@ -56,19 +56,19 @@ class _OrphanCleanup:
         path = Registration.path(self._group, self._member)
         registration = self._zk.find(path)
         if registration is None or registration.stat.ephemeral_owner != self._session_id:
-            return  # nothing of this session is this member's; a former session takes its own away
+            return  # this session has no znodes of this member; a former session deletes its own
         here = Check(path, registration.stat.version)
-        held = self._held()
-        for start in range(0, len(held), RELEASED_AT_ONCE):
-            self._release(here, held[start : start + RELEASED_AT_ONCE])
+        owned = self._owned()
+        for start in range(0, len(owned), RELEASED_AT_ONCE):
+            self._release(here, owned[start : start + RELEASED_AT_ONCE])
         view = self._zk.find(View.path(self._group, self._member))
         mine = [view] if view is not None and view.stat.ephemeral_owner == self._session_id else []
         self._zk.multi(
             here, *(Delete(one.path, one.stat.version) for one in mine), Delete(path, here.version)
         )
 
-    def _held(self) -> list[_OwnedZnode]:
-        """What is this member's; offsets are read before owners, so no successor's is taken for ours."""
+    def _owned(self) -> list[_OwnedZnode]:
+        """The member's owner znodes. Offsets are read first, so that no successor's offset is used."""
         parent = owners_path(self._group)
         topics = self._zk.list_many([parent])[parent] or ()
         listed = self._zk.list_many([owners_topic_path(self._group, topic) for topic in topics])
@@ -94,12 +94,12 @@ class _OrphanCleanup:
             return False
         return member == self._member and owner.stat.ephemeral_owner == self._session_id
 
-    def _release(self, here: Check, held: Sequence[_OwnedZnode]) -> None:
-        """One transaction, again without those that have changed since they were read: not ours any more."""
-        while held:
+    def _release(self, here: Check, owned: Sequence[_OwnedZnode]) -> None:
+        """Deletes in one transaction; repeats it without znodes that have changed since they were read."""
+        while owned:
             operations = [
                 operation
-                for one in held
+                for one in owned
                 for operation in (
                     Check(one.offset.path, one.offset.stat.version),
                     Delete(one.owner.path, one.owner.stat.version),
@@ -110,6 +110,6 @@ class _OrphanCleanup:
             except OperationRefusedError as error:
                 if error.path == here.path:
                     raise
-                held = [one for one in held if error.path not in (one.offset.path, one.owner.path)]
+                owned = [one for one in owned if error.path not in (one.offset.path, one.owner.path)]
             else:
                 return

@@ -1,11 +1,11 @@
-"""What a consumer has fetched, delivered and processed of each owned partition (Kafka's SubscriptionState).
+"""The fetched, delivered and processed records of each owned partition (Kafka's SubscriptionState).
 
-`TopicPartitionState` lives as long as one claim of a partition; `SubscriptionState` holds all of them under
-one lock. Both are used by `Delivery`. `DeliveryPort` is what a member's engine needs of a delivery; a member
-that only holds leases has none.
+`TopicPartitionState` exists as long as one claim of a partition; `SubscriptionState` has all of them under a
+lock. Both are used by `Delivery`. `DeliveryPort` is a delivery as a member's engine uses it; a member without
+records has none.
 
-Records are delivered in some order of offsets (rising, with gaps). The position to commit is the offset
-after the last record of the unbroken run of acknowledged ones, counted in *delivery* order: nothing is ever
+Records are delivered in the order of their offsets (rising, with gaps). The position to commit is the offset
+after the last record of the unbroken run of acknowledged ones, counted in *delivery* order: nothing is
 committed that was not acknowledged (Kafka's meaning: the next offset to consume). `AckTracker` computes it.
 """
 
@@ -25,28 +25,28 @@ from zkgroup.model import LeaseGrant, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ProcessedPositions:
-    """How far partitions are processed, as far as that is news."""
+    """Processed positions that are not committed yet."""
 
     positions: Mapping[TopicPartition, int]
     seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
     """As in `CommitRequested`."""
     last_move_id: int | None = None
-    """`move_id` of the last `Assign` or `SeekTo` carried out before these were taken; None: all were."""
+    """`move_id` of the last `Assign` or `SeekTo` performed before these were taken; None: all were."""
 
 
 class DeliveryPort(Protocol):
-    """What a member's engine tells the delivery."""
+    """A delivery as a member's engine uses it."""
 
     def assigned(self, effect: Assign) -> None:
-        """Granted; nothing is delivered before `started`."""
+        """Takes granted claims; nothing is delivered before `started`."""
         ...
 
     def started(self, grants: Iterable[LeaseGrant]) -> None:
-        """`on_assigned` has returned for these claims: deliver (a later claim waits for its own)."""
+        """Starts delivery of these claims: their `on_assigned` has returned."""
         ...
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver nothing more of these; what is in the application's hands may be acknowledged."""
+        """Stops delivery of these partitions; delivered records may still be acknowledged."""
         ...
 
     def drain(
@@ -55,27 +55,27 @@ class DeliveryPort(Protocol):
         until_ms: int,
         done: Callable[[ProcessedPositions], None],
     ) -> None:
-        """Call `done` once all that was delivered is acknowledged, or at `until_ms`; with what to commit."""
+        """Calls `done` with the positions to commit once all records are acknowledged, or at `until_ms`."""
         ...
 
     def ended(self, partitions: Iterable[TopicPartition]) -> None:
-        """No longer owned: forget them."""
+        """Drops partitions that are no longer owned."""
         ...
 
     def extended(self) -> None:
-        """The lease runs longer: what it held back may be delivered."""
+        """Continues delivery that waited for the lease: it was extended."""
         ...
 
     def moved(self, move: SeekTo) -> None:
-        """Drop what is buffered and go on from the offset given; negative: by the reset policy."""
+        """Drops buffered records and continues from the offset given; a negative one: by the reset policy."""
         ...
 
     def committed(self, outcome: FinishCommit) -> None:
-        """What became of a commit, whichever call asked for it."""
+        """Takes the outcome of a commit."""
         ...
 
     def finished(self) -> None:
-        """The member has ended: wake all that wait for records."""
+        """Wakes all calls that wait for records: the member has ended."""
         ...
 
 
@@ -87,15 +87,15 @@ class AckTracker:
     def __init__(self, topic_partition: TopicPartition, start: int, unacked_max: int) -> None:
         self.topic_partition = topic_partition
         self.position = start
-        """Everything before this offset is processed: what a commit writes."""
+        """The position to commit: everything before this offset is processed."""
         self.next_offset = start
-        """Offset from which the next record is delivered."""
+        """The lowest offset of the next record to deliver."""
         self.unacked_max = unacked_max
         self._order: OrderedDict[int, bool] = OrderedDict()  # cheap removal at the head
         self._acked = 0
 
     def delivered(self, offset: int) -> None:
-        """A record goes to the application."""
+        """Notes that a record goes to the application."""
         if offset < self.next_offset:
             raise ValueError(f"{self.topic_partition}: offset {offset} after {self.next_offset - 1}")
         self._order[offset] = False
@@ -106,7 +106,7 @@ class AckTracker:
         return self._order.get(offset) is False
 
     def ack(self, offset: int) -> bool:
-        """Acknowledges a delivered record; False where it is none that waits for it (ignored)."""
+        """Acknowledges a delivered record; False (ignored) if it is not waiting for that."""
         if not self.is_waiting(offset):
             return False
         self._order[offset] = True
@@ -115,7 +115,7 @@ class AckTracker:
         return True
 
     def _advance(self) -> None:
-        """Moves the position over the acknowledged head of the delivery order."""
+        """Moves the position past the acknowledged records at the head of the delivery order."""
         while self._order:
             offset = next(iter(self._order))
             if not self._order[offset]:
@@ -125,7 +125,7 @@ class AckTracker:
             self.position = offset + 1
 
     def seek(self, offset: int) -> None:
-        """Starts anew from here; acknowledgements of what was delivered before are ignored."""
+        """Starts anew from this offset; acknowledgements of earlier deliveries are ignored."""
         self._order.clear()
         self._acked = 0
         self.position = self.next_offset = offset
@@ -137,14 +137,14 @@ class AckTracker:
 
     @property
     def held(self) -> int:
-        """Number of records remembered: unacknowledged ones and acknowledged ones behind them."""
+        """Number of records stored: unacknowledged ones, and acknowledged ones behind them."""
         return len(self._order)
 
     @property
     def is_full(self) -> bool:
-        """True while nothing more is delivered until the oldest unacknowledged record is (`max_unacked`).
+        """Whether delivery waits until the oldest unacknowledged record is acknowledged (`max_unacked`).
 
-        Acknowledged records behind it count too: they must be remembered until it is.
+        Acknowledged records behind it count too: they are stored until then.
         """
         return len(self._order) >= self.unacked_max
 
@@ -154,11 +154,11 @@ class AckTracker:
 
 
 PositionEpoch = tuple[int, int]
-"""Token of a claim, and number of jumps within it."""
+"""Token of a claim, and number of position changes within it."""
 
 
 class TopicPartitionState:
-    """Buffer, position and switches of one claim."""
+    """The buffer, the position and the flags of one claim."""
 
     __slots__ = (
         "buffer",
@@ -181,25 +181,25 @@ class TopicPartitionState:
         self.grant = grant
         self.tracker = AckTracker(grant.topic_partition, start, unacked_max)
         self.fetch_offset: int | None = start if known else None
-        """Offset that the source is asked for next; None until the reset policy has given one."""
+        """Offset of the next fetch; None until the reset policy has given one."""
         self.committed: int | None = start if known else None
-        """Value of the offset znode as far as this member knows."""
+        """The last known value of the offset znode."""
         self.epoch = 0
-        """Counts the jumps of the position: what was fetched before one is dropped."""
+        """Number of position changes other than by delivery; records fetched before one are dropped."""
         self.started = False
-        """`on_assigned` of this claim has returned."""
+        """Whether `on_assigned` of this claim has returned."""
         self.stopped = False
-        """Being revoked."""
+        """Whether the claim is being revoked."""
         self.paused = False
-        """By the application."""
+        """Whether the application has paused the partition."""
         self.settling = not known
-        """The start position is not committed yet: nothing is delivered."""
+        """Whether the start position is not committed yet, so that nothing is delivered."""
         self.sought = 0
-        """`epoch` since the last jump of the application's own, or of its reset policy's; 0: there was none,
-        or another client moved the position since. The first commit after it may go back."""
+        """`epoch` of the last seek of the application or the reset policy; the first commit after it may go
+        back. 0 if there was none, or if another client has changed the position since."""
         self.buffer: deque[SourceRecord] = deque()
         self.full = False
-        """Enough is buffered; the source is asked again when half of it is gone."""
+        """Whether enough is buffered; the source is asked again when half of it is delivered."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -207,17 +207,17 @@ class TopicPartitionState:
 
     @property
     def identity(self) -> PositionEpoch:
-        """Tells this claim, and this stretch without a jump, from every other one of the partition."""
+        """Identifies this claim and its position epoch among all of the partition."""
         return (self.grant.token, self.epoch)
 
     def place(self, offset: int) -> dict[str, object]:
-        """This offset of this claim, for the history."""
+        """The fields of an offset of this claim, for the history."""
         topic, partition = self.topic_partition.topic, self.topic_partition.partition
         return {"topic": topic, "partition": partition, "offset": offset, "token": self.grant.token}
 
     @property
     def is_open(self) -> bool:
-        """Whether a record may be handed out, as far as this flow knows (the lease is checked apart)."""
+        """Whether a record may be delivered by this state; the lease is checked separately."""
         return (
             self.started
             and not self.stopped
@@ -237,7 +237,7 @@ class TopicPartitionState:
         return self.fetch_offset is None and not self.stopped
 
     def accept(self, records: Sequence[SourceRecord], buffered_max: int) -> None:
-        """Buffers what the source gave for `fetch_offset`."""
+        """Buffers the records that were fetched from `fetch_offset`."""
         for record in records:
             if self.fetch_offset is not None and record.offset >= self.fetch_offset:
                 self.buffer.append(record)
@@ -245,14 +245,14 @@ class TopicPartitionState:
         self.full = len(self.buffer) >= buffered_max
 
     def reached_low_watermark(self, buffered_max: int) -> bool:
-        """True once when so much has been handed out that the source should be asked again."""
+        """Whether so much was delivered that the source should be asked again; true once."""
         if not self.full or len(self.buffer) > buffered_max // 2:
             return False
         self.full = False
         return True
 
     def hand_out(self) -> Record:
-        """The next buffered record, from now on the application's."""
+        """Removes the next buffered record and returns it for delivery."""
         read = self.buffer.popleft()
         self.tracker.delivered(read.offset)
         return Record(
@@ -268,33 +268,34 @@ class TopicPartitionState:
         )
 
     def seek(self, offset: int) -> None:
-        """The application goes on from here; it alone may go back behind what is committed."""
+        """Seeks for the application, which may also go back behind the committed offset."""
         self._jump(offset)
         self.settling = False
         self.sought = self.epoch
 
     def move(self, offset: int | None) -> None:
-        """Another client's offset is obeyed; None: it says that there is none, so the policy decides."""
+        """Takes over another client's offset; None if it is negative, so that the reset policy decides."""
         self._jump(offset)
         self.settling = offset is None
         self.committed = offset
         self.sought = 0
 
     def restart(self) -> None:
-        """The source does not have the position: the reset policy decides, and may lead back.
+        """Makes the reset policy decide, which may go back: the source does not have the position.
 
-        Also where the position came from the policy itself: its commit may be on its way."""
+        This may also follow a position of the policy itself, whose commit may be running.
+        """
         self._jump(None)
         self.settling = True
         self.sought = self.epoch
 
     def begin_at(self, offset: int) -> None:
-        """The reset policy's position, which is committed before anything is delivered."""
+        """Takes the reset policy's position, which is committed before anything is delivered."""
         self._jump(offset)
         self.sought = self.epoch if self.committed is not None or self.sought else 0
 
     def _jump(self, offset: int | None) -> None:
-        """Drops what is buffered and in hand; None: the position is not known."""
+        """Drops buffered and unacknowledged records; None: the position is unknown."""
         self.epoch += 1
         self.buffer.clear()
         self.full = False
@@ -302,7 +303,7 @@ class TopicPartitionState:
         self.tracker.seek(offset if offset is not None else self.tracker.position)
 
     def to_commit(self) -> int | None:
-        """The processed position where it is news, else None."""
+        """The processed position; None if it is committed."""
         if self.settling or self.tracker.position == self.committed:
             return None
         return self.tracker.position
@@ -312,49 +313,49 @@ class TopicPartitionState:
 
 
 class SubscriptionState:
-    """Owned partitions by name. Every method and field is used with `lock` held."""
+    """The states of all owned partitions. Every method and field is used with `lock` taken."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.by_partition: dict[TopicPartition, TopicPartitionState] = {}
         self.last_move_id = 0
-        """`move_id` of the last `Assign` or `SeekTo` carried out."""
+        """`move_id` of the last `Assign` or `SeekTo` performed."""
 
     def find(self, topic_partition: TopicPartition) -> TopicPartitionState | None:
         return self.by_partition.get(topic_partition)
 
     def of(self, partitions: Iterable[TopicPartition]) -> list[TopicPartitionState]:
-        """The flows of those among these that are owned."""
+        """The states of the owned partitions among these."""
         return [flow for tp in partitions if (flow := self.by_partition.get(tp)) is not None]
 
     def owned(self, topic_partition: TopicPartition) -> TopicPartitionState:
-        """Raises `NotOwnerError`."""
+        """The state of an owned partition. Raises `NotOwnerError`."""
         flow = self.by_partition.get(topic_partition)
         if flow is None:
             raise NotOwnerError(f"{topic_partition} is not owned by this member")
         return flow
 
     def put_last(self, flow: TopicPartitionState) -> None:
-        """The others come before it next time."""
+        """Moves a partition behind the others for the next delivery."""
         self.by_partition[flow.topic_partition] = self.by_partition.pop(flow.topic_partition)
 
     def are_drained(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Nothing of these is in the application's hands."""
+        """Whether all delivered records of these partitions are acknowledged."""
         return all(flow.tracker.unacked == 0 for flow in self.of(partitions))
 
     def news(self, partitions: Iterable[TopicPartition]) -> ProcessedPositions:
-        """What of these is processed and not committed yet."""
+        """The positions of these partitions that are processed and not committed yet."""
         flows = self.of(partitions)
         positions = {flow.topic_partition: at for flow in flows if (at := flow.to_commit()) is not None}
         return ProcessedPositions(positions, self.seeks(positions), self.last_move_id)
 
     def seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those among them that were sought, each with the number of its last seek."""
+        """The partitions with a seek, each with the number of its last seek."""
         return {flow.topic_partition: flow.sought for flow in self.of(partitions) if flow.sought}
 
 
 class PendingRevocations:
-    """The waiting ones; each is finished once. Guarded by its user's lock."""
+    """Revocations that wait for acknowledgements; each is finished once. Guarded by its user's lock."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[frozenset[TopicPartition], Callable[[], None]]] = {}
@@ -367,20 +368,20 @@ class PendingRevocations:
         return self._last
 
     def take(self, number: int) -> bool:
-        """Takes one off; False where it has been finished already."""
+        """Removes one; False if it was finished already."""
         return self._waiting.pop(number, None) is not None
 
     @property
     def is_closed(self) -> bool:
-        """No acknowledgement comes any more: a drain is over as soon as it begins."""
+        """Whether revocations finish at once, as no acknowledgement comes any more."""
         return self._closed
 
     def ready(self, is_drained: Callable[[Iterable[TopicPartition]], bool]) -> list[Callable[[], None]]:
-        """What finishes those that need not wait any longer."""
+        """The functions that finish revocations which need not wait any longer."""
         return [finish for partitions, finish in self._waiting.values() if is_drained(partitions)]
 
     def close(self) -> list[Callable[[], None]]:
-        """What finishes all of them; none waits until `reopen`."""
+        """The functions that finish all revocations; later ones do not wait until `reopen`."""
         self._closed = True
         return [finish for _, finish in self._waiting.values()]
 

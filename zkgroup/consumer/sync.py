@@ -1,7 +1,7 @@
 """`GroupMember` and `Consumer`: the blocking classes.
 
 `GroupMember` owns partitions of a group as leases, without any records. `Consumer` also delivers the records
-of its partitions and commits what was processed. `SyncBase` is what both have.
+of its partitions and commits processed positions. `SyncBase` is the base of both.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ T = TypeVar("T")
 
 
 class SyncBase(MemberBase[RebalanceListener]):
-    """Life, waiting, leases and reads of a member; each call may come from any thread.
+    """Start and close, waits, leases and reads of a member; each method may be called from any thread.
 
-    A process forked from the one that started the member must make its own: here every call but
+    A process forked from the one that started the member must create its own: there every method except
     `close()` and `stop()` raises `ForkedClientError`.
     """
 
@@ -76,22 +76,22 @@ class SyncBase(MemberBase[RebalanceListener]):
 
     @abstractmethod
     def _build(self) -> MemberEngine:
-        """Puts the engine together; nothing of it runs yet."""
+        """Builds the engine without starting it."""
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- start and close --------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Joins the group; idempotent. Returns when ZooKeeper is connected, before anything is assigned.
 
         Raises `StoreUnavailableError` after `connection_timeout_ms` without a connection, and
-        `ConfigError` where another member of this process uses the same client under the same id.
+        `ConfigError` if another member of this process uses the same client under the same id.
         """
         with self._start_lock:
             if self._closed.is_set():
-                raise MemberClosedError("a closed member does not start again; make a new one")
+                raise MemberClosedError("a closed member cannot be started again; create a new one")
             if self._engine_made is not None:
                 return self
-            # known before its first thread runs: a callback may use the member before this call returns
+            # set before its first thread runs: a callback may use the member before this call returns
             engine = self._engine_made = self._build()
             self._launch(engine)
         if self._closed.is_set():  # by a signal handler, in the middle of the lines above
@@ -106,7 +106,7 @@ class SyncBase(MemberBase[RebalanceListener]):
         except ZkGroupError:
             if engine.incarnation == 0:
                 self.close(timeout_s=1.0)
-                raise  # else it is for the next call
+                raise  # else the next call raises it
         except KeyboardInterrupt:
             self._begin_close(engine, 1.0)
             raise
@@ -115,11 +115,10 @@ class SyncBase(MemberBase[RebalanceListener]):
             raise not_connected(engine, timeout_ms) from None
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Leaves: revokes, commits what the listener commits, releases, ends the session.
+        """Leaves the group: runs `on_revoked`, commits, releases, ends the session.
 
-        Idempotent, from any thread; returns within `timeout_s` and a moment whatever ZooKeeper and the
-        callbacks do. Inside a callback it schedules the end and returns. Raises what made the member
-        fail, each time.
+        Idempotent, from any thread; returns soon after `timeout_s` even if ZooKeeper or a callback does not.
+        Inside a callback it does not wait for the end. Raises the error that made the member fail, each time.
         """
         timeout_s = checked_timeout(timeout_s)
         self._closed.set()
@@ -138,7 +137,7 @@ class SyncBase(MemberBase[RebalanceListener]):
         engine.raise_failure()
 
     def _join(self, deadline_ms: int) -> None:
-        """Waits for what else was started; `deadline_ms` is on the member's clock."""
+        """Waits for other threads that were started; `deadline_ms` is on the member's clock."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -149,15 +148,15 @@ class SyncBase(MemberBase[RebalanceListener]):
         if error is None:
             self.close()
         else:
-            with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
+            with contextlib.suppress(ZkGroupError):  # the body's error is raised instead
                 self.close()
 
     # --- waiting ----------------------------------------------------------------------------------
 
     def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
-        """Returns when this member owns all that the plan gives it (perhaps nothing); no extra reads.
+        """Waits until this member owns its assigned partitions (perhaps none); makes no extra reads.
 
-        Raises `StableTimeoutError` naming what it waits for, `MemberClosedError` after `stop`.
+        Raises `StableTimeoutError` naming the partitions it waits for, `MemberClosedError` after `stop`.
         """
         engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
@@ -169,9 +168,9 @@ class SyncBase(MemberBase[RebalanceListener]):
         self._check_stopped(engine)
 
     def wait_until_stable(self, timeout_s: float = 30.0) -> None:
-        """Returns when the whole group has converged: every partition is owned as the plan says.
+        """Waits until the whole group has converged: every partition is owned as assigned.
 
-        Reads the group now and then. Raises `StableTimeoutError`, whose `blockers` name the partitions.
+        Reads the group repeatedly. Raises `StableTimeoutError`, whose `blockers` name the partitions.
         """
         engine = self._engine
         deadline_ms = after(engine.clock, checked_timeout(timeout_s))
@@ -182,16 +181,16 @@ class SyncBase(MemberBase[RebalanceListener]):
             )
         engine.check_usable()
         if not converged:
-            raise MemberClosedError(f"{engine.member} was asked to stop")
-        # the reads may have shown a claim of this very member whose answer had yet to come
+            raise MemberClosedError(f"{engine.member}: stop() was called")
+        # the reads may have shown a claim of this member whose reply had not come yet
         self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
 
-    # --- what is owned ----------------------------------------------------------------------------
+    # --- owned partitions -------------------------------------------------------------------------
 
     def hand_back(self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S) -> None:
-        """Gives partitions up (revoked, committed, released) until a later plan names this member again.
+        """Gives partitions up (revoked, committed, released) until a later assignment gives them back.
 
-        Raises `StableTimeoutError` when they are not released in time; they will be.
+        Raises `StableTimeoutError` if they are not released in time; the release goes on.
         """
         engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
@@ -210,9 +209,9 @@ class SyncBase(MemberBase[RebalanceListener]):
     def committed(
         self, partitions: TopicPartition | Iterable[TopicPartition]
     ) -> int | dict[TopicPartition, int | None] | None:
-        """Committed offset of one partition, or of several by partition, owned or not, as ZooKeeper holds it.
+        """Committed offset in ZooKeeper of one partition, or of several by partition, owned or not.
 
-        None where there is none.
+        None if there is none.
         """
         if isinstance(partitions, TopicPartition):
             return self.committed([partitions])[partitions]
@@ -227,7 +226,7 @@ class SyncBase(MemberBase[RebalanceListener]):
         return offsets_of(wanted, outcome)
 
     def describe(self) -> GroupDescription:
-        """The whole group as `zkgroup group describe` shows it; may take 2 s while it is moving."""
+        """The whole group as `zkgroup group describe` prints it; may take 2 s during a rebalance."""
         with self._reads() as reads:
             return reads.describe()
 
@@ -237,7 +236,7 @@ class SyncBase(MemberBase[RebalanceListener]):
 
 
 def result_of(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
-    """The future's result; a call that gets none in time is forgotten, so that nothing waits for it."""
+    """The future's result. Raises TimeoutError, and drops the future then."""
     try:
         return _result(engine, future, timeout_s)
     except FutureTimeoutError:
@@ -271,10 +270,11 @@ class GroupMember(SyncBase):
             work_on(lease.partition, lease.token)
     ```
 
-    It joins when it is entered (or by `start()`) and leaves when it is left (or by `close()`). Every
-    method may be called from any thread, also inside a listener's callbacks, where `close()` only
-    schedules the end. What a callback raised is raised by the next call. A process forked from this
-    one must make its own member: here every call but `close()` and `stop()` raises `ForkedClientError`.
+    It joins the group at the start of the `with` block (or by `start()`) and leaves at its end (or by
+    `close()`). Every method may be called from any thread, also inside a listener's callbacks, where
+    `close()` does not wait for the end. The next call raises an error of a callback. A process forked from
+    this one must create its own member: there every method except `close()` and `stop()` raises
+    `ForkedClientError`.
     """
 
     def _build(self) -> MemberEngine:
@@ -282,14 +282,15 @@ class GroupMember(SyncBase):
         return open_engine(self._options, worker)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
-        """Writes offsets (of the *next* record to process) of owned partitions: fenced, in one transaction
-        with what else waits to be committed. At or below one's own last commit they count as committed.
+        """Commits offsets (of the *next* record to process) of owned partitions, fenced.
 
-        The partitions that could be committed are, whatever happens to the others. Raises
-        `CommitRefusedError` with the result when any was refused; when all refusals are of one kind,
-        that subclass: `NotOwnerError`, `OffsetConflictError`, `LeaseLostError`, `CommitUnknownError`.
-        `ConfigError`, and nothing is committed, where a key or a value is no partition or no offset.
-        `OutcomeUnknownError` where there was no answer at all in time.
+        All commits that wait are one transaction. An offset at or below this member's last commit counts as
+        committed. Partitions are committed independently of the others' refusals.
+
+        Raises `CommitRefusedError` with the result if any partition was refused; if all refusals are of one
+        kind, that subclass: `NotOwnerError`, `OffsetConflictError`, `LeaseLostError`, `CommitUnknownError`.
+        Raises `ConfigError` for an invalid partition or offset, and commits nothing then;
+        `OutcomeUnknownError` if there was no reply in time.
         """
         engine = self._engine
         try:
@@ -297,7 +298,7 @@ class GroupMember(SyncBase):
                 engine, engine.commit_now(checked_offsets(offsets)), reply_timeout_s(self._settings)
             )
         except FutureTimeoutError:
-            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+            raise OutcomeUnknownError("the commit got no reply in time; it may have been applied") from None
         result.raise_if_refused()
         return result
 
@@ -311,10 +312,10 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
             handle(record)
     ```
 
-    With `ack_mode="auto"` (default) asking for the next record says that the one before is processed,
-    and `poll` says it of the former batch; `ack` says it earlier. With `"explicit"` only `ack` does.
-    What is processed is committed by timer (`auto_commit_interval_ms`), before a partition is given
-    up, at `close()`, and by `commit()`. Nothing is ever committed that was not acknowledged.
+    With `ack_mode="auto"` (default) the iteration acknowledges a record when the next one is requested, and
+    `poll` acknowledges the previous batch; `ack` does it earlier. With `"explicit"` only `ack` acknowledges.
+    Acknowledged records are committed by timer (`auto_commit_interval_ms`), before a partition is revoked, at
+    `close()`, and by `commit()`. Nothing is committed that was not acknowledged.
 
     `poll` and iteration are for one thread at a time; every other method may be called from any.
     """
@@ -343,9 +344,9 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
         return self
 
     def __next__(self) -> Record:
-        """The next record; ends after `stop()`, `close()` or `consumer_timeout_ms` without one.
+        """The next record; the iteration ends after `stop()`, `close()` or `consumer_timeout_ms` without one.
 
-        Raises what made the consumer fail.
+        Raises the error that made the consumer fail.
         """
         timeout_ms = self._options.settings.consumer_timeout_ms
         try:
@@ -357,9 +358,9 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
         return records[0]
 
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> dict[TopicPartition, list[Record]]:
-        """Up to so many records by partition, in order; empty when none came in time or after `stop()`.
+        """Up to `max_records` records by partition, in order; empty if none came in time or after `stop()`.
 
-        Raises `MemberClosedError`, or what made the consumer fail.
+        Raises `MemberClosedError`, or the error that made the consumer fail.
         """
         return grouped(self._take(max_records, checked_timeout(timeout_s)))
 
@@ -383,7 +384,7 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
             member.end_poll()
 
     def _wait(self, clock: Clock, seen: int, deadline_ms: int | None) -> None:
-        """Waits until there may be something new, or the time is over."""
+        """Waits until there may be new records, or until `deadline_ms`."""
 
         def is_new() -> bool:
             return self._news != seen
@@ -397,17 +398,17 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
     # --- positions --------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
-        """Commits what is processed, or the offsets given; see `GroupMember.commit` for the errors."""
+        """Commits the acknowledged records, or the offsets given; see `GroupMember.commit` for the errors."""
         member = self._member
         try:
             result = result_of(member.engine, member.commit(offsets), reply_timeout_s(self._settings))
         except FutureTimeoutError:
-            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+            raise OutcomeUnknownError("the commit got no reply in time; it may have been applied") from None
         result.raise_if_refused()
         return result
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Goes on from this offset; the only way by which a later commit may go back.
+        """Continues from this offset. Only after a seek may a later commit go back.
 
         Raises `NotOwnerError`; `ConfigError` for a negative offset.
         """
@@ -416,7 +417,7 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
         member.delivery.seek(topic_partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S) -> None:
-        """Goes on from the first offset that the source has, of these partitions or of all owned.
+        """Continues from the first offset that the source has, of these partitions or of all owned.
 
         Raises `NotOwnerError`, `SourceUnavailableError`.
         """
@@ -425,7 +426,7 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
             self._member.delivery.seek(topic_partition, offset)
 
     def seek_to_end(self, *partitions: TopicPartition, timeout_s: float = SOURCE_TIMEOUT_S) -> None:
-        """Goes on from the log end, of these partitions or of all owned; see `seek_to_beginning`."""
+        """Continues from the log end, of these partitions or of all owned; see `seek_to_beginning`."""
         found = self.end_offsets(self._member.owned(partitions), timeout_s)
         for topic_partition, offset in found.items():
             self._member.delivery.seek(topic_partition, offset)
@@ -433,9 +434,9 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float = SOURCE_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
-        """First offset that can be read of each partition, owned or not, as the source says.
+        """First offset in the source that can be read of each partition, owned or not.
 
-        Raises `SourceUnavailableError` where the source does not say in time.
+        Raises `SourceUnavailableError` if the source does not reply in time.
         """
         wanted, timeout_s = checked_partitions(partitions), checked_timeout(timeout_s)
         found = self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
@@ -452,9 +453,9 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float = SOURCE_TIMEOUT_S
     ) -> dict[TopicPartition, int | None]:
-        """Offset of the first record at or after a time (epoch milliseconds); None where there is none.
+        """Offset of the first record at or after a time (epoch milliseconds); None if there is none.
 
-        Raises `ConfigError` where the source does not know the times of its records.
+        Raises `ConfigError` if the source does not know the times of its records.
         """
         wanted, timeout_s = checked_times(times), checked_timeout(timeout_s)
         return self._reply(self._member.offsets_for_times(wanted, timeout_s), timeout_s)
@@ -464,14 +465,14 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
     ) -> dict[TopicPartition, int | None]:
         """Log end minus position, of these partitions or of all owned.
 
-        None where the position or the log end is not known now. Raises `NotOwnerError`.
+        None if the position or the log end is unknown. Raises `NotOwnerError`.
         """
         wanted, timeout_s = self._member.owned(partitions), checked_timeout(timeout_s)
         found = self._reply(self._member.bounds(wanted, timeout_s), timeout_s)
         return self._member.lag(wanted, found)
 
     def _reply(self, future: Future[T], timeout_s: float) -> T:
-        """What the source replies to the fetcher, which may be busy with another call for a moment."""
+        """The source's reply to a call by the fetcher, which may be busy with another call."""
         try:
             return result_of(self._engine, future, timeout_s + SOURCE_GRACE_S)
         except FutureTimeoutError:

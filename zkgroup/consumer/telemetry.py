@@ -1,10 +1,10 @@
-"""What a member reports about itself: the log, the history and the metrics, out of its effects.
+"""Reports a member's effects to the log, the history and the metrics.
 
-`GuardedHistory` keeps an error of the application's history sink away from the member (metrics have
-`GuardedMetrics`). `HistoryQueue` takes records of deliveries while the delivery's lock is held, where their
-order is decided, and hands them to the sink after the lock is released: a sink may call the consumer. Before
-a commit that covers a delivery, and before the end of an ownership, `send` is called, which also waits for
-what another thread is recording at that moment.
+`GuardedHistory` logs an error of the application's history sink instead of raising it (metrics have
+`GuardedMetrics`). `HistoryQueue` takes records of deliveries under the delivery's lock, which decides their
+order, and passes them to the sink after the lock is released: a sink may call the consumer. `send` is called
+before a commit that includes a delivery, and before the end of an ownership; it also waits for the record
+that another thread is writing.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _WARNINGS = frozenset(
         "callback.overdue",
     }
 )
-"""Kinds of notes that a person should see; the others go to the log at debug level."""
+"""Kinds of log events at level WARNING; the others have level DEBUG."""
 
 
 class Telemetry:
-    """One member's reports. Used on the member's own thread, except `delivery`, which is thread-safe."""
+    """The reports of one member. Used on the member's own thread, except `delivery`, which is thread-safe."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Telemetry:
 
     @property
     def records_deliveries(self) -> bool:
-        """Whether `deliver.start` and `deliver.end` are wanted: they cost a line a record."""
+        """Whether `deliver.start` and `deliver.end` are recorded: they cost a line for each record."""
         return self._history is not None
 
     def delivery(self, kind: str, fields: Mapping[str, object]) -> None:
@@ -87,8 +87,8 @@ class Telemetry:
     def note(self, note: LogEvent) -> None:
         if note.kind == "missing_topic":
             topic = note.fields["topic"]
-            told = "%s: topic %s does not exist, it has none of it: zkgroup topic create %s --partitions N"
-            log.warning(told, self._member, topic, topic)
+            message = "%s: topic %s does not exist; create it: zkgroup topic create %s --partitions N"
+            log.warning(message, self._member, topic, topic)
         level = logging.WARNING if note.kind in _WARNINGS else logging.DEBUG
         log.log(level, "%s: %s %s", self._member, note.kind, dict(note.fields))
         if self._history is not None:
@@ -111,23 +111,23 @@ class Telemetry:
             self._rebalance_since_ms = None
 
     def committed(self, outcome: FinishCommit) -> None:
-        """One commit: `ok`, or `refused` where any partition was, or `unknown` where any may have been."""
+        """Counts one commit: `unknown` if any outcome is, else `refused` if any partition was, else `ok`."""
         errors = outcome.refused.values()
         unknown = any(isinstance(error, CommitUnknownError) for error in errors)
         label = "unknown" if unknown else "refused" if errors else "ok"
         self._metrics.count("zkgroup_commit_total", {"outcome": label})
 
     def holdings(self) -> None:
-        """Reports how much is owned and for how long it is safe."""
+        """Reports the number of owned partitions and the remaining time of the lease."""
         held = self._lease_table.current
         self._metrics.gauge("zkgroup_partitions_owned", self._labels, len(held.grants))
         remaining_s = max(0, held.until_ms - self._lease_table.now_ms()) / 1000
         self._metrics.gauge("zkgroup_lease_remaining_seconds", self._labels, remaining_s)
 
     def overdue(self, callback: str, timeout_ms: int) -> None:
-        """A callback of the application was left behind."""
+        """Reports an abandoned callback of the application."""
         log.warning(
-            "%s: %s has not returned within %d ms and is left behind; later callbacks run on a fresh worker",
+            "%s: %s has not returned within %d ms and is abandoned; later callbacks run on a new worker",
             self._member,
             callback,
             timeout_ms,
@@ -138,15 +138,15 @@ class Telemetry:
         self._metrics.count("zkgroup_history_lost_total", self._labels)
 
     def ack_ignored(self) -> None:
-        """An acknowledgement came after its partition was lost; thread-safe as far as the metrics sink is."""
+        """Counts an acknowledgement after its partition was lost; thread-safe if the metrics sink is."""
         self._metrics.count("zkgroup_ack_ignored_total", self._labels)
 
 
 class GuardedHistory:
-    """A `HistorySink` over another whose errors are logged once: the member goes on without it.
+    """A `HistorySink` over another, whose first error is logged: the member goes on without it.
 
-    After an error nothing more is recorded: a history with a hole would accuse the innocent. `on_lost` is
-    called for each record that is missing. Thread-safe as far as the sink is.
+    After an error nothing more is recorded, as a checker would report faults in a history with a gap.
+    `on_lost` is called for each record that is missing. Thread-safe if the sink is.
     """
 
     def __init__(self, sink: HistorySink, member: str, clock: Clock, on_lost: Callable[[], None]) -> None:
@@ -159,7 +159,7 @@ class GuardedHistory:
         self._told_slow = False
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Passes it on."""
+        """Passes the record on."""
         if self._broken:
             self._on_lost()
             return
@@ -168,32 +168,34 @@ class GuardedHistory:
             self._sink.record(kind, fields)
         except Exception:  # noqa: BLE001 - the application's sink; logged, and not called again
             if self._break_off():
-                history_log.warning("%s: its history raised and stops here", self._member, exc_info=True)
+                history_log.warning(
+                    "%s: its history sink raised; recording stops", self._member, exc_info=True
+                )
             self._on_lost()
         took_s = (self._clock.now_ms() - begun_ms) / 1000
         if took_s > SLOW_S and not self._told_slow:
             self._told_slow = True
             history_log.warning(
-                "%s: its history took %.1f s for a record; members wait for it meanwhile",
+                "%s: its history sink took %.1f s for a record; members wait for it meanwhile",
                 self._member,
                 took_s,
             )
 
     def _break_off(self) -> bool:
-        """True the first time: the member's thread and the application's may come at once."""
+        """Whether this is the first error: the member's thread and the application's may call at once."""
         with self._lock:
             first, self._broken = not self._broken, True
         return first
 
 
 SEND_WAIT_S = 0.5
-"""For a sink that another thread is in. It may itself wait for this thread, so no thread waits longer."""
+"""Seconds to wait for another thread in the sink, which may itself wait for this thread."""
 
 HistoryEntry = tuple[str, Mapping[str, object]]
 
 
 class HistoryQueue:
-    """In order, one at a time. `add` may be called with a lock held, `send` may not."""
+    """Passes history records on in order, one at a time. `add` may be called under a lock, `send` may not."""
 
     def __init__(self, record: Callable[[str, Mapping[str, object]], None]) -> None:
         self._record = record
@@ -205,7 +207,7 @@ class HistoryQueue:
         self._waiting.append((kind, fields))
 
     def send(self) -> None:
-        """Records all that waits; from within the sink, leaves it to the call that is under way."""
+        """Records everything in the queue; from within the sink it leaves that to the running call."""
         if not self._waiting and not self._sending.locked():
             return
         me = threading.get_ident()

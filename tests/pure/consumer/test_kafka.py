@@ -86,7 +86,7 @@ def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception
         (errors.IncompatibleBrokerVersion(), "api_version="),
         (errors.UnrecognizedBrokerVersion(), "api_version="),
         (errors.SaslAuthenticationFailedError(), "check the credentials"),
-        (errors.InvalidTopicError(), "asking again would not help"),
+        (errors.InvalidTopicError(), "a retry would not help"),
     ],
 )
 def test_what_waiting_does_not_mend_says_what_to_do(error: Exception, remedy: str) -> None:

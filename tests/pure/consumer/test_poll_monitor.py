@@ -20,7 +20,7 @@ def polls() -> PollMonitor:
 
 def test_an_interval_without_a_poll_is_told_once(polls: PollMonitor) -> None:
     """Also where the application never polled."""
-    looks = [polls.look(now_ms, INTERVAL_MS) for now_ms in (1999, 2000, 9000)]
+    looks = [polls.check(now_ms, INTERVAL_MS) for now_ms in (1999, 2000, 9000)]
 
     assert looks == [False, True, False]
 
@@ -28,19 +28,23 @@ def test_an_interval_without_a_poll_is_told_once(polls: PollMonitor) -> None:
 def test_a_poll_under_way_is_no_pause(polls: PollMonitor) -> None:
     """However long it waits; the interval counts from its end."""
     polls.begin()
-    during = polls.look(9000, INTERVAL_MS)
+    during = polls.check(9000, INTERVAL_MS)
     polls.end(9000)
 
-    assert (during, polls.look(10_999, INTERVAL_MS), polls.look(11_000, INTERVAL_MS)) == (False, False, True)
+    assert (during, polls.check(10_999, INTERVAL_MS), polls.check(11_000, INTERVAL_MS)) == (
+        False,
+        False,
+        True,
+    )
 
 
 def test_the_poll_after_it_has_to_tell(polls: PollMonitor) -> None:
     """Once: then the interval begins anew."""
-    polls.look(INTERVAL_MS, INTERVAL_MS)
+    polls.check(INTERVAL_MS, INTERVAL_MS)
 
     assert polls.begin()
     assert (polls.back(), polls.back()) == (True, False)
-    assert not polls.look(9000, INTERVAL_MS)
+    assert not polls.check(9000, INTERVAL_MS)
 
 
 def test_a_poll_that_begins_during_the_look_is_a_poll(polls: PollMonitor) -> None:
@@ -56,7 +60,7 @@ def test_a_poll_that_begins_during_the_look_is_a_poll(polls: PollMonitor) -> Non
 
     polls.start(Looked(0))
 
-    assert not polls.look(INTERVAL_MS, INTERVAL_MS)
+    assert not polls.check(INTERVAL_MS, INTERVAL_MS)
     assert told == [False]
     assert not polls.is_overdue
 

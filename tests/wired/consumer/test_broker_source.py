@@ -140,7 +140,7 @@ def test_bounds_need_a_leader() -> None:
         brokers.lead(tp, -1, epoch=1, isr=(1, 2))
         source.close()
         source.open(Registered(brokers))
-        with pytest.raises(SourceUnavailableError, match="end of orders-0 is not known: orders-0: it has no"):
+        with pytest.raises(SourceUnavailableError, match="end of orders-0 is unknown: orders-0: it has no"):
             source.bounds(tp)
         source.close()
 

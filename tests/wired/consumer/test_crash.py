@@ -135,4 +135,4 @@ def test_without_zookeeper_the_rest_is_told_and_left(
     remove_orphans(world.server.clients[SHARED], world.clock, GROUP, "g_a")
 
     assert world.owners() == {0: "g_a-0"}
-    assert "what it owned stays until the session of the shared client ends" in caplog.text
+    assert "its znodes stay until the session of the shared client ends" in caplog.text

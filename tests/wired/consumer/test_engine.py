@@ -102,7 +102,7 @@ class Bench:
             callbacks=Callbacks(Listener(self.app), self.runner),
             callback_timeout_ms=3000,
             owns_client=owns_client,
-            share=share,
+            delivery=share,
             history=None,
             metrics=NoMetrics(),
         )
@@ -285,7 +285,7 @@ def test_a_close_that_is_given_up_ends_the_session_of_a_client_of_its_own(
 
     assert bench.engine.finished.is_set()
     assert [path for path in bench.server.tree() if "/owners/orders/" in path or "/ids/" in path] == []
-    assert "its session is ended as it is" in caplog.text
+    assert "its session is closed" in caplog.text
 
 
 def test_a_close_that_is_given_up_is_cleared_away_from_a_shared_client(
@@ -318,4 +318,4 @@ def test_a_close_that_is_given_up_is_cleared_away_from_a_shared_client(
     assert known_when_cleared == [([False, False], ["ended", "finished"])]
     assert [path for path in bench.server.tree() if "/owners/orders/" in path or "/ids/" in path] == []
     assert bench.server.clients["a"].session is not None  # the neighbours' as well
-    assert "what it left is taken away" in caplog.text
+    assert "its remaining znodes are deleted" in caplog.text

@@ -162,7 +162,7 @@ def test_offsets_that_the_source_cannot_say_name_the_partition(face: Face, world
     with face.consumer(client=world.client("a"), source=Away()) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
 
-        with pytest.raises(SourceUnavailableError, match="orders-0 are not known: the disk is away"):
+        with pytest.raises(SourceUnavailableError, match="orders-0 are unknown: the disk is away"):
             consumer.end_offsets([ZERO])
         assert consumer.lag(ZERO) == {ZERO: None}
         assert consumer.assignment()

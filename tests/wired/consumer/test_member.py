@@ -229,7 +229,7 @@ def test_a_timeout_names_the_blockers(face: Face, world: MemberWorld) -> None:
     with face.member(client=world.client("a")) as member:
         world.until(lambda: len(member.leases()) == 3)
 
-        with pytest.raises(StableTimeoutError, match="orders-1 is held by g_stranger-0") as own:
+        with pytest.raises(StableTimeoutError, match="orders-1 is owned by g_stranger-0") as own:
             member.wait_until_assigned(1.0)
         with pytest.raises(StableTimeoutError) as whole:
             member.wait_until_stable(1.0)

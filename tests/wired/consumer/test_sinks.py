@@ -114,7 +114,7 @@ def test_a_history_that_raises_stops_and_the_member_goes_on(
         assert set(world.offsets().values()) == {1}
 
     assert history.calls == good + 1  # a history with a hole would accuse the innocent
-    assert _warnings(caplog, "zkgroup.history") == ["g_a: its history raised and stops here"]
+    assert _warnings(caplog, "zkgroup.history") == ["g_a: its history sink raised; recording stops"]
     assert metrics.sums["zkgroup_history_lost_total"] > 1
 
 
@@ -137,7 +137,7 @@ def test_a_sink_that_takes_long_is_told_once(
     report()
 
     assert [text.partition(" took ")[0] for text in _warnings(caplog, f"zkgroup.{kind}")] == [
-        {"history": "g_a: its history", "metrics": "the metrics sink"}[kind]
+        {"history": "g_a: its history sink", "metrics": "the metrics sink"}[kind]
     ]
 
 

@@ -1,4 +1,4 @@
-"""Where records come from: the port `RecordSource` and the sources that are shipped."""
+"""The sources of records: the port `RecordSource` and its implementations."""
 
 from zkgroup.consumer.sources.brokers import BrokerSource
 from zkgroup.consumer.sources.files import FileSource

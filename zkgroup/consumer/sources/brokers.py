@@ -1,8 +1,8 @@
-"""Records from our own brokers: lines that they host and replicate, read from the leaders.
+"""`BrokerSource`: records from zkgroup brokers, as lines fetched from the leaders.
 
-The leader of each partition is asked for lines below its high watermark, the ones that survive the loss of
-any one in-sync replica. Questions stay with the leaders until a line comes (long poll). Lines are never
-removed, so a partition begins at offset 0.
+Lines are fetched below the high watermark of each partition, as these survive the loss of any one in-sync
+replica. Fetches wait at the leaders until a line comes (long poll). Lines are never removed, so a partition
+begins at offset 0.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from zkgroup.settings import GroupSettings
 log = logging.getLogger("zkgroup.consumer")
 
 ANSWER_TIMEOUT_S = 10.0
-"""For the bounds of a partition: so long its leader may be looked for."""
+"""Seconds to find the leader of a partition and its bounds."""
 
 
 class BrokerSource(RecordSource):
-    """`RecordSource` over zkgroup brokers, for one consumer at a time: it holds that consumer's positions.
+    """`RecordSource` over zkgroup brokers, for one consumer at a time: it has that consumer's positions.
 
     A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers come from
-    `/brokers/ids`; a leader that is gone is looked for again for ever, with a warning. Where lines that were
-    read are gone, because a replica outside the ISR was elected, the reset policy decides, with a warning.
-    The end of a partition is its high watermark. With `metrics`, `zkgroup_lines_fetch_total` counts answers.
+    `/brokers/ids`. If a leader is gone, the source searches for the next without limit, with a warning. If
+    lines that were read are gone, because a replica outside the ISR was elected, the reset policy decides,
+    with a warning. The end of a partition is its high watermark. With `metrics`, `zkgroup_lines_fetch_total`
+    counts responses.
     """
 
     requires_brokers = True
 
     def __init__(self, *, metrics: MetricsSink | None = None, clock: Clock | None = None) -> None:
-        """`clock`: of waits for brokers, in the place of the system's; for tests whose brokers have it."""
+        """`clock`: measures waits for brokers; for tests whose brokers have it, by default the system's."""
         self._metrics = GuardedMetrics(metrics or NoMetrics())
         self._clock = clock
         self._lock = threading.Lock()
         self._group: str | None = None
-        """Of the consumer that uses the source now."""
+        """The group of the consumer that uses the source now."""
         self._options: dict[str, object] = {}
         self._reader: LineReader | None = None
 
@@ -79,11 +80,11 @@ class BrokerSource(RecordSource):
             reader.wake()
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        """See `RecordSource`. Raises SourceUnavailableError where the leader does not answer in time."""
+        """See `RecordSource`. Raises SourceUnavailableError if the leader does not respond in time."""
         reader = self._opened()
         ends = reader.ends([topic_partition], ANSWER_TIMEOUT_S)
         if topic_partition not in ends:
-            raise SourceUnavailableError(f"the end of {topic_partition} is not known: {reader.trouble}")
+            raise SourceUnavailableError(f"the log end of {topic_partition} is unknown: {reader.trouble}")
         return Bounds(0, ends[topic_partition])
 
     def bounds_of(
@@ -110,7 +111,7 @@ class BrokerSource(RecordSource):
 
     def _opened(self) -> LineReader:
         if self._reader is None:
-            raise ConfigError("BrokerSource: it is read after `open`, by one consumer")
+            raise ConfigError("BrokerSource: expected a call after `open`, found no open consumer")
         return self._reader
 
     def _note(self, outcome: str) -> None:

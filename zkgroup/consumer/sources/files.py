@@ -1,8 +1,8 @@
-"""Records from a folder: `<topic>/<partition>.jsonl` or `.log`, one append-only line a record.
+"""`FileSource`: records from `<topic>/<partition>.jsonl` or `.log` in a folder, one append-only line each.
 
-The offset of a line is its number, from 0. A line without its newline is not there yet (a writer is
-in the middle of it). The folder may be shared over a network, so growth is found by looking at the
-files' sizes, less and less often while nothing comes, and not by notifications of one machine.
+The offset of a line is its number, from 0. A line without its newline does not count yet (a writer is
+writing it). The folder may be shared over a network, so growth is found by the files' sizes, which are read
+less often while nothing comes, and not by notifications of one machine.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ log = logging.getLogger("zkgroup.consumer")
 
 ENDINGS = (".jsonl", ".log")
 INDEX_EVERY = 1024
-"""Lines between two entries of a file's index."""
+"""Number of lines between two entries of a file's index."""
 READ_AGAIN_MIN_S = 0.01
 READ_AGAIN_MAX_S = 0.25
 
 
 class LineIndex:
-    """Where the lines of one append-only file begin: every 1024th line, as far as it has been read.
+    """The byte positions of every 1024th line of one append-only file, as far as it was read.
 
-    Holds no open file: a consumer may own thousands of partitions. `end` and `read` may be called from
-    any thread: while a partition moves, two consumers that share a source may read it at once.
+    It has no open file: a consumer may own thousands of partitions. `end` and `read` may be called from any
+    thread: during a rebalance two consumers that share a source may read a partition at once.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,9 +38,9 @@ class LineIndex:
         self._entries: list[int] = [0]
         """Byte position of line `i * INDEX_EVERY`."""
         self._known = (0, 0)
-        """The farthest line start known: (line number, byte position)."""
+        """The last known start of a line: (line number, byte position)."""
         self._last = (0, 0)
-        """Where the last read ended: the next one usually starts there."""
+        """Line number and byte position at the end of the last read, where the next usually starts."""
         self._size = 0
 
     def end(self) -> int:
@@ -51,7 +51,7 @@ class LineIndex:
             return self._known[0]
 
     def read(self, line: int, max_lines: int) -> list[bytes]:
-        """Up to `max_lines` complete lines from this one on, without their newlines."""
+        """Up to `max_lines` complete lines from a line number on, without their newlines."""
         with self._lock:
             return self._read(line, max_lines)
 
@@ -86,7 +86,7 @@ class LineIndex:
         return size
 
     def _start_of(self, line: int) -> int | None:
-        """Byte position of a line; None where the file has not got that far."""
+        """Byte position of a line; None if the file has fewer lines."""
         if line == self._last[0]:
             return self._last[1]
         if line > self._known[0]:
@@ -105,7 +105,7 @@ class LineIndex:
         return position
 
     def _scan(self, until: int | None) -> None:
-        """Reads on from the farthest known line start, to a line or to the end."""
+        """Extends the index from the last known line start, to a line or to the end."""
         number, position = self._known
         with self.path.open("rb") as file:
             file.seek(position)
@@ -174,7 +174,7 @@ class FileSource(RecordSource):
         known = self._indexes.get(topic_partition)
         if known is not None:
             return known
-        self._warn_of_strays(topic_partition.topic)
+        self._warn_of_unread_files(topic_partition.topic)
         base = self.folder / topic_partition.topic
         found = [
             path for ending in ENDINGS if (path := base / f"{topic_partition.partition}{ending}").exists()
@@ -185,8 +185,8 @@ class FileSource(RecordSource):
             return None
         return self._indexes.setdefault(topic_partition, LineIndex(found[0]))
 
-    def _warn_of_strays(self, topic: str) -> None:
-        """Says once for a topic which of its files no partition reads."""
+    def _warn_of_unread_files(self, topic: str) -> None:
+        """Warns, once for each topic, of files that belong to no partition."""
         folder = self.folder / topic
         cluster: Cluster | None = getattr(self._here, "cluster", None)
         if topic in self._topics_seen or cluster is None or not folder.is_dir():
@@ -195,4 +195,4 @@ class FileSource(RecordSource):
         partitions = cluster.partitions(topic)
         for path in sorted(folder.iterdir()):
             if path.suffix in ENDINGS and path.stem.isdecimal() and int(path.stem) not in partitions:
-                log.warning("%s is read by nobody: topic %s has partitions %s", path, topic, list(partitions))
+                log.warning("%s is not read: topic %s has partitions %s", path, topic, list(partitions))

@@ -1,8 +1,8 @@
-"""Records from real Kafka brokers, 0.8.2.2 to today, through kafka-python (extra `kafka`).
+"""`KafkaSource`: records from Kafka brokers, 0.8.2.2 to today, through kafka-python (extra `kafka`).
 
-Partitions are assigned and sought by hand: the group is ours, in ZooKeeper, and Kafka's own groups and
-offsets are never touched. What was tried with kafka-python 3.0.12 is in `tests/long/interop`: an 0.8.2.2
-broker hangs up on `ApiVersions`, so the protocol version is taken from the brokers' registrations.
+Partitions are assigned and sought explicitly: the group is in ZooKeeper, and Kafka's own groups and offsets
+are not used. `tests/long/interop` tests kafka-python 3.0.12: an 0.8.2.2 broker closes the connection at
+`ApiVersions`, so the protocol version is taken from the brokers' registrations.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ log = logging.getLogger("zkgroup.consumer")
 T = TypeVar("T")
 
 OLD_VERSIONS = {1: (0, 8, 2), 2: (0, 9)}
-"""Version of a registration to the protocol that its broker is asked in; later ones negotiate."""
+"""Version of a registration to the protocol version of its broker; later brokers negotiate."""
 SLICE_S = 0.1
-"""Longest stay inside kafka-python while nothing comes, so that `wake` is heard."""
+"""Longest wait inside kafka-python in seconds, after which `wake` is checked."""
 ANSWER_TIMEOUT_MS = 10_000
 KEEP_S = 10.0
-"""A partition that is not asked for keeps its fetch position (and what was read ahead) for so long."""
+"""Seconds for which a partition without fetches keeps its position and its prefetched records."""
 
 
 class KafkaSource(RecordSource):
-    """`RecordSource` over Kafka brokers, for one consumer at a time: it holds that consumer's positions.
+    """`RecordSource` over Kafka brokers, for one consumer at a time: it has that consumer's positions.
 
     A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers that
-    cannot be reached are tried again for ever, with a warning. `options` are passed on to
+    cannot be reached are retried without limit, with a warning. `options` are passed on to
     `kafka.KafkaConsumer` (security, sizes); those that would make it a group member are refused.
 
-    Raises SourceError for what brokers refuse and waiting does not mend (access, credentials, a protocol
-    that they do not speak), ConfigError for options that kafka-python does not take; kafka-python's own
-    error is the cause.
+    Raises SourceError for refusals that a retry does not resolve (access, credentials, an unsupported
+    protocol version), ConfigError for options that kafka-python does not take; kafka-python's own error is
+    the cause.
     """
 
     default_reset = "latest"
@@ -55,12 +55,12 @@ class KafkaSource(RecordSource):
         api_version: tuple[int, ...] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> None:
-        """Connects to nothing yet.
+        """Does not connect yet.
 
         Args:
             bootstrap: `host:port[,host:port...]` or a sequence; those registered in ZooKeeper when absent.
-            api_version: as kafka-python takes it; out of the registrations when absent.
-            options: more of kafka-python's options.
+            api_version: as kafka-python takes it; from the registrations when absent.
+            options: other options of kafka-python.
 
         Raises:
             ConfigError: kafka-python is not installed, or an option is not allowed here.
@@ -72,20 +72,20 @@ class KafkaSource(RecordSource):
         forbidden = sorted(RESERVED_SETTINGS & self._options.keys())
         if forbidden:
             raise ConfigError(
-                f"KafkaSource options: {', '.join(forbidden)} cannot be set: zkgroup keeps the group"
+                f"KafkaSource options: {', '.join(forbidden)} cannot be set: the group is managed by zkgroup"
             )
         self._cluster: Cluster | None = None
         self._lock = threading.Lock()
         self._group: str | None = None
-        """Of the consumer that uses the source now."""
+        """The group of the consumer that uses the source now."""
         self._configured: dict[str, object] = {}
         self._made: Any = None
         self._brokers = ""
-        """Addresses that were last connected to, for messages."""
+        """Addresses of the last connection, for messages."""
         self._next: dict[TopicPartition, int] = {}
-        """Offset that kafka-python would read next, of the partitions assigned to it."""
+        """Partition to the offset that kafka-python reads next."""
         self._asked_ms: dict[TopicPartition, int] = {}
-        self._clock = SystemClock()  # the brokers are real, so time is
+        self._clock = SystemClock()  # the brokers are outside of a test's clock
 
     def configure(self, settings: GroupSettings, group: str) -> None:
         with self._lock:
@@ -126,8 +126,7 @@ class KafkaSource(RecordSource):
     def bounds_of(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
-        """See `RecordSource`. One broker that does not answer fails the question for all of them: then each
-        partition is asked for alone."""
+        """See `RecordSource`. If one broker does not respond, each partition is requested alone."""
         until_ms = after(self._clock, timeout_s)
         found: dict[TopicPartition, Bounds | SourceUnavailableError] = {}
         try:
@@ -138,7 +137,7 @@ class KafkaSource(RecordSource):
                 for number, tp in enumerate(partitions):
                     left_ms = max(0, until_ms - self._clock.now_ms())
                     found[tp] = self._bounds_alone(tp, left_ms // (len(partitions) - number))
-        no_leader = SourceUnavailableError("it has no leader that answers")
+        no_leader = SourceUnavailableError("it has no leader that responds")
         return {tp: found.get(tp, no_leader) for tp in partitions}
 
     def _bounds_alone(self, tp: TopicPartition, timeout_ms: int) -> Bounds | SourceUnavailableError:
@@ -148,7 +147,7 @@ class KafkaSource(RecordSource):
             return error
 
     def _bounds(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Bounds]:
-        """Of those that have a leader, as far as kafka-python knows; raises where none has."""
+        """The bounds of partitions with a leader known to kafka-python; raises if none has one."""
         of = {tp: _kafka().TopicPartition(tp.topic, tp.partition) for tp in partitions}
         wanted, consumer = list(of.values()), self._consumer()
         earliest = self._ask(lambda: consumer.beginning_offsets(wanted, timeout_ms=timeout_ms))
@@ -193,7 +192,7 @@ class KafkaSource(RecordSource):
         while True:
             left_s = seconds_until(self._clock, deadline_ms)
             records = self._poll_once(consumer, max_records * len(positions), min(SLICE_S, left_s))
-            if records or left_s <= SLICE_S or self._wakers.rang():
+            if records or left_s <= SLICE_S or self._wakers.was_woken():
                 return records
 
     def _poll_once(self, consumer: Any, max_records: int, timeout_s: float) -> list[SourceRecord]:
@@ -216,10 +215,10 @@ class KafkaSource(RecordSource):
         return OffsetOutOfRangeError(topic_partition, offset)
 
     def _take_positions(self, consumer: Any, positions: Mapping[TopicPartition, int]) -> None:
-        """Makes kafka-python fetch exactly these, from exactly there.
+        """Makes kafka-python fetch exactly these partitions from these positions.
 
-        A partition that is not asked for now is paused rather than dropped: its buffers are full, and
-        what kafka-python has read ahead would be fetched again. After `KEEP_S` it is dropped.
+        Another partition is paused rather than dropped: its buffers are full, and the records that
+        kafka-python has prefetched would be fetched again. After `KEEP_S` it is dropped.
         """
         now_ms = self._clock.now_ms()
         self._asked_ms.update(dict.fromkeys(positions, now_ms))
@@ -258,15 +257,15 @@ class KafkaSource(RecordSource):
         log.info(
             "reading from Kafka brokers %s, protocol %s", ",".join(bootstrap), version or "as negotiated"
         )
-        told: dict[str, object] = {**self._configured, **self._options}
+        options: dict[str, object] = {**self._configured, **self._options}
         if version is not None:
-            told["api_version"] = version
+            options["api_version"] = version
         return _kafka().KafkaConsumer(
             bootstrap_servers=list(bootstrap),
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            **told,
+            **options,
         )
 
 
@@ -277,14 +276,14 @@ RESERVED_SETTINGS = frozenset(
 
 
 def address_of(broker: BrokerRegistration) -> str | None:
-    """`host:port` of the plain listener; of the first listener where there is no plain one."""
+    """`host:port` of the plain listener, or of the first one if there is no plain listener."""
     if broker.host is not None and broker.port > 0:
         return f"{broker.host}:{broker.port}"
     return broker.endpoints[0].partition("://")[2] if broker.endpoints else None
 
 
 def protocol_of(brokers: Iterable[BrokerRegistration]) -> tuple[int, ...] | None:
-    """The protocol that all of these speak; None: they negotiate it (0.10 and newer)."""
+    """The protocol version that all of these support; None if they negotiate it (0.10 and newer)."""
     oldest = min((broker.version for broker in brokers), default=None)
     return OLD_VERSIONS.get(oldest) if oldest is not None else None
 
@@ -298,9 +297,9 @@ def _kafka() -> Any:
 
 
 def _requested(question: Callable[[], T], brokers: str) -> T:
-    """Asks kafka-python, whose errors become ours, except for `OffsetOutOfRangeError`.
+    """The result of a call of kafka-python, whose errors become zkgroup's, except `OffsetOutOfRangeError`.
 
-    What waiting may mend is `SourceUnavailableError`.
+    Errors that a retry may resolve are `SourceUnavailableError`.
     """
     errors = _kafka().errors
     try:
@@ -316,7 +315,7 @@ def _requested(question: Callable[[], T], brokers: str) -> T:
 
 
 def _remedy(error: Exception) -> str:
-    """What to do about an error that waiting does not mend."""
+    """What a user can do about an error that a retry does not resolve."""
     errors = _kafka().errors
     if isinstance(error, errors.AuthorizationError):
         return (
@@ -324,7 +323,7 @@ def _remedy(error: Exception) -> str:
             "KafkaSource(options={'security_protocol': ..., 'sasl_mechanism': ...})"
         )
     if isinstance(error, (errors.UnsupportedVersionError, errors.UnrecognizedBrokerVersion)):
-        return "say which protocol they speak, for example KafkaSource(api_version=(0, 10, 2))"
+        return "set their protocol version, for example KafkaSource(api_version=(0, 10, 2))"
     sasl = (
         errors.SaslAuthenticationFailedError,
         errors.UnsupportedSaslMechanismError,
@@ -332,7 +331,7 @@ def _remedy(error: Exception) -> str:
     )
     if isinstance(error, sasl):
         return "check the credentials and the mechanism in KafkaSource(options={'sasl_mechanism': ..., ...})"
-    return "asking again would not help: see the brokers' logs"
+    return "a retry would not help: see the brokers' logs"
 
 
 def _record(record: Any) -> SourceRecord:

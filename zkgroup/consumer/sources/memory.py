@@ -1,4 +1,4 @@
-"""Records in memory: for tests and for trying things out."""
+"""`MemorySource`: records in memory, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkgroup.model import TopicPartition
 
 
 class MemorySource(RecordSource):
-    """Partitions as lists. Several consumers may share one instance; all methods are thread-safe."""
+    """`RecordSource` with partitions as lists. Several consumers may share one instance; thread-safe."""
 
     poll_interval_s = 3600.0  # `append` and `wake` end the wait
 
@@ -31,7 +31,7 @@ class MemorySource(RecordSource):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> int:
-        """Adds a record and returns its offset: the next one, or a higher one for a gap."""
+        """Adds a record and returns its offset: the next one, or the given higher one for a gap."""
         with self._lock:
             log = self._logs.setdefault(TopicPartition(topic, partition), [])
             following = log[-1].offset + 1 if log else 0
@@ -44,7 +44,7 @@ class MemorySource(RecordSource):
         return offset
 
     def drop_before(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Forgets records, as retention does."""
+        """Deletes the records before an offset, as retention does."""
         with self._lock:
             log = self._logs.setdefault(topic_partition, [])
             self._logs[topic_partition] = [record for record in log if record.offset >= offset]
@@ -57,7 +57,7 @@ class MemorySource(RecordSource):
             return Bounds(earliest, max(earliest, log[-1].offset + 1 if log else 0))
 
     def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
-        """See `RecordSource`; records without a time are passed over."""
+        """See `RecordSource`; records without a time are skipped."""
         ends = self.log_ends(partitions)
         with self._lock:
             return {

@@ -1,6 +1,6 @@
-"""The records, and the port through which they come: `RecordSource`.
+"""`RecordSource`, the port of record sources, and the records.
 
-A source of your own is a subclass with two methods.
+An application's own source is a subclass with two methods.
 
 ```python
 class TableSource(RecordSource):
@@ -16,11 +16,10 @@ class TableSource(RecordSource):
         ]
 ```
 
-All methods but `wake` are called from one thread of the consumer, its fetcher; they may block for a
-while, since neither delivery nor a rebalance waits for them. What they raise ends the consumer (state
-`failed`), but `SourceUnavailableError` and `StoreUnavailableError` (of `Cluster`, while ZooKeeper is
-away), after which it is asked again a little later, and `OffsetOutOfRangeError`, after which the reset
-policy gives another position.
+All methods except `wake` are called on one thread of the consumer, its fetcher; they may block for a while,
+since neither delivery nor a rebalance waits for them. An error ends the consumer (state `failed`), with these
+exceptions: after `SourceUnavailableError` and `StoreUnavailableError` (of `Cluster`, without a connection to
+ZooKeeper) the call is retried, and after `OffsetOutOfRangeError` the reset policy gives another position.
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ class SourceRecord:
     topic: str
     partition: int
     offset: int
-    """Position in the partition. Rising, not necessarily by one (compacted topics have gaps)."""
+    """Position in the partition; rising, but not always by one (compacted topics have gaps)."""
     value: bytes | None
     key: bytes | None = None
     timestamp_ms: int | None = None
-    """Epoch milliseconds, where the source knows."""
+    """Epoch milliseconds; None if the source does not know it."""
     headers: Headers = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as the application gets it, with the ownership under which it was delivered."""
+    """One record as the application gets it, with the thread and token of its partition's claim."""
 
     topic: str
     partition: int
@@ -71,7 +70,7 @@ class Record:
     thread: int
     """Number of the owning thread (stream) of this member, from 0."""
     token: int
-    """Fencing token: the owner znode's czxid. Give it to the store that you write to."""
+    """Fencing token: the owner znode's czxid. Pass it to the store that you write to."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -82,7 +81,7 @@ log = logging.getLogger("zkgroup.consumer")
 
 
 class Bounds(NamedTuple):
-    """What a partition holds."""
+    """The first offset and the log end of a partition."""
 
     earliest: int
     """Offset of the first record that can be read."""
@@ -91,85 +90,85 @@ class Bounds(NamedTuple):
 
 
 class Cluster(Protocol):
-    """What ZooKeeper knows about brokers and topics; each call reads it anew, with a deadline."""
+    """The brokers and topics in ZooKeeper; each call reads them anew, with a deadline."""
 
     def brokers(self) -> Mapping[int, BrokerRegistration]: ...
 
     def partitions(self, topic: str) -> tuple[int, ...]:
-        """Partition numbers of a topic, ascending; none where it does not exist."""
+        """Partition numbers of a topic, ascending; empty if it does not exist."""
         ...
 
 
 class Wakers:
-    """Wakes the fetchers of all consumers that share a source; a ring between two waits is not lost."""
+    """Wakes the fetchers of all consumers that share a source, also if called between two waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wakers: dict[int, threading.Event] = {}
         self._sleepers: dict[int, Sleeper] = {}
 
-    def attend(self, sleeper: Sleeper) -> None:
-        """The waits of this thread are those of `sleeper`, on its clock."""
+    def wait_with(self, sleeper: Sleeper) -> None:
+        """Makes this thread wait by `sleeper`, on its clock."""
         self._sleepers[threading.get_ident()] = sleeper
 
     @property
     def clock(self) -> Clock:
-        """Of the waits of this thread."""
+        """The clock of this thread's waits."""
         sleeper = self._sleepers.get(threading.get_ident())
         return SystemClock() if sleeper is None else sleeper.clock
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         with self._lock:
-            bells = tuple(self._wakers.values())
-        for bell in bells:
-            bell.set()
+            wakers = tuple(self._wakers.values())
+        for waker in wakers:
+            waker.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Waits for the next ring. The first wait of a thread returns at once: it may have missed one."""
+        """Waits for the next `wake`. The first wait of a thread returns at once: it may have missed one."""
         me = threading.get_ident()
         with self._lock:
-            bell = self._wakers.get(me)
-            if bell is None:
+            waker = self._wakers.get(me)
+            if waker is None:
                 self._wakers[me] = threading.Event()
                 return
         sleeper = self._sleepers.get(me)
         if sleeper is None:
-            bell.wait(timeout_s)
+            waker.wait(timeout_s)
         else:
-            sleeper.sleep(sleeper.after(timeout_s), bell.wait, bell.set, bell.is_set)
-        bell.clear()
+            sleeper.sleep(sleeper.after(timeout_s), waker.wait, waker.set, waker.is_set)
+        waker.clear()
 
-    def rang(self) -> bool:
-        """Whether there was a ring since the last time that this thread looked or waited."""
+    def was_woken(self) -> bool:
+        """Whether there was a `wake` since this thread's last call of this or of `wait`."""
         with self._lock:
-            bell = self._wakers.setdefault(threading.get_ident(), threading.Event())
-        if not bell.is_set():
+            waker = self._wakers.setdefault(threading.get_ident(), threading.Event())
+        if not waker.is_set():
             return False
-        bell.clear()
+        waker.clear()
         return True
 
     def forget(self) -> None:
-        """This thread waits no more."""
+        """Removes this thread, which does not wait any more."""
         with self._lock:
             self._wakers.pop(threading.get_ident(), None)
             self._sleepers.pop(threading.get_ident(), None)
 
 
 class RecordSource(ABC):
-    """Where the records of partitions are read from."""
+    """A source of the records of partitions: the base class of all sources."""
 
     default_reset: ClassVar[str] = "earliest"
-    """Where to start without a committed offset when `auto_offset_reset` is not set."""
+    """The reset policy when `auto_offset_reset` is not set."""
     requires_brokers: ClassVar[bool] = False
     """Whether claims wait until a broker is registered when `require_brokers` is not set."""
     poll_interval_s: ClassVar[float] = 0.2
-    """How often the default `poll` looks again while there is nothing new."""
+    """Seconds between two reads of the default `poll` while there is nothing new."""
 
     _wakers: Wakers
     _unavailable: frozenset[TopicPartition] = frozenset()
 
     def __new__(cls, *_arguments: object, **_named: object) -> Self:
-        """Made here, so that a subclass need not remember to call our `__init__`."""
+        """Sets up the wakers, so that a subclass need not call `__init__` of this class."""
         source = super().__new__(cls)
         source._wakers = Wakers()
         return source
@@ -180,14 +179,15 @@ class RecordSource(ABC):
 
     @abstractmethod
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
-        """Records from this offset on, in order; empty where there is none yet. Returns at once."""
+        """Records from this offset on, in order; empty if there is none yet. Returns at once."""
 
     def bounds_of(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
-        """Bounds of many, within one time for all: of each the bounds, or why they are not known now.
+        """Partition to its bounds, or to the error, within `timeout_s` for all of them.
 
-        Those that were not come to in time are absent. Override it where the source can ask for many at once.
+        Partitions for which the time was too short are absent. Override it if the source can read the bounds
+        of many partitions at once.
         """
         clock = self._wakers.clock
         until_ms = after(clock, timeout_s)
@@ -204,7 +204,7 @@ class RecordSource(ABC):
     def configure(self, settings: GroupSettings, group: str) -> None:  # noqa: B027 - a hook
         """Called before `open` by each consumer that starts, with its settings and the name of its group.
 
-        A source that one consumer alone can use raises `ConfigError` here for a second one, until `close`.
+        A source for one consumer at a time raises `ConfigError` here for a second one, until `close`.
         """
 
     def open(self, cluster: Cluster) -> None:  # noqa: B027 - a hook
@@ -215,8 +215,9 @@ class RecordSource(ABC):
     ) -> Sequence[SourceRecord]:
         """Records of these partitions from these offsets; waits up to `timeout_s` for the first one.
 
-        Returns early, empty, after `wake()`. One that is unavailable delays no other; where all are, that is
-        raised. Override it where the source can wait better than by looking again every `poll_interval_s`.
+        Returns early, empty, after `wake()`. An unavailable partition does not delay the others; if all are
+        unavailable, the error is raised. Override it if the source can wait otherwise than by reading again
+        every `poll_interval_s`.
         """
         records: list[SourceRecord] = []
         unavailable: dict[TopicPartition, SourceUnavailableError] = {}
@@ -225,15 +226,15 @@ class RecordSource(ABC):
                 records.extend(self.read(topic_partition, offset, max_records))
             except SourceUnavailableError as error:
                 unavailable[topic_partition] = error
-        self._tell(unavailable)
+        self._warn(unavailable)
         if unavailable and len(unavailable) == len(positions):
             raise next(iter(unavailable.values()))
         if not records:
             self._wakers.wait(min(timeout_s, self.poll_interval_s))
         return records
 
-    def _tell(self, unavailable: Mapping[TopicPartition, SourceUnavailableError]) -> None:
-        """A warning for each partition that cannot be read any more, beside others that can."""
+    def _warn(self, unavailable: Mapping[TopicPartition, SourceUnavailableError]) -> None:
+        """Logs a warning for each partition that cannot be read any more, while others can."""
         for topic_partition, error in unavailable.items():
             if topic_partition not in self._unavailable:
                 log.warning("%s cannot be read now: %s", topic_partition, error)
@@ -252,25 +253,25 @@ class RecordSource(ABC):
     def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
         """Offset of the first record at or after a time (epoch milliseconds), or the log end.
 
-        Raises `ConfigError` where the source does not know the times of its records.
+        Raises `ConfigError` if the source does not know the times of its records.
         """
         raise ConfigError(f"{type(self).__name__} does not know the times of its records")
 
     def wait_with(self, sleeper: Sleeper) -> None:
-        """The default `poll` waits on the clock of its consumer, whose fetcher calls this before `open`."""
-        self._wakers.attend(sleeper)
+        """Makes the default `poll` wait on the consumer's clock; its fetcher calls this before `open`."""
+        self._wakers.wait_with(sleeper)
 
     def wake(self) -> None:
-        """End a `poll` that waits; from any thread."""
-        self._wakers.ring()
+        """Ends a `poll` that waits; from any thread."""
+        self._wakers.wake()
 
     def close(self) -> None:
-        """Give up files and connections; called once by each consumer's fetcher."""
+        """Closes files and connections; called once by each consumer's fetcher."""
         self._wakers.forget()
 
 
 def checked_source(source: object) -> RecordSource:
-    """Raises `ConfigError` for what is no source."""
+    """The source. Raises `ConfigError` for a value that is not a `RecordSource`."""
     if not isinstance(source, RecordSource):
         raise ConfigError(
             f"source: expected an instance of RecordSource such as FileSource, found {source!r}"

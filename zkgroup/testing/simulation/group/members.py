@@ -206,7 +206,7 @@ class Actor:
             owns_client=self._config.owns_client,
             history=self,
             metrics=NoMetrics(),
-            share=share,
+            delivery=share,
         )
 
     # --- what can be seen -------------------------------------------------------------------------
