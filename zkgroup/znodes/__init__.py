@@ -1,8 +1,7 @@
 """Znodes: one frozen dataclass for each, with its path, `encode` and `decode`. Pure.
 
-Strict on write: what is encoded is first read back by the strictest reader there is. Tolerant on read of
-unknown keys, never of missing or mistyped ones: those raise `CorruptZnodeError` with the path, what was
-expected and what was found.
+`encode` is strict: it checks the data with the rules of the strictest reader. `decode` accepts unknown keys;
+missing and mistyped ones raise `CorruptZnodeError` with the path, what was expected and what was found.
 
 * `ids`: names of groups, topics, members and threads; sequential znodes
 * `consumers`: Kafka's znodes below `/consumers`: registrations, owners, offsets
@@ -13,8 +12,8 @@ expected and what was found.
 * `admin_requests`: reassignments, elections and deletions requested below `/admin`, and unclean elections
 * `controller`: `/controller`, its epoch, and zkgroup's history, status and standby controllers
 * `reassignment_records`, `stray_replicas` (and unhosted topics): zkgroup's records below `/zkgroup`
-* `cluster`: cluster id, generated broker ids, features, producer ids; the parents that a broker makes
-* `paths`: to which group, topic or broker a path belongs
+* `cluster`: cluster id, generated broker ids, features, producer ids; the parents that a broker creates
+* `paths`: the group, topic or broker that a path belongs to
 * `json_fields`, `partition_lists`: JSON of any Kafka version, limits of what may be written, and JSON as
   Kafka 0.8's Scala parser reads it
 """

@@ -1,7 +1,7 @@
 """Requests to the controller: reassignments, preferred and unclean elections, deletions of topics.
 
-Each stays until the controller has executed it. Unclean elections are zkgroup's own (recipes 15), with a
-verdict for each partition.
+Each exists until the controller has executed it. Unclean elections are zkgroup's own (recipes 15), with a
+result for each partition.
 """
 
 from __future__ import annotations
@@ -34,20 +34,23 @@ from zkgroup.znodes.partition_lists import check_once, read_entries, write_entry
 
 
 def admin_path() -> str:
-    """Parent of the requests to the controller."""
+    """The parent of the requests to the controller."""
     return "/admin"
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where one partition shall be."""
+    """The target replicas of one partition in a reassignment."""
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
-    """Target, preferred leader first. Empty where a tool of 0.8.2.2 wrote it so: never to be applied."""
+    """Target replica list, preferred leader first.
+
+    A tool of 0.8.2.2 can write an empty one, which is invalid.
+    """
 
     def entry(self) -> dict[str, object]:
-        """As in a request and in Kafka's files. Raises ConfigError for what no controller should be given."""
+        """The entry in a request and in Kafka's files. Raises ConfigError for an invalid replica list."""
         entry = write_entry(self.topic_partition)
         if not self.replicas:
             raise ConfigError(f"move of {self.topic_partition}: expected replicas, found none")
@@ -55,7 +58,7 @@ class Move:
 
 
 def read_moves(path: str, fields: Mapping[str, object], key: str = "partitions") -> tuple[Move, ...]:
-    """A list of moves, other keys of each passed over. Raises CorruptZnodeError."""
+    """The moves in a list; other keys of each are ignored. Raises CorruptZnodeError."""
     return tuple(
         Move(topic_partition, integers_of(path, entry.get("replicas"), f"'replicas' of {topic_partition}"))
         for topic_partition, entry in read_entries(path, fields, key)
@@ -64,15 +67,15 @@ def read_moves(path: str, fields: Mapping[str, object], key: str = "partitions")
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """`/admin/reassign_partitions`: the moves under way. Persistent.
+    """`/admin/reassign_partitions`: the running reassignments. Persistent.
 
-    Made by a tool, shrunk by the controller, deleted with its last entry:
+    A tool creates it; the controller removes finished entries and deletes it with the last one:
     `{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[3,1]}]}`, which is also the form
     of Kafka's files (kafka/admin/ReassignPartitionsCommand.scala@0.8.2.2).
     """
 
     moves: tuple[Move, ...]
-    """In order. A file may name a partition twice, which is for the reader to refuse."""
+    """The moves in order. A file may name a partition twice, which its reader must refuse."""
 
     @staticmethod
     def path() -> str:
@@ -80,14 +83,14 @@ class Reassignment:
 
     @property
     def targets(self) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """Partition to target; of two entries for one partition the last counts, as it does for Kafka."""
+        """Partition to target replicas; of two entries for one partition the last counts, as in Kafka."""
         return {move.topic_partition: move.replicas for move in self.moves}
 
     def encode(self) -> bytes:
-        """Exactly these keys: Kafka 2.x takes a request with any other key for none at all.
+        """The JSON with exactly these keys: Kafka 2.x ignores a request with any other key.
 
-        Raises ConfigError for no entry (0.8.2.2 never removes that), a partition or broker named twice, an
-        empty replica list (0.8.2.2 applies it) and more than one request can carry.
+        Raises ConfigError for no entry (0.8.2.2 never removes that), a duplicate partition or broker, an
+        empty replica list (0.8.2.2 applies it) and for data too big for one request.
         """
         check_once("reassignment", (move.topic_partition for move in self.moves))
         fields = {"version": 1, "partitions": [move.entry() for move in self.moves]}
@@ -95,16 +98,16 @@ class Reassignment:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Other keys, `log_dirs` among them, are passed over. Raises CorruptZnodeError."""
+        """The request; other keys, such as `log_dirs`, are ignored. Raises CorruptZnodeError."""
         return cls(read_moves(path, read_object(path, data, "a reassignment")))
 
 
 @dataclass(frozen=True, slots=True)
 class PreferredElection:
-    """`/admin/preferred_replica_election`: partitions that shall be led by their first replica. Persistent.
+    """`/admin/preferred_replica_election`: partitions whose first replica is to lead. Persistent.
 
-    `{"version":1,"partitions":[{"topic":"orders","partition":0}]}`, made by a tool, deleted by the controller
-    after the attempt whatever came of it (kafka/admin/PreferredReplicaLeaderElectionCommand.scala@0.8.2.2).
+    `{"version":1,"partitions":[{"topic":"orders","partition":0}]}`, created by a tool. The controller deletes
+    it after the attempt (kafka/admin/PreferredReplicaLeaderElectionCommand.scala@0.8.2.2).
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -126,11 +129,11 @@ class PreferredElection:
 
 
 PARTITIONS_MAX: Final = 1000
-"""Of one request, so that what came of each fits into one record."""
+"""Most partitions of one request, so that their results fit into one record."""
 REASON_MAX: Final = 200
-"""Characters of the reason for one partition; a longer one is cut when it is written."""
+"""Most characters of the reason for one partition; a longer one is cut when it is written."""
 ELECTIONS_KEPT: Final = 100
-"""So many records stay."""
+"""Most records of finished requests."""
 
 Verdict = Literal["unclean", "elected", "not_needed", "refused"]
 
@@ -145,25 +148,25 @@ def unclean_elections_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class UncleanElection:
-    """`/zkgroup/controller/elect`: a live replica shall lead these partitions, in sync or not. Persistent.
+    """`/zkgroup/controller/elect`: partitions that a live replica is to lead, in sync or not. Persistent.
 
     `{"version":"1","type":"unclean","partitions":[{"topic":"orders","partition":"0"}],"time":"<ms>","by":"me"}`,
-    made by a tool where `/controller` is one of ours (its znode version is 1): a real controller would never
-    look. The controller removes it in the transaction that makes `UncleanElectionDone`, whatever came of it.
+    created by a tool if `/controller` is zkgroup's (its znode version is 1): Kafka's controllers do not read
+    it. The controller deletes it in the transaction that creates `UncleanElectionDone`.
     """
 
     partitions: tuple[TopicPartition, ...]
     time_ms: int
-    """Epoch milliseconds when it was asked for."""
+    """Epoch milliseconds of the request."""
     by: str
-    """Who asked, for people."""
+    """The user who requested it, for people."""
 
     @staticmethod
     def path() -> str:
         return f"{controller_state_path()}/elect"
 
     def encode(self) -> bytes:
-        """Raises ConfigError for no partition, one named twice, more than `PARTITIONS_MAX`, and bad names."""
+        """Raises ConfigError for no partition, a duplicate, more than `PARTITIONS_MAX`, and invalid names."""
         check_once("unclean election", self.partitions)
         if len(self.partitions) > PARTITIONS_MAX:
             found = len(self.partitions)
@@ -181,7 +184,7 @@ class UncleanElection:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Raises CorruptZnodeError, for another type of election too: it is not for us to guess."""
+        """The request. Raises CorruptZnodeError, also for another type of election."""
         fields = read_object(path, data, "an unclean election")
         if text_of(path, fields, "type") != "unclean":
             raise CorruptZnodeError(path, "'unclean' in 'type'", show(fields["type"]))
@@ -194,32 +197,32 @@ class UncleanElection:
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
-    """What an unclean election has come to for one partition."""
+    """The result of an unclean election for one partition."""
 
     topic_partition: TopicPartition
     verdict: Verdict
-    """`unclean`: a replica out of sync leads, acknowledged records may be lost; `elected`: one in sync was
-    found; `not_needed`: it has a live leader; `refused`: see the reason."""
+    """`unclean`: a replica out of sync leads, acknowledged records may be lost; `elected`: a replica in sync
+    leads; `not_needed`: it has a live leader; `refused`: see the reason."""
     leader: int | None
-    """The present leader; None where there is none."""
+    """The present leader; None if there is none."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UncleanElectionDone:
-    """`/zkgroup/controller/elected/<czxid>`: how the request with this czxid ended. Persistent; all texts.
+    """`/zkgroup/controller/elected/<czxid>`: the results of the request with this czxid. Persistent.
 
     The tool that made a request waits for this znode.
     """
 
     partitions: tuple[PartitionVerdict, ...]
-    """As the request named them; none where it could not be read."""
+    """The partitions in the order of the request; none if it could not be read."""
     epoch: int
-    """Of the controller that carried it out."""
+    """Epoch of the controller that executed it."""
     time_ms: int
     """Epoch milliseconds of the end."""
     reason: str = ""
-    """Why nothing was tried."""
+    """Why no election was attempted."""
 
     @staticmethod
     def path(czxid: int) -> str:
@@ -227,11 +230,11 @@ class UncleanElectionDone:
 
     @staticmethod
     def czxid_of(name: str) -> int | None:
-        """The czxid of the request of a child, or None for a foreign name."""
+        """The czxid of the request, in the name of a child; None for another name."""
         return decimal(name, range(INT64[-1] + 1))
 
     def encode(self) -> bytes:
-        """Raises ConfigError for a verdict that there is not and text that is no UTF-8."""
+        """Raises ConfigError for an unknown verdict and for text that is not UTF-8."""
         fields = {
             "version": "1",
             "epoch": str(check_number("controller epoch", self.epoch)),
@@ -304,19 +307,19 @@ def delete_topics_path() -> str:
 class TopicDeletion:
     """`/admin/delete_topics/<t>`: a request to the controller. Persistent.
 
-    No controller of Kafka reads the data: 0.8.2.2 leaves zero bytes, later versions null. zkgroup reads
-    `{"version":1,"zkgroup":{"without_brokers":[3]}}`; data of any other form says nothing.
+    No controller of Kafka reads the data: 0.8.2.2 writes zero bytes, later versions null. zkgroup reads
+    `{"version":1,"zkgroup":{"without_brokers":[3]}}` and ignores data of any other form.
     """
 
     without_brokers: tuple[int, ...] = ()
-    """Brokers whose answer an operator has said not to wait for while they are not registered (K20)."""
+    """Brokers whose response the controller does not wait for while they are not registered (K20)."""
 
     @staticmethod
     def path(topic: str) -> str:
         return f"{delete_topics_path()}/{topic}"
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no broker id, and for one named twice."""
+        """Raises ConfigError for an invalid or duplicate broker id."""
         if not self.without_brokers:
             return b""
         named = check_brokers("deletion of a topic", self.without_brokers)
@@ -324,7 +327,7 @@ class TopicDeletion:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Raises CorruptZnodeError where a zkgroup tool has written it and it is not what it writes."""
+        """The request. Raises CorruptZnodeError for invalid data under zkgroup's key."""
         try:
             fields = read_object(path, data, "an object, or nothing")
         except CorruptZnodeError:

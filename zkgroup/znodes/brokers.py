@@ -33,7 +33,7 @@ from zkgroup.znodes.json_fields import (
 
 
 def brokers_path() -> str:
-    """The parent of everything that brokers and topics are made of."""
+    """The parent of all znodes of brokers and topics."""
     return "/brokers"
 
 
@@ -49,7 +49,7 @@ def topics_path() -> str:
 
 VERSIONS: Final = range(1, 6)
 VERSION_DEFAULT: Final = 4
-"""Readable by 0.8.2.2, which looks at host and port only, and by everything from 0.9.0.1 on."""
+"""Readable by 0.8.2.2, which reads host and port only, and by every release from 0.9.0.1 on."""
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ZKGROUP_KEY: Final = "zkgroup"
@@ -70,26 +70,26 @@ _PORT_MAX: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one listener of a broker can be reached."""
+    """The address of one listener of a broker."""
 
     listener: str
     """Its name; the name of the protocol up to version 3."""
     host: str | None
-    """None where the broker advertises none, which means every interface of it."""
+    """None if the broker advertises no host, which means any of its interfaces."""
     port: int
     protocol: str
     """`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
 
     @property
     def text(self) -> str:
-        """As in `endpoints`: `<listener>://<host>:<port>`, IPv6 addresses in brackets."""
+        """The form in `endpoints`: `<listener>://<host>:<port>`, IPv6 addresses in brackets."""
         host = self.host or ""
         return f"{self.listener}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """`/brokers/ids/<id>`: where a broker listens. Ephemeral, made by the broker.
+    """`/brokers/ids/<id>`: the addresses of a broker. Ephemeral, created by the broker.
 
     Version 1 (0.8): `{"jmx_port":-1,"timestamp":"<ms>","host":"h","version":1,"port":9092}`; 2 (0.9) adds
     `endpoints`, 3 (0.10.0) `rack`, 4 (0.10.2) `listener_security_protocol_map`, 5 (2.7) `features`
@@ -102,7 +102,7 @@ class BrokerRegistration:
     port: int
     version: int = 1
     timestamp_ms: int | None = None
-    """Epoch milliseconds of the registration; None where it is missing or no number (Kafka reads it not)."""
+    """Epoch milliseconds of the registration; None if missing or no number (Kafka does not read it)."""
     jmx_port: int = -1
     endpoints: tuple[str, ...] = ()
     """`<listener>://<host>:<port>` each, from version 2 on."""
@@ -112,7 +112,7 @@ class BrokerRegistration:
     features: Mapping[str, object] = field(default_factory=dict)
     """Feature to its supported versions, `{"min_version":1,"max_version":3}`, from version 5 on."""
     extensions: Mapping[str, object] = field(default_factory=dict)
-    """The keys that are not Kafka's, as they are; ours is `zkgroup`, an object with the `role`."""
+    """Unknown keys, unchanged; zkgroup's key is `zkgroup`, an object with the `role`."""
 
     @staticmethod
     def path(broker: int) -> str:
@@ -130,10 +130,10 @@ class BrokerRegistration:
         features: Mapping[str, object] | None = None,
         extensions: Mapping[str, object] | None = None,
     ) -> Self:
-        """The registration of a broker with these listeners, in the format asked for.
+        """The registration of a broker with these listeners, in the given version.
 
-        Raises ConfigError for what the format cannot say: no plain listener in version 1, two listeners of
-        one protocol below 4 (their names are the protocols'), a rack below 3, features below 5.
+        Raises ConfigError for values that the version does not have: no plain listener in version 1, two
+        listeners of one protocol below 4 (their names are the protocols'), a rack below 3, features below 5.
         """
         check_number("broker registration version", version, VERSIONS[0], VERSIONS[-1])
         plain = next((each for each in listeners if each.protocol == PLAINTEXT), None)
@@ -165,22 +165,22 @@ class BrokerRegistration:
 
     @property
     def role(self) -> Role:
-        """`controller` for one of ours that hosts nothing (recipes 14), `data` for every other broker."""
+        """`controller` for a zkgroup broker without partitions (recipes 14), `data` for all others."""
         ours = self.extensions.get(ZKGROUP_KEY)
         return "controller" if isinstance(ours, Mapping) and ours.get("role") == "controller" else "data"
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:
-        """What `endpoints` and the protocol map say; in version 1 the one plain listener."""
+        """The listeners in `endpoints` with their protocols; in version 1 the one plain listener."""
         if self.version == 1:
             return (Endpoint(PLAINTEXT, self.host, self.port, PLAINTEXT),)
         return tuple(_endpoint("endpoints", text, self.protocols) for text in self.endpoints)
 
     def encode(self) -> bytes:
-        """The keys of its version in the order of the Kafka that brought it, then the extensions.
+        """The JSON with the keys of its version in Kafka's order, then the extensions.
 
-        Raises ConfigError for what its version cannot say or its readers would refuse: Kafka 1.1 needs
-        `jmx_port`, 0.8.2.2 a host, a controller of 0.8.2.2 fails for ever on a time that is no text.
+        Raises ConfigError for values that its version does not have or its readers refuse: Kafka 1.1 needs
+        `jmx_port`, 0.8.2.2 a host, and a controller of 0.8.2.2 fails on a time that is not a text.
         """
         check_number("broker registration version", self.version, VERSIONS[0], VERSIONS[-1])
         self._check_writable()
@@ -335,9 +335,9 @@ NO_LEADER: Final = -1
 _TOPIC_KEYS: Final = ("version", "partitions", "adding_replicas", "removing_replicas", "topic_id")
 _STATE_KEYS: Final = ("controller_epoch", "leader", "version", "leader_epoch", "isr")
 _NO_KEYS: Final[Mapping[str, object]] = {}
-"""One for all, never changed: a cluster has a hundred thousand states."""
+"""One empty mapping for all states: a cluster has a hundred thousand of them."""
 _PLAIN_MAX: Final = 9
-"""Digits that surely make a number of 32 bits."""
+"""Most digits that always make a number of 32 bits."""
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -347,20 +347,20 @@ class Topic:
 
     Version 1: `{"version":1,"partitions":{"0":[1,2],"1":[2,1]}}`; 2 (2.4) adds `adding_replicas` and
     `removing_replicas`, 3 (2.8) `topic_id` (kafka/zk/ZkData.scala, TopicZNode). The order of the keys of
-    `partitions` has no meaning; it is kept, so that what Kafka wrote is written again as it was. Version 1
-    is what a new topic gets: every Kafka reads it, and a controller of 2.8 adds the id by itself.
+    `partitions` has no meaning, but rewrites keep it. New topics have version 1: every Kafka reads it, and a
+    controller of 2.8 adds the id by itself.
     """
 
     partitions: Mapping[int, tuple[int, ...]]
     """Partition to replica list, the preferred leader first. Numbers may have gaps."""
     version: int = 1
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Of partitions being moved: the replicas that the move brings; they stand in `partitions` already."""
+    """Partition to the replicas that a running reassignment adds; they are in `partitions` already."""
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Of partitions being moved: the replicas that go when the move is done."""
+    """Partition to the replicas that a running reassignment removes at its end."""
     topic_id: str | None = None
     extensions: Mapping[str, object] = field(default_factory=dict)
-    """Keys of others, kept by every rewrite."""
+    """Unknown keys, which every rewrite keeps."""
 
     @staticmethod
     def path(topic: str) -> str:
@@ -382,7 +382,7 @@ class Topic:
 
     @property
     def moving(self) -> tuple[int, ...]:
-        """The partitions that are being moved by what the topic itself says, ascending."""
+        """The partitions with adding or removing replicas in the topic's znode, ascending."""
         return tuple(sorted(set(self.adding) | set(self.removing)))
 
     def with_replicas(
@@ -392,17 +392,17 @@ class Topic:
         adding: tuple[int, ...] = (),
         removing: tuple[int, ...] = (),
     ) -> Self:
-        """The topic with another replica list for one partition, everything else as it was.
+        """The topic with another replica list for one partition.
 
-        What a move adds and removes has a place from version 2 on; in version 1 it is left out, as only the
-        request in `/admin/reassign_partitions` can tell it there.
+        Version 1 has no adding and removing replicas, so they are left out there: only the request in
+        `/admin/reassign_partitions` has them.
         """
         return self.with_all_replicas({partition: (replicas, adding, removing)})
 
     def with_all_replicas(
         self, changed: Mapping[int, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]
     ) -> Self:
-        """The same for many partitions: number to replicas, and what a move adds and removes."""
+        """The topic with other replica lists: number to replicas, adding and removing replicas."""
         keeps = self.version > 1
         lists = {number: replicas for number, (replicas, _, _) in changed.items()}
         adding = {number: added for number, (_, added, _) in changed.items() if added and keeps}
@@ -415,11 +415,11 @@ class Topic:
         )
 
     def encode(self) -> bytes:
-        """In the version that the value has: 1 as Kafka 0.8 writes it, 2 and 3 as Kafka 2.4 and 2.8 do.
+        """The JSON of its version: 1 as Kafka 0.8 writes it, 2 and 3 as Kafka 2.4 and 2.8 do.
 
-        Raises ConfigError for numbers that are no partitions or brokers, a broker twice in one list, and a
-        topic too big for one request. A replica list may be empty: a controller of 0.8.2.2 can leave one
-        behind, and it must not keep the other partitions from being written.
+        Raises ConfigError for invalid partition numbers or broker ids, a duplicate broker in a list, and a
+        topic too big for one request. A replica list may be empty: a controller of 0.8.2.2 can write one, and
+        the topic's other partitions must still be writable.
         """
         check_number("topic version", self.version, 1)
         if self.topic_id is not None and not _TOPIC_ID.fullmatch(self.topic_id):
@@ -444,7 +444,7 @@ class Topic:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Raises CorruptZnodeError, also without `partitions`: a topic can be so while it is being made."""
+        """The topic. Raises CorruptZnodeError, also without `partitions`, as during the topic's creation."""
         fields = read_object(path, data, "a topic")
         return cls(
             partitions=_replicas(path, fields, "partitions"),
@@ -467,11 +467,11 @@ class PartitionState:
     leader: int
     """Broker id; -1 for none."""
     leader_epoch: int
-    """Grows by one with every decision of a controller; a leader's own ISR writes keep it."""
+    """Increases by one with every write of a controller; a leader's ISR writes keep it."""
     isr: tuple[int, ...]
-    """In-sync replicas; empty where a controller of 0.8.2.2 lost the last one."""
+    """In-sync replicas; empty if a controller of 0.8.2.2 lost the last one."""
     controller_epoch: int
-    """Of the controller that made the last decision, which a leader's own write repeats."""
+    """Epoch of the controller that wrote it last; a leader's ISR writes keep it."""
     extensions: Mapping[str, object] = field(default_factory=lambda: _NO_KEYS)
     """Keys of later versions (`leader_recovery_state` of 3.2)."""
 
@@ -482,18 +482,18 @@ class PartitionState:
 
     @staticmethod
     def paths(partitions: Collection[TopicPartition]) -> list[str]:
-        """Of many, in their order."""
+        """The paths of many partitions, in their order."""
         parents = {topic: Topic.partitions_path(topic) for topic in {topic for topic, _ in partitions}}
         return [f"{parents[topic]}/{partition}/state" for topic, partition in partitions]
 
     @staticmethod
     def paths_of(topic: str, numbers: Collection[int]) -> list[str]:
-        """Of partitions of one topic, in their order."""
+        """The paths of partitions of one topic, in their order."""
         parent = Topic.partitions_path(topic)
         return [f"{parent}/{number}/state" for number in numbers]
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no broker or no epoch, and for a broker twice in the ISR."""
+        """Raises ConfigError for an invalid broker or epoch, and for a duplicate broker in the ISR."""
         check_number("leader", self.leader, NO_LEADER)
         check_number("leader epoch", self.leader_epoch)
         check_number("controller epoch", self.controller_epoch)
@@ -549,9 +549,9 @@ def _replicas(path: str, fields: Mapping[str, object], key: str) -> dict[int, tu
 
 
 def _are_plain(lists: Mapping[str, Any]) -> TypeGuard[Mapping[str, list[int]]]:
-    """Whether all are lists of broker ids under partition numbers; asked of a whole topic at once.
+    """Whether all are lists of broker ids under partition numbers, checked for a whole topic at once.
 
-    False may mean no more than that each has to be looked at by itself.
+    False only means that each must be checked alone.
     """
     digits = "".join(lists)
     if not (digits.isascii() and digits.isdigit() and "" not in lists and max(map(len, lists)) <= _PLAIN_MAX):

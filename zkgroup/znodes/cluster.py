@@ -26,7 +26,7 @@ from zkgroup.znodes.json_fields import (
 from zkgroup.znodes.notifications import config_changes_path, isr_changes_path
 
 RESERVED_BROKER_MAX_ID: Final = 1000
-"""Ids up to this one are for people to give (`reserved.broker.max.id`)."""
+"""The highest broker id that people may choose (`reserved.broker.max.id`); generated ids are higher."""
 
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -35,7 +35,7 @@ _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 class ClusterId:
     """`/cluster/id`: `{"version":"1","id":"<22 characters>"}`, the version a text. Persistent, never changed.
 
-    Made by the first broker from 0.10.1 on (kafka/zk/ZkData.scala@2.8.2), and by ours.
+    Created by the first broker of Kafka from 0.10.1 on (kafka/zk/ZkData.scala@2.8.2), or of zkgroup.
     """
 
     id: str
@@ -47,7 +47,7 @@ class ClusterId:
 
     @classmethod
     def of(cls, random: bytes) -> Self:
-        """From 16 random bytes."""
+        """The cluster id of 16 random bytes."""
         assert len(random) == 16
         return cls(base64.urlsafe_b64encode(random).decode("ascii").rstrip("="))
 
@@ -64,9 +64,10 @@ class ClusterId:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSequence:
-    """`/brokers/seqid`: gives out broker ids, since 0.9. Persistent, without data; its version counts.
+    """`/brokers/seqid`: the sequence of generated broker ids, since 0.9. Persistent; its version counts.
 
-    Who needs an id sets it and takes the version that the reply carries (kafka/zk/KafkaZkClient.scala@2.8.2).
+    A broker that needs an id sets the empty data and takes the version in the reply
+    (kafka/zk/KafkaZkClient.scala@2.8.2).
     """
 
     @staticmethod
@@ -75,7 +76,7 @@ class BrokerSequence:
 
     @staticmethod
     def broker(version: int, reserved_max: int = RESERVED_BROKER_MAX_ID) -> int:
-        """The id that a version stands for: above those that people give. Raises ConfigError when used up."""
+        """The broker id of a version: above the reserved ones. Raises ConfigError when they are used up."""
         return check_number("generated broker id", reserved_max + version, reserved_max + 1)
 
     def encode(self) -> bytes:
@@ -88,10 +89,10 @@ class BrokerSequence:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """`/feature`: what all brokers of 2.7 or later have agreed on. Persistent; read, never written.
+    """`/feature`: the feature levels of all brokers of 2.7 or later. Persistent; read, never written.
 
     Version 1: `{"features":{"f":{"min_version_level":1,"max_version_level":2}},"version":1,"status":1}`; 2
-    (3.3) has no minimum (kafka/zk/ZkData.scala@2.8.2 and @3.9.0). Every recording has no feature at all.
+    (3.3) has no minimum (kafka/zk/ZkData.scala@2.8.2 and @3.9.0). No recorded cluster has any feature.
     """
 
     enabled: bool
@@ -138,7 +139,7 @@ class ProducerIdBlock:
 
 
 def common_parents() -> tuple[str, ...]:
-    """What a broker of 0.8.2.2 makes at start, each after its parent; persistent, null data."""
+    """The znodes that a broker of 0.8.2.2 creates at its start, parents first; persistent, null data."""
     return (
         consumers_path(),
         brokers_path(),
@@ -153,7 +154,7 @@ def common_parents() -> tuple[str, ...]:
 
 
 def later_parents() -> tuple[str, ...]:
-    """What tools of 0.9 and later expect, and those of 0.8.2.2 pass over; persistent, null data."""
+    """The parents that tools of 0.9 and later expect and 0.8.2.2 ignores; persistent, null data."""
     return (
         isr_changes_path(),
         BrokerSequence.path(),

@@ -1,4 +1,4 @@
-"""Configurations below `/config`: whether of a topic, broker, client, user or address, and the data."""
+"""Configurations below `/config`, of topics, brokers, clients, users and addresses."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from zkgroup.znodes.json_fields import (
 EntityKind = Literal["topics", "clients", "users", "brokers", "ips"]
 
 DEFAULT_NAME: Final = "<default>"
-"""The name of the znode that holds for all of a kind without an own one."""
+"""The name of the znode that applies to all entities of a kind without their own."""
 
 _NO_ADDRESS: Final = re.compile(r"[^!-~]|[/%]")
 _KINDS: Final[tuple[EntityKind, ...]] = get_args(EntityKind)
 
 
 def config_path() -> str:
-    """Parent of the kinds of configuration, and of the notifications of their changes."""
+    """The parent of the kinds of configuration, and of the notifications of their changes."""
     return "/config"
 
 
@@ -46,36 +46,36 @@ def entities_path(kind: EntityKind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntity:
-    """One configuration's owner, as notifications name it: `topics/orders`, `users/alice/clients/<default>`.
+    """The entity of one configuration, as in notifications: `topics/orders`, `users/alice/clients/<default>`.
 
-    Clients came with 0.9, users and brokers with 0.10.1, addresses (`ips`) with 2.8. Names stand here as in
-    paths, where those of users and clients are percent-encoded; `<default>` is the default of the kind,
-    which no encoded name can be mistaken for (org/apache/kafka/common/utils/Sanitizer.java@2.8.2).
+    Clients came with 0.9, users and brokers with 0.10.1, addresses (`ips`) with 2.8. Names are as in paths,
+    where those of users and clients are percent-encoded; `<default>` is the default of the kind, which is
+    never an encoded name (org/apache/kafka/common/utils/Sanitizer.java@2.8.2).
     """
 
     kind: EntityKind
     name: str
     client: str | None = None
-    """For a quota of one client of a user: that client."""
+    """The client, for a quota of one client of a user."""
 
     @classmethod
     def topic(cls, topic: str) -> Self:
-        """Raises ConfigError for a name that no topic can have."""
+        """One topic. Raises ConfigError for an invalid name."""
         return cls("topics", validate_topic(topic))
 
     @classmethod
     def broker(cls, broker: int | None) -> Self:
-        """One broker, or (None) the default of all. Raises ConfigError for what is no broker id."""
+        """One broker, or (None) the default of all. Raises ConfigError for an invalid broker id."""
         return cls("brokers", DEFAULT_NAME if broker is None else str(check_number("broker id", broker)))
 
     @classmethod
     def of_client(cls, client: str | None) -> Self:
-        """One client id, or the default. Raises ConfigError for a name that cannot stand in a path."""
+        """One client id, or the default. Raises ConfigError for a name that is invalid in a path."""
         return cls("clients", _encoded("client", client))
 
     @classmethod
     def user(cls, user: str | None) -> Self:
-        """One user, or the default. Raises ConfigError for a name that cannot stand in a path."""
+        """One user, or the default. Raises ConfigError for a name that is invalid in a path."""
         return cls("users", _encoded("user", user))
 
     @classmethod
@@ -85,15 +85,15 @@ class ConfigEntity:
 
     @classmethod
     def ip(cls, address: str | None) -> Self:
-        """One address, or the default. Raises ConfigError for what cannot be one."""
-        # Kafka does not encode addresses: whatever is one can stand in a path.
+        """One address, or the default. Raises ConfigError for an invalid address."""
+        # Kafka does not encode addresses: every address is valid in a path.
         if address is not None and (address in ("", ".", "..") or _NO_ADDRESS.search(address)):
             raise ConfigError(f"address {address!r}: expected an IP address or a host name")
         return cls("ips", DEFAULT_NAME if address is None else address)
 
     @classmethod
     def parse(cls, path: str, text: str) -> Self:
-        """From a notification's text. `path` is the notification's, for the CorruptZnodeError."""
+        """The entity in a notification's text. `path` is the notification's, for the CorruptZnodeError."""
         kind, name, *more = [*text.split("/"), ""]
         if kind == "users" and name and more[:1] == ["clients"] and len(more) == 3 and more[1]:
             return cls("users", name, more[1])
@@ -111,17 +111,17 @@ class ConfigEntity:
 
     @property
     def plain_name(self) -> str | None:
-        """The name as people write it; None for the default of the kind."""
+        """The decoded name; None for the default of the kind."""
         return _plain(self.name)
 
     @property
     def plain_client(self) -> str | None:
-        """The client of a user as people write it; None where there is none, and for the default one."""
+        """The decoded name of the client of a user; None if there is none, and for the default one."""
         return _plain(self.client) if self.client else None
 
     @property
     def entity_path(self) -> str:
-        """As in notifications and below `/config`."""
+        """The path in notifications and below `/config`."""
         own = f"{self.kind}/{self.name}"
         return own if self.client is None else f"{own}/clients/{self.client}"
 
@@ -135,7 +135,7 @@ class ConfigEntity:
 
 
 def _encoded(what: str, name: str | None) -> str:
-    """Letters, digits, `.`, `-` and `_` stay as they are, everything else becomes `%XX` of its UTF-8."""
+    """The encoded name: letters, digits, `.`, `-` and `_`, and `%XX` for each other byte of its UTF-8."""
     if name is None:
         return DEFAULT_NAME
     encoded = quote(check_text(what, name), safe="").replace("~", "%7E")
@@ -145,7 +145,7 @@ def _encoded(what: str, name: str | None) -> str:
 
 
 def _plain(name: str) -> str | None:
-    # Java's decoder takes a plus for a space; Kafka itself never writes one.
+    # Java's decoder reads a plus as a space; Kafka itself never writes one.
     return None if name == DEFAULT_NAME else unquote(name.replace("+", " "))
 
 
@@ -157,8 +157,7 @@ class EntityConfig:
     """Overrides of one entity: `{"version":1,"config":{"retention.ms":"3600000"}}`. Persistent.
 
     The same for every kind and every Kafka from 0.8.1 to 3.9 (kafka/admin/AdminUtils.scala@0.8.2.2,
-    kafka/zk/ZkData.scala@2.8.2). Settings that we do not know are kept: throttles of a reassignment,
-    passwords of SCRAM users, names of later versions.
+    kafka/zk/ZkData.scala@2.8.2). Rewrites keep unknown settings, such as those of later versions.
     """
 
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -167,12 +166,12 @@ class EntityConfig:
     """Keys beside `version` and `config`, kept by every rewrite."""
 
     def changed(self, set_to: Mapping[str, str], removed: Collection[str] = ()) -> Self:
-        """With some overrides set and some removed; all others stay, known or not."""
+        """The configuration with some overrides set and some removed; all others stay, also unknown ones."""
         kept = {name: value for name, value in self.overrides.items() if name not in removed}
         return dataclasses.replace(self, overrides={**kept, **set_to})
 
     def encode(self) -> bytes:
-        """Raises ConfigError for a setting without name, text that is no UTF-8, or too much of it."""
+        """Raises ConfigError for a setting without a name, text that is not UTF-8, and too much data."""
         if clash := [key for key in self.extensions if key in _KEYS]:
             raise ConfigError(f"configuration: expected keys that are not Kafka's, found {clash}")
         for name, value in self.overrides.items():
@@ -185,9 +184,9 @@ class EntityConfig:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Raises CorruptZnodeError where it is not version 1 or a value is no text.
+        """The configuration. Raises CorruptZnodeError if it is not version 1 or a value is not a text.
 
-        No data means no overrides, as it does for Kafka: the parent of a user's clients has none.
+        No data means no overrides, as in Kafka: the parent of a user's clients has none.
         """
         if not data:
             return cls()
@@ -242,7 +241,7 @@ class UserClientConfig(EntityConfig):
 
 @dataclass(frozen=True, slots=True)
 class IpConfig(EntityConfig):
-    """`/config/ips/<address>`: how fast an address may connect, since 2.8. No address (None): any."""
+    """`/config/ips/<address>`: connection rates of an address, since 2.8. No address (None): of all."""
 
     @staticmethod
     def path(address: str | None) -> str:
@@ -256,9 +255,9 @@ def topic_configs_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig(EntityConfig):
-    """`/config/topics/<t>`: overrides of a topic, made with it even where there are none. Persistent.
+    """`/config/topics/<t>`: overrides of a topic, created with it even without any. Persistent.
 
-    `{"version":1,"config":{"retention.ms":"3600000"}}`. Growing the topic with Kafka's tool writes it again.
+    `{"version":1,"config":{"retention.ms":"3600000"}}`. Kafka's tool also writes it when it adds partitions.
     """
 
     @staticmethod

@@ -1,6 +1,6 @@
-"""Settings of topics, brokers, clients, users and addresses, and the values that every broker can read.
+"""The settings that topics, brokers, clients, users and addresses can have, and checks of their values.
 
-Includes the throttles of a reassignment, of tools and brokers from 0.10.1 on (controller.md 4.6).
+They include the throttles of a reassignment, of tools and brokers from 0.10.1 on (controller.md 4.6).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-"""In `/config/topics/<t>`: the replicas before the move, and those that it adds."""
+"""In `/config/topics/<t>`: the replicas before the reassignment, and those that it adds."""
 
 EVERY_REPLICA: Final = "*"
 
@@ -30,7 +30,7 @@ _ITEM: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 
 
 def throttled_replicas(replicas: Iterable[tuple[int, int]]) -> str:
-    """`<partition>:<broker>` items joined by commas, ascending: `0:1,0:2,1:3`."""
+    """The value of a throttle: `<partition>:<broker>` items joined by commas, ascending: `0:1,0:2,1:3`."""
     return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(replicas)))
 
 
@@ -88,7 +88,7 @@ class Since(NamedTuple):
     """The first release that has a setting."""
 
     registration: int
-    """Version of the registrations of its brokers: those with a lower one do not know the setting."""
+    """Version of the registrations of its brokers; brokers with a lower one do not know the setting."""
     release: str
 
 
@@ -142,9 +142,9 @@ SETTINGS: Final[Mapping[str, Since]] = {
 
 
 def unknown_to(settings: Iterable[str], oldest: int | None) -> Iterator[tuple[str, str]]:
-    """Those that the brokers with the oldest registration cannot know, with the release that brought each.
+    """The settings that the oldest registered broker does not know, with the first release that has each.
 
-    `oldest` is that registration's version; None where no real broker is registered.
+    `oldest` is the version of its registration; None if no broker of Kafka is registered.
     """
     for name in settings:
         since = SETTINGS.get(name)
@@ -153,7 +153,7 @@ def unknown_to(settings: Iterable[str], oldest: int | None) -> Iterator[tuple[st
 
 
 def check_topic_settings(settings: Mapping[str, str]) -> None:
-    """Raises ConfigError for the first name that no release knows, or value that a broker cannot read."""
+    """Raises ConfigError for the first unknown setting of a topic, or invalid value."""
     for name, value in settings.items():
         if name not in SETTINGS:
             guess = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.6)
@@ -181,7 +181,7 @@ _QUOTAS: Final[Mapping[str, int | None]] = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""Of clients and users: the greatest whole number, or None where a fraction may be given."""
+"""Quotas of clients and users to the highest whole number; None if a fraction is allowed."""
 
 KNOWN: Final[Mapping[EntityKind, Mapping[str, int | None]]] = {
     "brokers": dict.fromkeys(
@@ -298,8 +298,8 @@ BROKER_SETTINGS: Final = frozenset(
         "unclean.leader.election.enable",
     ]
 )
-"""What brokers take while they run, by `/config/brokers` (kafka/server/DynamicBrokerConfig.scala@3.9.1,
-`AllDynamicConfigs`, and the throttles). A plug-in of theirs may have more."""
+"""The dynamic settings of Kafka's brokers in `/config/brokers` (kafka/server/DynamicBrokerConfig.scala@3.9.1,
+`AllDynamicConfigs`, and the throttles). A plug-in may have more."""
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
@@ -309,11 +309,11 @@ OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
         {LEADER_REPLICAS, FOLLOWER_REPLICAS, MIN_INSYNC_REPLICAS, "unclean.leader.election.enable"}
     ),
 }
-"""What brokers and controllers of zkgroup obey; of the kinds that are not here, nothing."""
+"""The settings that brokers and controllers of zkgroup apply; none of the kinds that are not listed."""
 
 
 def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Those that no broker of Kafka takes while it runs, each with the nearest one that it does take."""
+    """The settings that are not dynamic in any broker of Kafka, each with the most similar one that is."""
     for name in settings:
         found = _OF_LISTENER.fullmatch(name)
         bare = found[1] if found else name
@@ -323,20 +323,20 @@ def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | Non
 
 
 def check_broker_settings(settings: Iterable[str]) -> None:
-    """Raises ConfigError for the first that no broker of Kafka takes while it runs."""
+    """Raises ConfigError for the first setting that is not dynamic in any broker of Kafka."""
     for name, guess in unknown_to_brokers(settings):
         more = f" (did you mean {guess}?)" if guess else ""
         raise ConfigError(
-            f"setting {show(name)}: Kafka's brokers take no such setting while they run{more}; "
+            f"setting {show(name)}: Kafka's brokers have no such dynamic setting{more}; "
             "`--allow-unknown` sets one of a plug-in"
         )
 
 
 def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None:
-    """Raises ConfigError for the first name that the kind does not have, or value that is no such number.
+    """Raises ConfigError for the first setting that the kind does not have, or invalid number.
 
-    Brokers have settings beside the known ones; their values are not looked at, but for that of
-    `min.insync.replicas`, which zkgroup's brokers obey: one that they cannot read is as if none were set.
+    Values of broker settings are not checked, except `min.insync.replicas`: zkgroup's brokers apply it and
+    ignore an invalid value.
     """
     known = KNOWN.get(kind, {})
     for name, value in settings.items():
@@ -357,5 +357,5 @@ def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None
 
 def _check_min_insync(value: str) -> None:
     if not (value.isascii() and value.isdigit() and 1 <= int(value[:11]) <= _INT_MAX):
-        told = f"expected a whole number from 1 to {_INT_MAX}, found {show(value)}"
-        raise ConfigError(f"setting {MIN_INSYNC_REPLICAS}: {told}")
+        problem = f"expected a whole number from 1 to {_INT_MAX}, found {show(value)}"
+        raise ConfigError(f"setting {MIN_INSYNC_REPLICAS}: {problem}")

@@ -30,7 +30,7 @@ from zkgroup.znodes.json_fields import (
 )
 
 _cached = lru_cache(maxsize=1024)
-"""For the parents of partitions: a batch names the same few for thousands of them."""
+"""Cached paths of parents: a batch has the same few for thousands of partitions."""
 
 
 def consumers_path() -> str:
@@ -39,7 +39,7 @@ def consumers_path() -> str:
 
 
 def group_path(group: str) -> str:
-    """Everything of one group."""
+    """The parent of all znodes of one group."""
     return f"{consumers_path()}/{group}"
 
 
@@ -49,7 +49,7 @@ def ids_path(group: str) -> str:
 
 
 def owners_path(group: str) -> str:
-    """Its children are the topics of which something was ever owned."""
+    """Its children are the topics with partitions that were owned at some time."""
     return f"{group_path(group)}/owners"
 
 
@@ -60,12 +60,12 @@ def owners_topic_path(group: str, topic: str) -> str:
 
 
 def owner_path(group: str, topic_partition: TopicPartition) -> str:
-    """Who owns a partition."""
+    """The owner znode of a partition."""
     return f"{owners_topic_path(group, topic_partition.topic)}/{topic_partition.partition}"
 
 
 def offsets_path(group: str) -> str:
-    """Its children are the topics of which something was ever committed."""
+    """Its children are the topics with committed offsets."""
     return f"{group_path(group)}/offsets"
 
 
@@ -76,17 +76,17 @@ def offsets_topic_path(group: str, topic: str) -> str:
 
 
 def offset_path(group: str, topic_partition: TopicPartition) -> str:
-    """How far a partition was consumed."""
+    """The offset znode of a partition."""
     return f"{offsets_topic_path(group, topic_partition.topic)}/{topic_partition.partition}"
 
 
 def resets_path(group: str) -> str:
-    """Markers that an operator's reset leaves for running owners."""
+    """Its children are the reset markers for running owners."""
     return f"{group_path(group)}/resets"
 
 
 def views_path(group: str) -> str:
-    """What each member computed, for `group verify`."""
+    """Its children are the views of the members, for `group verify`."""
     return f"{group_path(group)}/views"
 
 
@@ -109,24 +109,24 @@ _ENTRIES_ORDERED_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a member asks for.
+    """`/consumers/<g>/ids/<member>`: the subscription of a member. Ephemeral.
 
     Stored by Kafka 0.8.2 as one object without white space, keys in this order:
     `{"version":1,"subscription":{"topic1":2},"pattern":"static","timestamp":"1396019252998"}`.
-    Ephemeral, created with its final data, never set again. Every member of the group watches the children
-    of `ids` and reads every registration at each rebalance; one that a JVM member cannot parse stops all of
-    them (item 16 of checklist.md). Unknown keys are ignored by every version of Kafka: ours are `zkgroup`,
-    `strategy`, `exclude_internal` and, where the id does not tell it, `host`, with text values.
+    Created with its final data, never set again. Every member of the group watches the children of `ids` and
+    reads every registration at each rebalance; one that a JVM member cannot parse stops all of them (item 16
+    of checklist.md). Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup`, `strategy`,
+    `exclude_internal` and, unless the id contains it, `host`, with text values.
     """
 
     subscription: Mapping[str, int]
     """Topic to thread count; for a wildcard its one entry is the expression as stored, unescaped."""
     pattern: str
-    """`static`, `white_list` or `black_list`; anything else counts as static, as it does for the JVM."""
+    """`static`, `white_list` or `black_list`; any other text counts as static, as for JVM members."""
     timestamp_ms: int | None
-    """Epoch milliseconds of the registration; None where it is missing or no number."""
+    """Epoch milliseconds of the registration; None if it is missing or no number."""
     extensions: Mapping[str, object] = field(default_factory=dict)
-    """The top-level keys that are not Kafka's, in order."""
+    """Unknown top-level keys, in order."""
 
     @staticmethod
     def path(group: str, member: str) -> str:
@@ -139,12 +139,12 @@ class Registration:
         timestamp_ms: int | None,
         extensions: Mapping[str, object] | None = None,
     ) -> Self:
-        """The registration that asks for this subscription."""
+        """The registration with this subscription."""
         entries, pattern = _entries(subscription)
         return cls(entries, pattern, timestamp_ms, dict(extensions or {}))
 
     def wanted(self) -> Subscription:
-        """The subscription as a JVM member reads it: the first entry of a wildcard, static for the rest."""
+        """The subscription as a JVM member reads it: the first entry of a wildcard, else static."""
         if self.pattern in (WHITE_LIST, BLACK_LIST) and self.subscription:
             expression, threads = next(iter(self.subscription.items()))
             return (Whitelist if self.pattern == WHITE_LIST else Blacklist)(expression, threads)
@@ -165,20 +165,20 @@ class Registration:
 
     @property
     def exclude_internal(self) -> bool | None:
-        """The published `exclude.internal.topics`; None where it is not published."""
+        """The published `exclude.internal.topics`; None if it is not published."""
         return {"true": True, "false": False}.get(str(self.extensions.get(EXCLUDE_INTERNAL_KEY)))
 
     @property
     def host(self) -> str | None:
-        """The published host; members whose id tells it publish none."""
+        """The published host; members whose id contains it publish none."""
         value = self.extensions.get(HOST_KEY)
         return value if isinstance(value, str) else None
 
     def encode(self) -> bytes:
         """The bytes that Kafka 0.8.2 would write, then the extension keys.
 
-        They are read back with the JVM's rules first: ConfigError where that does not give this
-        registration again, so nothing leaves here that could stop the JVM members of the group.
+        They are decoded with the JVM's rules first. Raises ConfigError unless that gives this registration
+        again, since such data could stop the JVM members of the group.
         """
         self._check_writable()
         data = self.text().encode("utf-8", "replace")
@@ -192,11 +192,11 @@ class Registration:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Accepts exactly what a JVM member of Kafka 0.8.2.2 can work with.
+        """The registration; accepts exactly the data that a JVM member of Kafka 0.8.2.2 accepts.
 
-        Raises CorruptZnodeError for everything that would fail its rebalance: text that its parser
-        refuses, a missing or mistyped `pattern` or `subscription`, thread counts that are no integer or
-        below 1, a wildcard that is no Java expression.
+        Raises CorruptZnodeError for data that would fail its rebalance: text that its parser refuses, a
+        missing or mistyped `pattern` or `subscription`, a thread count that is not an integer of 1 or more,
+        an invalid Java expression.
         """
         fields = _parse_object(path, data)
         pattern = fields.get("pattern")
@@ -226,7 +226,7 @@ class Registration:
         ]
 
     def text(self) -> str:
-        """The JSON object as text, unchecked; `encode` is what may be written."""
+        """The JSON object as text, unchecked; only the result of `encode` may be written."""
         return "{" + ",".join(self.members()) + "}"
 
     def _check_writable(self) -> None:
@@ -244,7 +244,7 @@ class Registration:
 
 
 def subscription_kind(data: bytes | None) -> SubscriptionKind:
-    """Who wrote a registration: `jvm` when it is byte for byte what Kafka 0.8 or 0.9 would write."""
+    """The kind of client that wrote a registration: `jvm` for exactly the bytes of Kafka 0.8 or 0.9."""
     try:
         registration = Registration.decode("registration", data)
     except CorruptZnodeError:
@@ -264,7 +264,7 @@ def _is_jvm_text(registration: Registration, text: str) -> bool:
     if text == registration.text() and registration.timestamp_ms is not None:
         return True
     # Kafka 0.8.0 and 0.8.1 put spaces between the tokens and sorted the keys; 0.8.0 wrote no timestamp
-    # (Utils.mergeJsonFields, TopicCount.dbString). How many spaces differed from place to place.
+    # (Utils.mergeJsonFields, TopicCount.dbString). The number of spaces differs.
     compact = _BETWEEN_TOKENS.sub(lambda match: match[1] or "", text)
     return text.startswith("{ ") and compact == "{" + ",".join(sorted(registration.members())) + "}"
 
@@ -305,13 +305,13 @@ def _read_subscription(path: str, fields: Mapping[str, object]) -> dict[str, int
 
 def _check_wildcard(path: str, subscription: Mapping[str, int]) -> None:
     if len(subscription) > _ENTRIES_ORDERED_MAX:
-        # Which one the JVM would take depends on its hash order.
+        # The one that the JVM takes depends on its hash order.
         raise CorruptZnodeError(path, "one wildcard expression", f"{len(subscription)} of them")
     for expression in itertools.islice(subscription, 1):
         try:
             compile_java(normalise(expression))
         except UnsupportedRegexError:
-            pass  # Java knows it: a readable registration, which the evaluation then reports.
+            pass  # Java accepts it: a readable registration; the evaluation reports it.
         except ConfigError as error:
             raise CorruptZnodeError(path, "a Java regular expression", str(error)) from error
 
@@ -332,11 +332,11 @@ _JAVA_LONG: Final = re.compile(r"[+-]?\d{1,1000}")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """`/consumers/<g>/owners/<t>/<p>`: which thread of which member consumes a partition.
+    """`/consumers/<g>/owners/<t>/<p>`: the member and thread that own a partition. Ephemeral.
 
-    Ephemeral, made by the claiming member, removed by its release or the end of its session. The data is
-    the thread id: UTF-8, no newline. JVM members never set it, so its data version is 0; zkgroup's claims set
-    it once and leave version 1. It has no watchers.
+    Created by the claim of the member, deleted by its release or the end of its session. The data is the
+    thread id: UTF-8, no newline. JVM members never set it, so its data version is 0; zkgroup's claims set it
+    once, so it is 1. Members watch it only while it blocks a claim.
     """
 
     thread_id: str
@@ -347,7 +347,7 @@ class Owner:
 
     @property
     def member(self) -> str | None:
-        """The member id, or None where a foreign client wrote something that is no thread id."""
+        """The member id; None if the data is no thread id."""
         return self._parts[0] if self._parts else None
 
     @property
@@ -369,7 +369,7 @@ class Owner:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Raises CorruptZnodeError where there is no text. What the text means is for the reader to judge."""
+        """The owner. Raises CorruptZnodeError for data that is not a text; any text is accepted."""
         return cls(read_text(path, data, "a thread id"))
 
 
@@ -377,8 +377,8 @@ class Owner:
 class Offset:
     """`/consumers/<g>/offsets/<t>/<p>`: the next offset to consume, as decimal digits.
 
-    Persistent; written by the owner, and by operators' tools. A negative value means "none": claims of
-    ours write -1 for a partition without one, which JVM members and tools take so too.
+    Persistent; written by the owner, and by operators' tools. A negative value means "none": zkgroup's claims
+    write -1 for a partition without an offset, which JVM members and tools read as "none" too.
     """
 
     value: int
@@ -389,7 +389,7 @@ class Offset:
 
     @property
     def position(self) -> int | None:
-        """The next offset to consume; None where none was ever committed."""
+        """The next offset to consume; None if none was ever committed."""
         return self.value if self.value >= 0 else None
 
     def encode(self) -> bytes:
@@ -400,12 +400,12 @@ class Offset:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Reads what a JVM member reads (`Long.parseLong`), so `+5`, `007` and digits of other scripts too.
+        """The offset as a JVM member reads it (`Long.parseLong`): also `+5`, `007`, digits of other scripts.
 
-        Raises CorruptZnodeError for anything else. It is never taken for "no offset".
+        Raises CorruptZnodeError for anything else, which never means "no offset".
         """
         text = read_text(path, data, "an offset in decimal digits")
-        # Long.parseLong looks at UTF-16 units, so digits above U+FFFF are none for it.
+        # Long.parseLong reads UTF-16 units, so digits above U+FFFF are no digits for it.
         if _JAVA_LONG.fullmatch(text) and max(text) <= "\uffff":
             value = int(text)
             if value in INT64:

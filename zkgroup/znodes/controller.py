@@ -45,16 +45,17 @@ class Controller:
 
     `{"version":1,"brokerid":1,"timestamp":"<ms>"}` from 0.8 on; 3.4 and later write version 2 with
     `kraftControllerEpoch`; before 0.8 it was the bare id (kafka/controller/KafkaController.scala@0.8.2.2).
-    Its znode version tells whose it is: ours set it once and leave 1, real brokers leave 0 (recipes 13).
+    Its znode version shows whose it is: zkgroup's controllers set it once, which leaves 1; Kafka's leave 0
+    (recipes 13).
     """
 
     broker: int
     timestamp_ms: int | None
-    """Epoch milliseconds of the election; None where it is missing or no text of digits."""
+    """Epoch milliseconds of the election; None if it is missing or no text of digits."""
     version: int = 1
-    """Of the format; 0 for the bare id, which is read only."""
+    """Version of the format; 0 for the bare id, which is only read."""
     extensions: Mapping[str, object] = field(default_factory=dict)
-    """The keys beyond version 1, as they are."""
+    """Keys of later versions, unchanged."""
 
     @staticmethod
     def path() -> str:
@@ -62,12 +63,12 @@ class Controller:
 
     @property
     def kraft_epoch(self) -> int | None:
-        """The epoch of the KRaft controller that took over for a migration, or None where none did."""
+        """The epoch of the KRaft controller that took over for a migration; None if none did."""
         epoch = self.extensions.get(_KRAFT_EPOCH)
         return epoch if isinstance(epoch, int) and is_integer(epoch, range(INT32[-1] + 1)) else None
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no broker, a missing time, and the version of the bare id."""
+        """Raises ConfigError for an invalid broker id, a missing time, and the version of the bare id."""
         check_number("controller version", self.version, 1)
         check_number("controller", self.broker)
         if self.timestamp_ms is None:
@@ -85,7 +86,7 @@ class Controller:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Raises CorruptZnodeError where it names no broker."""
+        """The controller. Raises CorruptZnodeError if it names no broker."""
         fields = read_json(path, data, "a controller")
         if isinstance(fields, int) and is_integer(fields):
             return cls(fields, None, BARE)
@@ -102,9 +103,9 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class ControllerEpoch:
-    """`/controller_epoch`: how many controllers there have been, as decimal digits. Persistent.
+    """`/controller_epoch`: the number of controllers so far, as decimal digits. Persistent.
 
-    The first controller's is 1; from 2.1 on the znode is made with 0 before the first election.
+    The first controller's is 1; from 2.1 on the znode is created with 0 before the first election.
     """
 
     epoch: int
@@ -114,7 +115,7 @@ class ControllerEpoch:
         return "/controller_epoch"
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no epoch."""
+        """Raises ConfigError for an invalid epoch."""
         return str(check_number("controller epoch", self.epoch)).encode("ascii")
 
     @classmethod
@@ -127,12 +128,12 @@ class ControllerEpoch:
 
 
 HISTORY_KEPT: Final = 100
-"""So many records stay, the newest; each says what is to be known of the epochs before it (recipes 13)."""
+"""Most records, the newest ones; each has what readers need of the epochs before it (recipes 13)."""
 
 STATUS_ENTRIES_MAX: Final = 100
-"""Entries of each list in a status, so that it stays small whatever has gone wrong."""
+"""Most entries of each list in a status."""
 STATUS_TEXT_MAX: Final = 500
-"""Characters of a name or reason in a status."""
+"""Most characters of a name or reason in a status."""
 
 _RECORD_KEYS: Final = frozenset(
     {"version", "broker", "session", "reason", "from", "until", "load_ms", "ended", "foreign_epoch"}
@@ -140,7 +141,7 @@ _RECORD_KEYS: Final = frozenset(
 
 
 def controller_state_path() -> str:
-    """Parent of the history, the status and the request to resign."""
+    """The parent of the history, the status and the request to resign."""
     return f"{zkgroup_path()}/controller"
 
 
@@ -150,17 +151,17 @@ def controller_history_path() -> str:
 
 
 def standby_controllers_path() -> str:
-    """Its children are zkgroup's controllers that host nothing and wait for an election."""
+    """Its children are zkgroup's controllers without partitions that wait for an election."""
     return f"{zkgroup_path()}/controllers"
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerRecord:
-    """`/zkgroup/controller/history/<epoch>`: that a zkgroup controller ruled in this epoch (recipes 13, 18).
+    """`/zkgroup/controller/history/<epoch>`: a zkgroup controller of this epoch (recipes 13, 18). Persistent.
 
-    Made in the transaction of the election. An epoch without one was a controller's of Kafka, or is older
-    than the last hundred: `foreign_epoch` says what those need not be read for. Persistent; set again when
-    the picture is loaded and at the end.
+    Created in the transaction of the election. An epoch without one was a controller's of Kafka, or is older
+    than the last hundred: `foreign_epoch` has the last epoch of Kafka's among those. It is set again when the
+    cluster is loaded and at the end.
     """
 
     broker: int
@@ -171,13 +172,13 @@ class ControllerRecord:
     from_ms: int
     """Epoch milliseconds of the election."""
     until_ms: int | None = None
-    """Epoch milliseconds of the end; None while it rules, and where it ended without a word."""
+    """Epoch milliseconds of the end; None while it is active, and if it could not write its end."""
     load_ms: int | None = None
     """Milliseconds from the election to the first metadata sent."""
     ended: str | None = None
     """Why it ended."""
     foreign_epoch: int | None = None
-    """The last epoch before this one that a controller of Kafka had; 0 for none, None: it is not said."""
+    """The last epoch before this one that a controller of Kafka had; 0 for none, None if unknown."""
     extensions: Mapping[str, object] = field(default_factory=dict)
     """Keys of later zkgroup versions, kept by every rewrite."""
 
@@ -187,23 +188,23 @@ class ControllerRecord:
 
     @staticmethod
     def epoch_of(name: str) -> int | None:
-        """The epoch of a child, or None for a foreign name."""
+        """The epoch in the name of a child; None for another name."""
         return decimal(name, range(INT32[-1] + 1))
 
     def after(self, foreign_epoch: int) -> Self:
-        """With the last epoch of a controller of Kafka."""
+        """The record with the last epoch of a controller of Kafka."""
         return dataclasses.replace(self, foreign_epoch=foreign_epoch)
 
     def loaded(self, load_ms: int) -> Self:
-        """With the time that loading took."""
+        """The record with the duration of loading."""
         return dataclasses.replace(self, load_ms=load_ms)
 
     def over(self, until_ms: int, why: str) -> Self:
-        """With its end."""
+        """The record with its end."""
         return dataclasses.replace(self, until_ms=until_ms, ended=why)
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no broker and for text that is no UTF-8."""
+        """Raises ConfigError for an invalid broker id and for text that is not UTF-8."""
         known: dict[str, object] = {
             "version": 1,
             "broker": check_number("controller", self.broker),
@@ -242,35 +243,34 @@ class ControllerRecord:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """`/zkgroup/controller/status`: how far the active controller, where it is zkgroup's, has come.
-    Ephemeral.
+    """`/zkgroup/controller/status`: the progress of the active controller, if it is zkgroup's. Ephemeral.
 
-    Written at most every 5 s and only on change; a `zxid` that stays behind the server's shows that the
-    controller hangs (recipes 18).
+    Written at most every 5 s and only if changed; a `zxid` that stays behind the server's shows that the
+    controller does not make progress (recipes 18).
     """
 
     broker: int
     epoch: int
     zxid: int
-    """The last one whose change has been processed."""
+    """The zxid of the last change that was processed."""
     time_ms: int
-    """Epoch milliseconds of the writing."""
+    """Epoch milliseconds of the write."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Path of each znode that it cannot use, and what is wrong with it."""
+    """Path of each unreadable znode to the problem."""
     unnamed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Broker to the partitions (`orders-0`) that its first LeaderAndIsr could not name: it may fetch them
+    """Broker to the partitions (`orders-0`) that are missing in its first LeaderAndIsr: it may fetch them
     again (recipes 15)."""
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """What waits, such as `leader of orders-0`, and for what."""
+    """Blocked work, such as `leader of orders-0`, to what it waits for."""
     left_off: int = 0
-    """So many entries of these three are not shown; at most `STATUS_ENTRIES_MAX` of each are."""
+    """Number of entries of these three that are left out beyond `STATUS_ENTRIES_MAX` of each."""
 
     @staticmethod
     def path() -> str:
         return f"{controller_state_path()}/status"
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no broker or epoch."""
+        """Raises ConfigError for an invalid broker id or epoch."""
         return write_object(
             {
                 "version": 1,
@@ -283,7 +283,7 @@ class ControllerStatus:
         )
 
     def _lists(self) -> dict[str, object]:
-        """Those that are not empty, cut; their values are texts, as people read them."""
+        """The lists that are not empty, cut to their limits; their values are texts for people."""
         unnamed = {str(broker): ", ".join(_first(names)) for broker, names in self.unnamed.items()}
         lists = {"unreadable": self.unreadable, "unnamed": unnamed, "waiting": self.waiting}
         shown = {
@@ -319,20 +319,20 @@ class ControllerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ResignRequest:
-    """`/zkgroup/controller/resign`: an operator asks the holder of `/controller` to give it up. Persistent.
+    """`/zkgroup/controller/resign`: an operator's request that the active controller resigns. Persistent.
 
-    Decimal digits. A zkgroup controller whose `/controller` has another `czxid` removes it and goes on.
+    Decimal digits. A zkgroup controller whose `/controller` has another `czxid` deletes the request.
     """
 
     czxid: int
-    """Of the `/controller` that is meant."""
+    """The czxid of the `/controller` that is to be deleted."""
 
     @staticmethod
     def path() -> str:
         return f"{controller_state_path()}/resign"
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no zxid."""
+        """Raises ConfigError for an invalid zxid."""
         return str(check_number("czxid", self.czxid, 1, INT64[-1])).encode("ascii")
 
     @classmethod
@@ -346,23 +346,23 @@ class ResignRequest:
 
 @dataclass(frozen=True, slots=True)
 class StandbyController:
-    """`/zkgroup/controllers/<id>`: a controller that hosts nothing waits to be elected. Ephemeral.
+    """`/zkgroup/controllers/<id>`: a controller without partitions that waits to be elected. Ephemeral.
 
-    It is registered in `/brokers/ids` exactly while it rules: always there, real tools would place replicas
-    on it (recipes 14).
+    It is registered in `/brokers/ids` only while it is the active controller: else Kafka's tools would place
+    replicas on it (recipes 14).
     """
 
     host: str
     port: int
     time_ms: int
-    """Epoch milliseconds since when it waits."""
+    """Epoch milliseconds of the start of its wait."""
 
     @staticmethod
     def path(broker: int) -> str:
         return f"{standby_controllers_path()}/{broker}"
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no port and for a host that is no UTF-8."""
+        """Raises ConfigError for an invalid port and for a host that is not UTF-8."""
         return write_object(
             {
                 "version": 1,
@@ -387,11 +387,11 @@ def _first(names: Sequence[str]) -> Sequence[str]:
 
 
 def _clean(text: str) -> str:
-    """What UTF-8 can hold, and no more than people read: a name can come from a znode of anybody."""
+    """The text without characters that UTF-8 does not have, cut to `STATUS_TEXT_MAX` characters."""
     return text.encode("utf-8", "replace").decode("utf-8")[:STATUS_TEXT_MAX]
 
 
 def _texts_of(path: str, fields: Mapping[str, object], key: str) -> dict[str, str]:
-    """An object of texts; none where the key is missing."""
+    """An object of texts; empty if the key is missing."""
     texts = object_of(path, fields, key) if key in fields else {}
     return {name: text_of(path, texts, name) for name in texts}

@@ -28,18 +28,18 @@ from zkgroup.znodes.paths import zkgroup_path
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """`/consumers/<g>/resets/<t>-<p>`: an operator set the offset; a running owner must go there.
+    """`/consumers/<g>/resets/<t>-<p>`: an operator's reset of an offset, for the running owner. Persistent.
 
-    Deleted and created in the transaction that writes the offset, so that the child watch of each member
-    on `resets` fires and the marker's `mzxid` tells resets apart. Persistent.
+    Deleted and created in the transaction that writes the offset, so that the child watch of each member on
+    `resets` fires and each reset has its own `mzxid`.
     """
 
     offset: int
-    """The position to go to; -1 for "none", the reset policy decides then."""
+    """The new position; -1 for "none", so that the reset policy decides."""
     time_ms: int
     """Epoch milliseconds, for people."""
     by: str
-    """Who did it, for people."""
+    """The user who did it, for people."""
 
     @staticmethod
     def path(group: str, topic_partition: TopicPartition) -> str:
@@ -47,7 +47,7 @@ class Reset:
 
     @staticmethod
     def partition_of(name: str) -> TopicPartition | None:
-        """The partition that a child of `resets` is about, or None for a foreign name."""
+        """The partition in the name of a child of `resets`; None for another name."""
         topic, dash, number = name.rpartition("-")
         partition = decimal(number, range(INT32[-1] + 1))
         return TopicPartition(topic, partition) if dash and topic and partition is not None else None
@@ -69,7 +69,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`/consumers/<g>/plan`: the common past that the sticky strategy computes from.
+    """`/consumers/<g>/plan`: the assignment znode, with the previous owners for the sticky strategy.
 
     `{"version":1,"generation":"<pzxid>","inputs":"<hash>","owners":{topic:{partition:thread}}}`.
     Written by the first member that computed it, fenced by its expected data version; every sticky claim
@@ -86,7 +86,7 @@ class Plan:
         return f"{group_path(group)}/plan"
 
     def encode(self) -> bytes:
-        """Raises ConfigError where the plan would not fit one request."""
+        """Raises ConfigError if the assignment does not fit one request."""
         topics: dict[str, dict[str, str]] = {}
         for topic, partition, thread in sorted(
             (tp.topic, tp.partition, who) for tp, who in self.owners.items()
@@ -117,14 +117,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`/consumers/<g>/views/<member>`: what a member computed, so that `group verify` can name who disagrees.
+    """`/consumers/<g>/views/<member>`: hashes of a member's assignment. Ephemeral.
 
-    Ephemeral; written lazily and only once the member is stable.
+    `group verify` compares them to find a member that disagrees. Written with a delay, and only once the
+    member is stable.
     """
 
     generation: int
     inputs: str
-    """Digest of what went into the assignment."""
+    """Digest of the input of the assignment."""
     result: str
     """Digest of the whole group's assignment."""
 
@@ -155,15 +156,16 @@ def _partition(path: str, text: str) -> int:
 
 
 def audit_path() -> str:
-    """Parent of the records, one for each group."""
+    """The parent of the audit records, one for each group."""
     return f"{zkgroup_path()}/audit"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """Written in the same transaction as the change, so that an audit can tell it from a fault (recipes 18).
+    """The last change of a group by an operator, so that an audit does not report it as a fault (recipes 18).
 
-    Persistent, one for each group; its history is in ZooKeeper's log.
+    Written in the transaction of the change. Persistent, one for each group; its history is in ZooKeeper's
+    log.
     """
 
     time_ms: int
@@ -171,7 +173,7 @@ class AuditRecord:
     user: str
     command: str
     undo: str
-    """Id of the undo file and number of the transaction: says which act this record belongs to."""
+    """Id of the undo file and number of the transaction, which identify the change."""
 
     @staticmethod
     def path(group: str) -> str:

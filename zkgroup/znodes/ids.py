@@ -2,8 +2,7 @@
 
 Shapes of kafka/consumer/ZookeeperConsumerConnector.scala@0.8.2.2. A member id is `<group>_<consumer id>`,
 where a generated consumer id is `<host>-<epoch ms>-<8 hex>`; a thread id is `<member id>-<number>`. Group and
-host may hold `_` and `-`, so nothing is ever split from the left: the known group is stripped, the rest is
-read from the right.
+host may contain `_` and `-`, so the known group is removed from the left, and the rest read from the right.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _THREAD: Final = re.compile(r"(?P<member>.+)-(?P<number>0|[1-9][0-9]{0,8})", re.
 
 @dataclass(frozen=True, slots=True)
 class GeneratedId:
-    """What a generated member id tells of its process."""
+    """Host and start time of a process, from a generated member id."""
 
     host: str
     started_ms: int
@@ -48,10 +47,10 @@ def validate_topic(name: str) -> str:
 
 
 def validate_consumer_id(name: str) -> str:
-    """Returns the id. Raises ConfigError where it is empty or holds `/` or a control character.
+    """Returns the id. Raises ConfigError if it is empty or contains `/` or a control character.
 
-    Kafka checks nothing here: a `/` registers one level deeper and then fails every rebalance. Surrogates
-    and what ZooKeeper refuses in paths (U+D800..U+F8FF, U+FFF0..U+FFFF, above U+FFFF) are refused too.
+    Kafka does not check it: a `/` registers one level deeper and then fails every rebalance. Surrogates and
+    characters that ZooKeeper refuses in paths (U+D800..U+F8FF, U+FFF0..U+FFFF, above U+FFFF) are refused too.
     """
     if not name:
         raise ConfigError("consumer id: expected a name, found nothing")
@@ -62,9 +61,9 @@ def validate_consumer_id(name: str) -> str:
 
 
 def make_member_id(group: str, consumer_id: str | None, host: str, wall_ms: int, random_hex8: str) -> str:
-    """The id of a member: from `consumer_id` where one is given, else generated from the rest.
+    """The id of a member: from `consumer_id` if one is given, else generated from the other arguments.
 
-    Raises ConfigError for a group or consumer id that is not allowed.
+    Raises ConfigError for an invalid group or consumer id.
     """
     validate_group(group)
     if consumer_id is None:
@@ -74,7 +73,7 @@ def make_member_id(group: str, consumer_id: str | None, host: str, wall_ms: int,
 
 
 def parse_member_id(group: str, member: str) -> GeneratedId | None:
-    """Host and start time of a generated id, or None where it was given by hand (or is foreign)."""
+    """Host and start time of a generated id; None for any other id."""
     match = _GENERATED.fullmatch(member, len(group) + 1) if member.startswith(f"{group}_") else None
     return GeneratedId(match["host"], int(match["ms"])) if match else None
 
@@ -86,12 +85,12 @@ def member_host(group: str, member: str) -> str | None:
 
 
 def thread_id(member: str, n: int) -> str:
-    """The text of an owner znode: who owns, and by which of its threads (streams)."""
+    """The thread id: the data of an owner znode, with the member and the number of its thread (stream)."""
     return f"{member}-{n}"
 
 
 def split_thread_id(text: str) -> tuple[str, int]:
-    """Member id and thread number of a thread id. Raises ValueError where the text is none."""
+    """Member id and thread number of a thread id. Raises ValueError for another text."""
     match = _THREAD.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no thread id (<member>-<number>)")
@@ -99,10 +98,10 @@ def split_thread_id(text: str) -> tuple[str, int]:
 
 
 def number_of(name: str) -> int | None:
-    """The number that a znode is named by (a partition, a broker), or None where the name is none.
+    """The number that a znode is named by (a partition, a broker); None for another name.
 
-    As Kafka writes numbers and as the path of one reads back: `007` and `+7` name other znodes, and `²` is
-    a digit for `str.isdigit` that `int` does not take.
+    Only the form that Kafka writes is accepted: `007` and `+7` are other znodes, and `²` is a digit for
+    `str.isdigit` but not for `int`.
     """
     return int(name) if _NUMBER.fullmatch(name) else None
 
@@ -118,15 +117,15 @@ def _validate(what: str, name: str, length_max: int | None = None) -> str:
 
 
 def _refused_in_paths(code: int) -> bool:
-    """ZooKeeper's PathUtils.validatePath (3.4.6 to 3.9), per character."""
+    """Whether ZooKeeper refuses a character in a path (PathUtils.validatePath, 3.4.6 to 3.9)."""
     return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
 
 
 def sequential(prefix: str, sequence: int) -> str:
-    """The name, or path, that ZooKeeper gives the znode of a number (`%010d` of Java)."""
+    """The name, or path, of a sequential znode with this number (`%010d` of Java)."""
     return f"{prefix}{sequence:010}"
 
 
 def sequence_of(prefix: str, name: str) -> int | None:
-    """The number of a child, or None for a name that is not of this kind."""
+    """The number in the name of a sequential child; None for another name."""
     return decimal(name.removeprefix(prefix), INT32) if name.startswith(prefix) else None

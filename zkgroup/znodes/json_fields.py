@@ -1,7 +1,7 @@
 """The JSON of znodes: fields of any Kafka version read by type, and JSON as Kafka 0.8 reads and writes it.
 
-Unknown keys pass; missing and mistyped ones raise `CorruptZnodeError`. The checks before a write raise
-`ConfigError` with the name, the bound and the value found.
+Unknown keys are accepted; missing and mistyped ones raise `CorruptZnodeError`. The checks before a write
+raise `ConfigError` with the name, the limit and the value found.
 
 Every JVM member of a group parses every registration with Scala's parser
 (scala.util.parsing.json.Lexer and Parser of Scala 2.10) whose numbers Kafka replaced by
@@ -10,13 +10,13 @@ rebalance of the whole group. `parse` accepts and refuses what that parser does:
 
 * numbers are integers of 32 bits: a float, an exponent, a leading zero or a plus sign fails
 * of equal keys the last one wins
-* inside a string a raw LF or U+001A fails, other control characters pass, and a backslash that starts
-  no escape stands for itself
+* inside a string a raw LF or U+001A fails, other control characters are accepted, and a backslash that starts
+  no escape is a backslash
 * every character up to U+0020 but U+001A is white space; a byte-order mark is not
 * bytes that are not UTF-8 are read as U+FFFD
 * nothing may follow the outermost object or array
 
-The one bound of zkgroup's own is the depth: the JVM's is the size of its stack.
+Only the limit of the depth is zkgroup's own: the JVM's is the size of its stack.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _NEEDS_ESCAPE: Final = re.compile(r'["\\/\x00-\x1f\x7f-\x9f]')
 
 
 class JvmJsonError(ValueError):
-    """The Scala parser would refuse this text; the message says why and where."""
+    """The Scala parser would refuse this text; the message has the position and what was expected."""
 
 
 def parse(data: bytes) -> object:
     """The document as dict, list, str, int, bool and None.
 
-    Raises JvmJsonError where Kafka 0.8 would fail, and below `DEPTH_MAX` levels of nesting.
+    Raises JvmJsonError if Kafka 0.8 would fail, and for more than `DEPTH_MAX` levels of nesting.
     """
     reader = _Reader(data.decode("utf-8", errors="replace"))
     reader.skip_white()
@@ -169,7 +169,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    """Two escapes of one character above U+FFFF become that character, as in a Java string."""
+    """The text with each pair of surrogates as one character above U+FFFF, as in a Java string."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -185,20 +185,20 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-# Made once: json.loads and json.dumps make one for each call that has options.
-# Kafka 0.8 lets raw control characters pass inside strings, hence strict=False.
+# Created once: json.loads and json.dumps create one for each call with options.
+# Kafka 0.8 accepts raw control characters inside strings, hence strict=False.
 _DECODER: Final = json.JSONDecoder(strict=False, parse_constant=_no_constant)
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def show(value: object) -> str:
-    """A value for an error message, cut to a bearable length."""
+    """A value for an error message, cut to 80 characters."""
     text = "no data" if value is None else repr(value)
     return text if len(text) <= _FOUND_MAX else f"{text[:_FOUND_MAX]}... ({len(text)} characters)"
 
 
 def read_text(path: str, data: bytes | None, expected: str) -> str:
-    """The data as text. Raises CorruptZnodeError where there is none or it is not UTF-8."""
+    """The data as text. Raises CorruptZnodeError if there is none or it is not UTF-8."""
     if not data:
         raise CorruptZnodeError(path, expected, "no data" if data is None else "empty data")
     try:
@@ -208,10 +208,10 @@ def read_text(path: str, data: bytes | None, expected: str) -> str:
 
 
 def read_json(path: str, data: bytes | None, expected: str) -> object:
-    """The data as one JSON value. Raises CorruptZnodeError where it is none.
+    """The data as one JSON value. Raises CorruptZnodeError if it is not one.
 
-    Size is bounded by ZooKeeper's `jute.maxbuffer`, depth by Python's recursion limit and the length of
-    a number by its integer conversion limit; beyond either the znode is reported, not the process ended.
+    It raises also beyond Python's limits of recursion and of the digits of a number; the size is limited by
+    ZooKeeper's `jute.maxbuffer`.
     """
     text = read_text(path, data, expected)
     try:
@@ -232,8 +232,8 @@ def read_object(path: str, data: bytes | None, expected: str) -> dict[str, objec
 def write_object(fields: Mapping[str, object]) -> bytes:
     """One JSON object without white space, UTF-8, keys in the order given.
 
-    Raises ConfigError for a number that Kafka 0.8 cannot read: its parser takes 32-bit integers only and
-    fails on the whole znode otherwise. Kept keys of others are no exception.
+    Raises ConfigError for a number that Kafka 0.8 cannot read, also in unknown keys: its parser accepts
+    32-bit integers only and fails on the whole znode otherwise.
     """
     try:
         for key, value in fields.items():
@@ -241,12 +241,12 @@ def write_object(fields: Mapping[str, object]) -> bytes:
         text = _ENCODER.encode(fields)
     except RecursionError as error:
         raise ConfigError(f"JSON keys {list(fields)}: expected less nesting") from error
-    # Names from the operating system can hold lone surrogates, which UTF-8 cannot.
+    # Names from the operating system can have lone surrogates, which UTF-8 does not have.
     return text.encode("utf-8", "replace")
 
 
 def text_of(path: str, fields: Mapping[str, object], key: str) -> str:
-    """The text under a key. Raises CorruptZnodeError where there is none."""
+    """The text under a key. Raises CorruptZnodeError if there is none."""
     value = _present(path, fields, key, "text")
     if not isinstance(value, str):
         raise CorruptZnodeError(path, f"text in {key!r}", show(value))
@@ -254,7 +254,7 @@ def text_of(path: str, fields: Mapping[str, object], key: str) -> str:
 
 
 def integer_of(path: str, fields: Mapping[str, object], key: str, allowed: range = INT32) -> int:
-    """The whole number under a key. Raises CorruptZnodeError where there is none, or one out of range."""
+    """The whole number under a key. Raises CorruptZnodeError if there is none in the range."""
     value = _present(path, fields, key, "a whole number")
     if not is_integer(value, allowed):
         raise CorruptZnodeError(path, f"a whole number of {_bits(allowed)} in {key!r}", show(value))
@@ -263,7 +263,7 @@ def integer_of(path: str, fields: Mapping[str, object], key: str, allowed: range
 
 
 def integer_text_of(path: str, fields: Mapping[str, object], key: str, allowed: range = INT64) -> int:
-    """A whole number stored as text, as Kafka stores times: JVM parsers of 0.8 know 32 bits only."""
+    """A whole number stored as text, as Kafka stores times: JVM parsers of 0.8 accept 32 bits only."""
     text = text_of(path, fields, key)
     number = decimal(text, allowed)
     if number is None:
@@ -272,7 +272,7 @@ def integer_text_of(path: str, fields: Mapping[str, object], key: str, allowed: 
 
 
 def object_of(path: str, fields: Mapping[str, object], key: str) -> dict[str, object]:
-    """The object under a key. Raises CorruptZnodeError where there is none."""
+    """The object under a key. Raises CorruptZnodeError if there is none."""
     value = _present(path, fields, key, "an object")
     if not isinstance(value, dict):
         raise CorruptZnodeError(path, f"an object in {key!r}", show(value))
@@ -280,14 +280,14 @@ def object_of(path: str, fields: Mapping[str, object], key: str) -> dict[str, ob
 
 
 def integers_of(path: str, value: object, what: str) -> tuple[int, ...]:
-    """A JSON array of 32-bit integers (broker ids)."""
+    """The broker ids in a JSON array. Raises CorruptZnodeError for anything else than 32-bit integers."""
     if not isinstance(value, list) or not all(is_integer(item, INT32) for item in value):
         raise CorruptZnodeError(path, f"a list of broker ids in {what}", show(value))
     return tuple(value)
 
 
 def is_integer(value: object, allowed: range = INT32) -> bool:
-    """Whether a JSON value is an integer in the range; JSON's true is none, although Python's is."""
+    """Whether a JSON value is an integer in the range; JSON's true is not, although Python's is."""
     return type(value) is int and value in allowed
 
 
@@ -301,7 +301,7 @@ def decimal(text: str, allowed: range) -> int | None:
 
 
 def others(fields: Mapping[str, object], *known: str) -> dict[str, object]:
-    """The keys that a codec does not know: kept, so that a rewrite loses nothing of later versions."""
+    """The unknown keys, which a rewrite must keep for later versions."""
     return {key: value for key, value in fields.items() if key not in known}
 
 
@@ -326,25 +326,25 @@ def _bits(allowed: range) -> str:
 
 
 DATA_BYTES_MAX: Final = 900_000
-"""Leaves room for the rest of the request below ZooKeeper's default `jute.maxbuffer` of 1,048,575 bytes."""
+"""Most bytes of data, so that a request is below ZooKeeper's default `jute.maxbuffer` of 1,048,575 bytes."""
 
 
 def check_size(what: str, data: bytes) -> bytes:
-    """Returns the data. ZooKeeper closes the connection on a request too big, so none may be sent."""
+    """Returns the data. Raises ConfigError if it is too big: ZooKeeper would close the connection."""
     if len(data) > DATA_BYTES_MAX:
         raise ConfigError(f"{what}: expected at most {DATA_BYTES_MAX} bytes, found {len(data)}")
     return data
 
 
 def check_number(what: str, value: int, lowest: int = 0, highest: int = INT32[-1]) -> int:
-    """Returns the number where it lies between the bounds; they are those of a Java int by default."""
+    """Returns the number. Raises ConfigError outside the limits, by default 0 and the highest Java int."""
     if not lowest <= value <= highest:
         raise ConfigError(f"{what}: expected a number from {lowest} to {highest}, found {value}")
     return value
 
 
 def check_brokers(what: str, brokers: Sequence[int]) -> list[int]:
-    """Returns the list where each is a broker id and none stands in it twice. It may be empty."""
+    """Returns the list, which may be empty. Raises ConfigError for an invalid or duplicate broker id."""
     if brokers and not (min(brokers) >= 0 and max(brokers) in INT32):
         raise ConfigError(f"{what}: expected broker ids from 0 to {INT32[-1]}, found {list(brokers)}")
     if len(set(brokers)) < len(brokers):
@@ -353,7 +353,7 @@ def check_brokers(what: str, brokers: Sequence[int]) -> list[int]:
 
 
 def check_text(what: str, text: str) -> str:
-    """Returns the text where UTF-8 has it: the command line's undecodable bytes are lone surrogates."""
+    """Returns the text. Raises ConfigError for lone surrogates, such as from invalid command line bytes."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

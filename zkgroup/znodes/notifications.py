@@ -1,7 +1,7 @@
 """Notifications between brokers, tools and the controller, as sequential znodes.
 
-Changed configurations, in three formats that exclude each other (controller.md 1.5); changed ISRs (0.9 to
-2.6); failed log directories (from 1.0 on).
+There are notifications of changed configurations, in three incompatible formats (controller.md 1.5), of
+changed ISRs (0.9 to 2.6) and of failed log directories (from 1.0 on).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from zkgroup.znodes.partition_lists import check_once, read_entries, write_entry
 ISR_CHANGE_PREFIX: Final = "isr_change_"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 LOG_DIR_FAILURE: Final = 1
-"""The one event there is."""
+"""The only kind of event."""
 
 PARTITIONS_AT_ONCE: Final = 2500
-"""So many partitions of the longest names fit one request."""
+"""Most partitions of one notification: with the longest names they fit one request."""
 
 
 def isr_changes_path() -> str:
@@ -51,9 +51,9 @@ def log_dir_events_path() -> str:
 class IsrChange:
     """`/isr_change_notification/isr_change_<n>`: partitions whose leader changed the ISR.
 
-    `{"version":1,"partitions":[{"topic":"orders","partition":0}]}`. Persistent, sequential; made by the
-    leader's broker, deleted by the controller when it has read the states named, or could not read this
-    (kafka/utils/ReplicationUtils.scala@0.9.0.1, kafka/zk/ZkData.scala@2.8.2).
+    `{"version":1,"partitions":[{"topic":"orders","partition":0}]}`. Persistent, sequential; created by the
+    leader's broker, deleted by the controller when it has read these states, or if it cannot read the
+    notification (kafka/utils/ReplicationUtils.scala@0.9.0.1, kafka/zk/ZkData.scala@2.8.2).
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -74,7 +74,7 @@ class IsrChange:
 
     @classmethod
     def split(cls, partitions: Iterable[TopicPartition]) -> tuple[Self, ...]:
-        """As many notifications as the partitions need, each small enough for one request."""
+        """The notifications of these partitions, each small enough for one request."""
         ordered = sorted(set(partitions))
         starts = range(0, len(ordered), PARTITIONS_AT_ONCE)
         return tuple(cls(tuple(ordered[start : start + PARTITIONS_AT_ONCE])) for start in starts)
@@ -95,8 +95,8 @@ class IsrChange:
 class LogDirEvent:
     """`/log_dir_event_notification/log_dir_event_<n>`: a broker of 1.0 or later lost a log directory.
 
-    `{"version":1,"broker":2,"event":1}`. Persistent, sequential; deleted by the controller when it has asked
-    the broker which partitions are gone (kafka/zk/ZkData.scala@2.8.2). Ours have no log directories.
+    `{"version":1,"broker":2,"event":1}`. Persistent, sequential; deleted by the controller once it has the
+    lost partitions from the broker (kafka/zk/ZkData.scala@2.8.2). zkgroup's brokers do not write it.
     """
 
     broker: int
@@ -112,7 +112,7 @@ class LogDirEvent:
         return sequence_of(LOG_DIR_EVENT_PREFIX, name)
 
     def encode(self) -> bytes:
-        """Raises ConfigError for what is no broker."""
+        """Raises ConfigError for an invalid broker id."""
         check_number("broker id", self.broker)
         return write_object({"version": 1, "broker": self.broker, "event": self.event})
 
@@ -133,22 +133,22 @@ _KINDS: Final[dict[NotifyFormat, tuple[str, ...]]] = {"bare": ("topics",), "v1":
 
 
 def config_changes_path() -> str:
-    """Its children are the notifications. Never deleted: their numbers would start anew and be skipped."""
+    """Its children are the notifications. It is never deleted: new numbers would be skipped as old."""
     return f"{config_path()}/changes"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """`/config/changes/config_change_<n>`: that a configuration changed, not how. Persistent, sequential.
+    """`/config/changes/config_change_<n>`: the entity of a changed configuration. Persistent, sequential.
 
-    Every broker watches the parent, reads what is new to it and then the configuration itself. Written
+    Every broker watches the parent, reads the new notifications and then the configurations. Formats:
 
     * `bare` by 0.8.1 and 0.8.2: the topic as a JSON string, `"orders"`
     * `v1` by 0.9 and 0.10.0: `{"version":1,"entity_type":"topics","entity_name":"orders"}`
     * `v2` from 0.10.1 on: `{"version":2,"entity_path":"topics/orders"}`
 
-    A foreign format is ignored at best: a bare string stops all later changes at brokers of 1.0 and 1.1,
-    and `v2` keeps a broker of 0.9 from starting. `notify_format` chooses.
+    Brokers ignore another format at best: a bare string stops all later changes at brokers of 1.0 and 1.1,
+    and a broker of 0.9 does not start with `v2`. `notify_format` chooses the format.
     (kafka/server/TopicConfigManager.scala@0.8.2.2, DynamicConfigManager.scala@0.9.0.1 and @2.8.2)
     """
 
@@ -170,7 +170,7 @@ class ConfigChange:
         return sequence_of(CHANGE_PREFIX, name)
 
     def encode(self) -> bytes:
-        """Raises ConfigError for an entity that the readers of the format do not know."""
+        """Raises ConfigError for an entity that the format does not have."""
         kind, name = self.entity.kind, self.entity.name
         known = _KINDS.get(self.format)
         if known is not None and (kind not in known or self.entity.client or name == DEFAULT_NAME):
@@ -181,7 +181,7 @@ class ConfigChange:
         if kind == "topics":
             validate_topic(name)
         if self.format == "bare":
-            # Kafka 0.8.2.2 takes everything between the first and the last character, unescaped.
+            # Kafka 0.8.2.2 reads everything between the first and the last character, unescaped.
             return json.dumps(name).encode("ascii")
         if self.format == "v1":
             return write_object({"version": 1, "entity_type": kind, "entity_name": name})
@@ -189,7 +189,7 @@ class ConfigChange:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """Reads all three. Raises CorruptZnodeError for anything else, which must not stop later ones."""
+        """The notification in any of the three formats. Raises CorruptZnodeError for other data."""
         found = read_json(path, data, _EXPECTED)
         if isinstance(found, str):
             return cls(ConfigEntity.parse(path, f"topics/{found}"), "bare")
@@ -205,11 +205,11 @@ class ConfigChange:
 
 
 def notify_format(registrations: Iterable[BrokerRegistration], users_known: bool) -> NotifyFormat:
-    """The one format that the brokers read, by their oldest registration.
+    """The format that the brokers read, by their oldest registration.
 
-    zkgroup's brokers read all three, so they count only where there is no other, and those that host nothing,
-    which read none, where there are no others. `users_known` is whether `/config/users` exists; it decides
-    where no broker is registered.
+    zkgroup's brokers read all three, so they count only without brokers of Kafka; those without partitions
+    read none, so they count only without any other. `users_known` is whether `/config/users` exists, which
+    decides if no broker is registered.
     """
     brokers = list(registrations)
     foreign = [broker for broker in brokers if not broker.is_zkgroup]

@@ -1,4 +1,4 @@
-"""Lists of `{"topic":"orders","partition":0}`, as requests and notifications carry them."""
+"""Lists of `{"topic":"orders","partition":0}` in requests and notifications."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERS = range(INT32[-1] + 1)
 def read_entries(
     path: str, fields: Mapping[str, object], key: str = "partitions"
 ) -> list[tuple[TopicPartition, Mapping[str, object]]]:
-    """Each partition with all keys of its entry, in order. Raises CorruptZnodeError."""
+    """The partitions, each with all keys of its entry, in order. Raises CorruptZnodeError."""
     entries = fields.get(key)
     if not isinstance(entries, list):
         raise CorruptZnodeError(path, f"a list in {key!r}", show(entries))
@@ -29,7 +29,7 @@ def read_entries(
 
 
 def write_entry(topic_partition: TopicPartition) -> dict[str, object]:
-    """The entry of one partition. Raises ConfigError for a topic's name or a number that cannot be."""
+    """The entry of one partition. Raises ConfigError for an invalid topic name or partition number."""
     return {
         "topic": validate_topic(topic_partition.topic),
         "partition": check_number(f"partition of {topic_partition.topic}", topic_partition.partition),
@@ -37,7 +37,7 @@ def write_entry(topic_partition: TopicPartition) -> dict[str, object]:
 
 
 def check_once(what: str, partitions: Iterable[TopicPartition]) -> None:
-    """Raises ConfigError where a partition is named twice, or none is."""
+    """Raises ConfigError for a duplicate partition, or for none."""
     seen: set[TopicPartition] = set()
     for topic_partition in partitions:
         if topic_partition in seen:

@@ -1,6 +1,6 @@
 """The group, topic or broker that a path belongs to, for readers of logs; the root of zkgroup's znodes.
 
-Only the shape of a path is checked; names are as found.
+Only the form of a path is checked, not its names.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Kind = Literal[
 
 
 class PathKind(NamedTuple):
-    """What a path is of. `name` is the group, topic or broker id; the empty string where there is none."""
+    """The kind of a path. `name` is the group, topic or broker id, or the empty string."""
 
     kind: Kind
     name: str = ""
     topic: str = ""
-    """owner and offset: the topic."""
+    """The topic of an owner or offset."""
     partition: int = -1
-    """owner, offset and partition_state."""
+    """The partition of an owner, offset or partition state."""
     member: str = ""
-    """member: its id."""
+    """The id of a member."""
 
 
 _OTHER: Final = PathKind("other")
@@ -46,10 +46,10 @@ _SINGLES: Final = {
 
 @lru_cache(maxsize=1 << 16)
 def path_kind(path: str) -> PathKind:
-    """What a path below the chroot is of; kind `other` for anything that is not Kafka's.
+    """The kind of a path below the chroot; `other` for paths that are not Kafka's.
 
-    A path below a group, topic or broker that has no kind of its own has the kind of what it is below.
-    Answers are remembered: a log names the same paths again and again.
+    A path below a group, topic or broker without a kind of its own has the kind of its parent. Results are
+    cached: a log has the same paths many times.
     """
     names = path.split("/")
     if len(names) < 3:
@@ -88,5 +88,5 @@ def _is_number(name: str) -> bool:
 
 
 def zkgroup_path() -> str:
-    """Everything of zkgroup's that belongs to no group."""
+    """The parent of zkgroup's znodes that belong to no group."""
     return "/zkgroup"

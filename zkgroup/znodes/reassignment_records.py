@@ -1,6 +1,6 @@
-"""Records of finished reassignments, and stored plans that outlive the tool that made them (recipes 17).
+"""Records of finished reassignments, and stored plans that controllers execute (recipes 17).
 
-Below `/zkgroup`, which Kafka does not read. Numbers that may not fit 32 bits are stored as text.
+They are below `/zkgroup`, which Kafka does not read. Numbers that may not fit 32 bits are stored as text.
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ _NUMBERS: Final = range(INT32[-1] + 1)
 
 
 def finished_reassignments_path() -> str:
-    """Its children are the last moves that ended, `FINISHED_KEPT` of them."""
+    """Its children are the last finished reassignments, `FINISHED_KEPT` of them."""
     return f"{zkgroup_path()}/reassignments"
 
 
 def plans_path() -> str:
-    """Its children are the plans; of those that are over the last, `PLANS_KEPT` of them."""
+    """Its children are the plans; of the ended ones the last `PLANS_KEPT`."""
     return f"{zkgroup_path()}/plans"
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedReassignment:
-    """`/zkgroup/reassignments/done-<n>`: how a move ended. Persistent, sequential; every value a text.
+    """`/zkgroup/reassignments/done-<n>`: a finished reassignment. Persistent, sequential; every value a text.
 
-    Made in the transaction that writes the final replica list and takes the entry out of the request, so
-    that a tool that asks later learns the truth.
+    Created in the transaction that writes the final replica list and removes the entry from the request, so
+    that a tool can read the outcome later.
     """
 
     topic_partition: TopicPartition
     before: tuple[int, ...]
-    """Replicas when the move began."""
+    """Replicas at the start of the reassignment."""
     target: tuple[int, ...]
-    """Replicas that were asked for; empty where the request said so."""
+    """Replicas in the request, which may be empty."""
     outcome: Outcome
     """`done`, `cancelled` by an operator, or `dropped` as invalid."""
     reason: str
     epoch: int
-    """Of the controller that ended it."""
+    """Epoch of the controller that finished it."""
     left: tuple[int, ...] = ()
-    """Others that may have a replica which has no place any more: it was added, and taken back."""
+    """Other brokers that may have a stray replica: it was added, and then removed again."""
     czxid: int | None = None
-    """Of the topic's znode, 0 for no topic. Of such an end `/zkgroup/strays` says what it has left behind;
-    None: a controller of an earlier version ended it, and who had a replica may have it yet."""
+    """czxid of the topic's znode, 0 for no topic. Then `/zkgroup/strays` has the stray replicas; None: a
+    controller of an earlier version finished it, and every earlier replica may still exist."""
 
     @staticmethod
     def path(sequence: int) -> str:
@@ -97,9 +97,9 @@ class FinishedReassignment:
         return sequence_of(FINISHED_PREFIX, name)
 
     def encode(self) -> bytes:
-        """Raises ConfigError for an outcome that there is not, and for text that is no UTF-8.
+        """Raises ConfigError for an unknown outcome, and for text that is not UTF-8.
 
-        Names and lists are taken as the request had them: of what was dropped as invalid too.
+        Names and lists are not checked: they are from the request, which may have been invalid.
         """
         if self.outcome not in _OUTCOMES:
             raise ConfigError(f"outcome {self.outcome!r}: expected one of {', '.join(_OUTCOMES)}")
@@ -137,7 +137,7 @@ class FinishedReassignment:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """`/zkgroup/plans/<id>`: moves in phases, of which one at a time becomes the request. Persistent.
+    """`/zkgroup/plans/<id>`: a reassignment plan in phases, submitted one at a time. Persistent.
 
     `{"version":1,"state":"running","next":0,"phases":[[{"topic":"t","partition":0,"replicas":[3]}]],...}`.
     A zkgroup controller submits the next phase when `/admin/reassign_partitions` is free.
@@ -146,17 +146,17 @@ class StoredPlan:
     phases: tuple[tuple[Move, ...], ...]
     state: PlanState
     next_phase: int
-    """Which one is to be submitted next, from 0; the number of phases when all have been."""
+    """The phase to submit next, from 0; the number of phases when all were submitted."""
     time_ms: int
-    """Epoch milliseconds when it was made."""
+    """Epoch milliseconds of its creation."""
     by: str
-    """Who made it, for people."""
+    """The user who created it, for people."""
     reason: str = ""
     """Why it is in its state."""
     throttle: int | None = None
     """Bytes a second for each broker, or None for no limit."""
     throttles_off: bool = False
-    """The plan has ended and its throttles were taken off; a plan that runs again has them again."""
+    """Whether the plan has ended and its throttles were removed; a resumed plan has them again."""
     extensions: Mapping[str, object] = field(default_factory=dict)
     """Keys of later zkgroup versions, kept by every rewrite."""
 
@@ -174,16 +174,16 @@ class StoredPlan:
 
     @property
     def is_over(self) -> bool:
-        """It has ended, and nothing of it is left to be taken off."""
+        """Whether it has ended and its throttles are removed."""
         return self.state in ENDED and (self.throttle is None or self.throttles_off)
 
     def at(self, next_phase: int, state: PlanState, reason: str = "") -> Self:
-        """The plan further on."""
+        """The plan with another next phase and state."""
         off = self.throttles_off and state != "running"
         return dataclasses.replace(self, next_phase=next_phase, state=state, reason=reason, throttles_off=off)
 
     def encode(self) -> bytes:
-        """Raises ConfigError for an empty phase, a partition twice in one, and more than a request holds."""
+        """Raises ConfigError for an empty phase, a duplicate partition in one, and too much data."""
         for phase in self.phases:
             check_once("phase of a plan", (move.topic_partition for move in phase))
         if self.state not in _STATES:
@@ -224,10 +224,10 @@ class StoredPlan:
 
 
 def surplus_plans(over: Mapping[str, ZnodeStat]) -> tuple[str, ...]:
-    """Ids of plans that are over and not among the last `PLANS_KEPT` that have ended, the oldest first.
+    """Ids of the ended plans except the last `PLANS_KEPT`, the oldest first.
 
     Args:
-        over: id to the Stat of the znode, of plans that are over: the last write is their end.
+        over: id to the Stat of the znode, of ended plans: the last write is their end.
     """
     by_end = sorted(over, key=lambda plan: (over[plan].mzxid, plan))
     return tuple(by_end[:-PLANS_KEPT])

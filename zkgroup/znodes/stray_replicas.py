@@ -3,7 +3,7 @@
 Kafka does not read `/zkgroup`. Stray replicas are copies that brokers may still have of partitions that are
 not assigned to them: they remain from a reassignment, or from a deletion that did not wait for their broker.
 `AbandonedReplicas` is the form of earlier versions. An unhosted topic was created without brokers: it has
-partitions to share and no records; its own znode is as Kafka has it.
+partitions to assign and no records; its topic znode is the same as Kafka's.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _NUMBERS: Final = range(INT32[-1] + 1)
 
 
 def stray_replicas_path() -> str:
-    """Its children are what brokers may still have; its data says how far records of moves were brought over
-    (`MovesBroughtOver`)."""
+    """Its children are the stray replicas of brokers; its data is `MovesBroughtOver`."""
     return f"{zkgroup_path()}/strays"
 
 
@@ -47,21 +46,21 @@ class StrayTopic(NamedTuple):
 
     topic: str
     czxid: int
-    """Of the topic's znode: tells it from another one of the same name."""
+    """czxid of the topic's znode, which differs for another topic of the same name."""
     partitions: tuple[int, ...]
     """In ascending order."""
     epoch: int
-    """Of the controller that recorded them, or that deleted their topic."""
+    """Epoch of the controller that recorded them, or that deleted their topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrayReplicas:
-    """`/zkgroup/strays/<broker>`: what a broker may still have and has no place for. Persistent.
+    """`/zkgroup/strays/<broker>`: the stray replicas that a broker may still have. Persistent.
 
     `{"version":1,"topics":[{"topic":"orders","czxid":"12","partitions":[0,1],"epoch":7}]}`. Set in the
-    transaction that ends a move, and before that which deletes a topic; what the broker has deleted goes,
-    and the znode with the last of it. Where there is more than one znode should hold, `<broker>-1` and
-    further ones have the rest.
+    transaction that ends a reassignment, and before one that deletes a topic. Replicas that the broker has
+    deleted are removed, and the znode with the last one. If there are too many for one znode, `<broker>-1`
+    and further ones have the rest.
     """
 
     topics: tuple[StrayTopic, ...]
@@ -72,7 +71,7 @@ class StrayReplicas:
 
     @classmethod
     def place_of(cls, name: str) -> tuple[int, int] | None:
-        """Broker and part of a child, or None for a foreign name."""
+        """Broker and part in the name of a child; None for another name."""
         first, dash, second = name.partition("-")
         broker, part = decimal(first, _NUMBERS), decimal(second, _NUMBERS) if dash else 0
         if broker is None or part is None or cls.path(broker, part) != f"{stray_replicas_path()}/{name}":
@@ -80,7 +79,7 @@ class StrayReplicas:
         return broker, part
 
     def encode(self) -> bytes:
-        """Raises ConfigError for names and numbers that there cannot be, and for more than a znode holds."""
+        """Raises ConfigError for invalid names and numbers, and for too much data."""
         topics = [
             {
                 "topic": check_text("topic", each.topic),
@@ -117,14 +116,14 @@ def _topic(path: str, fields: object) -> StrayTopic:
 
 @dataclass(frozen=True, slots=True)
 class MovesBroughtOver:
-    """The data of `/zkgroup/strays`: up to which record of a move nothing is left to be recorded there.
+    """The data of `/zkgroup/strays`: the last finished reassignment whose stray replicas are recorded there.
 
-    `{"version":1,"moves":"399"}`. Controllers of earlier versions kept what moves had left behind in the
-    records of their ends (`/zkgroup/reassignments/done-<n>`) alone.
+    `{"version":1,"moves":"399"}`. Controllers of earlier versions recorded the stray replicas only in
+    `/zkgroup/reassignments/done-<n>`.
     """
 
     moves: int
-    """Number of the last of them; -1 for none."""
+    """Number of that record; -1 for none."""
 
     @staticmethod
     def path() -> str:
@@ -135,7 +134,7 @@ class MovesBroughtOver:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        """None has been brought over where there is no data."""
+        """The number in the data; -1 if there is no data."""
         if not data:
             return cls(-1)
         return cls(integer_text_of(path, read_object(path, data, "how far moves are recorded"), "moves"))
@@ -146,24 +145,24 @@ _ABANDONED_NUMBERS: Final = range(INT32[-1] + 1)
 
 
 def abandoned_replicas_path() -> str:
-    """Its children are the topics that were deleted without a broker, and that broker."""
+    """Its children are topics that were deleted without waiting for a broker, each with that broker."""
     return f"{zkgroup_path()}/abandoned"
 
 
 @dataclass(frozen=True, slots=True)
 class AbandonedReplicas:
-    """`/zkgroup/abandoned/replicas-<n>`: what a broker may have of a deleted topic. Persistent, sequential.
+    """`/zkgroup/abandoned/replicas-<n>`: replicas of a deleted topic on one broker. Persistent, sequential.
 
-    `{"version":1,"topic":"orders","broker":3,"partitions":[0,1],"epoch":7}`, made in the transaction that
-    deletes the topic by controllers of earlier versions. While it stands no zkgroup controller makes the
-    broker a replica of these partitions; it goes once the broker, back again, has deleted them.
+    `{"version":1,"topic":"orders","broker":3,"partitions":[0,1],"epoch":7}`, of controllers of earlier
+    versions, in the transaction that deletes the topic. While it exists, no zkgroup controller assigns these
+    partitions to the broker; it is deleted once the broker has registered again and deleted them.
     """
 
     topic: str
     broker: int
     partitions: tuple[int, ...]
     epoch: int
-    """Of the controller that deleted the topic."""
+    """Epoch of the controller that deleted the topic."""
 
     @staticmethod
     def path(sequence: int) -> str:
@@ -184,7 +183,7 @@ class AbandonedReplicas:
         return tuple(TopicPartition(self.topic, number) for number in self.partitions)
 
     def encode(self) -> bytes:
-        """Raises ConfigError for no partition, and for names and numbers that there cannot be."""
+        """Raises ConfigError for no partition, and for invalid names and numbers."""
         if not self.partitions:
             raise ConfigError(f"abandoned replicas of {self.topic}: expected a partition, found none")
         fields = {
@@ -215,20 +214,21 @@ PLACEHOLDER: Final = (0,)
 
 
 def unhosted_topics_path() -> str:
-    """Its children are the topics that were made without brokers.
+    """Its children are the topics that were created without brokers.
 
-    Whoever makes topics or elects a controller makes it. A topic that is older tells by its look alone.
+    It is created with the first topic or at the election of a controller. Older topics are recognised by
+    their replica lists alone (`is_unhosted`).
     """
     return f"{zkgroup_path()}/unhosted"
 
 
 @dataclass(frozen=True, slots=True)
 class UnhostedTopic:
-    """`/zkgroup/unhosted/<t>`: no broker hosts this topic, whatever its replica lists say. Persistent.
+    """`/zkgroup/unhosted/<t>`: a topic without brokers, in spite of its replica lists. Persistent.
 
-    `{"version":1}`, made in the transaction that makes the topic, so that its `czxid` is the topic's: one
-    with a lower `czxid` is of an earlier topic of that name, and says nothing. It goes with the topic, or
-    when a reassignment or `topic alter` names brokers.
+    `{"version":1}`, created in the transaction that creates the topic, so its `czxid` is the topic's: one
+    with a lower `czxid` is of an earlier topic of that name, and is ignored. It is deleted with the topic, or
+    when a reassignment or `topic alter` assigns brokers.
     """
 
     @staticmethod
@@ -245,30 +245,30 @@ class UnhostedTopic:
 
 
 class Signs(NamedTuple):
-    """What tells whether a topic is hosted, beside lists and states; each a `czxid`, but for `written`."""
+    """The zxids that decide whether a topic is hosted, besides its lists and states."""
 
     made: int
-    """Of the topic."""
+    """`czxid` of the topic."""
     written: int
-    """Its `mzxid`."""
+    """`mzxid` of the topic."""
     mark: int | None
-    """None where there is no mark."""
+    """`czxid` of its mark; None without one."""
     marks: int | None
-    """Of the parent of all marks."""
+    """`czxid` of the parent of all marks."""
     broker: int | None
-    """Of the registration of broker 0; None where it is not registered."""
+    """`czxid` of the registration of broker 0; None if it is not registered."""
 
 
 def may_be_unhosted(topic: Topic) -> bool:
-    """Whether its replica lists are those of a topic that was made without brokers."""
+    """Whether its replica lists are those of a topic that was created without brokers."""
     return bool(topic.partitions) and set(topic.partitions.values()) == {PLACEHOLDER}
 
 
 def is_unhosted(signs: Signs) -> bool:
-    """Whether a topic that may be unhosted, and of which no partition has a state, is.
+    """Whether a topic that may be unhosted, and has no partition states, is unhosted.
 
-    A topic that was written last when the tree knew no marks is, too, unless broker 0 was there: then
-    somebody has given it to that broker, and no controller has come to it.
+    So is a topic that was written last before there were any marks, unless broker 0 was registered: then it
+    was assigned to that broker, and no controller has handled it yet.
     """
     if signs.mark is not None and signs.mark >= signs.made:
         return True
