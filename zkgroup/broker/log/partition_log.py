@@ -29,7 +29,8 @@ from zkgroup.broker.log.client_batches import Refused, checked_batches, follower
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig, TimestampType, count_deletable, should_roll
 from zkgroup.broker.log.producer_state import ProducerStates, SnapshotError, decode_snapshot
-from zkgroup.broker.log.segment import Located, Segment
+from zkgroup.broker.log.record_search import TimestampOffset, first_record_from
+from zkgroup.broker.log.segment import Segment
 from zkgroup.broker.log.storage import Flush, Storage, storage_errors
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
@@ -47,13 +48,6 @@ class Appended(NamedTuple):
     """The timestamp of all records; -1 where they have their own."""
     message: str = ""
     """With an error: what is wrong, for people."""
-
-
-class TimestampOffset(NamedTuple):
-    """A record that was found by its time."""
-
-    offset: int
-    timestamp: int
 
 
 @dataclass(slots=True)
@@ -291,7 +285,8 @@ class PartitionLog:
                     return None
                 start = max(self._start_offset, segment.base_offset)
                 while (located := segment.find_by_time(timestamp, start)) is not None:
-                    found = _record_in(segment, located, timestamp, start)
+                    batch = segment.batch(located)
+                    found = first_record_from(located.header, batch, timestamp, start)
                     if found is not None:
                         return found if found.offset < end_offset else None
                     start = located.header.last_offset + 1
@@ -505,13 +500,6 @@ def _by_epoch(batches: list[BatchHeader]) -> Iterator[list[BatchHeader]]:
         run.append(batch)
     if run:
         yield run
-
-
-def _record_in(segment: Segment, located: Located, timestamp: int, start: int) -> TimestampOffset | None:
-    """The first record of a batch at a time or later, and at an offset or behind it; None where the batch
-    has it only before the offset."""
-    header = located.header
-    return TimestampOffset(max(header.base_offset, start), header.max_timestamp)
 
 
 def _sequence_message(batch: BatchHeader, error: ErrorCode) -> str:
