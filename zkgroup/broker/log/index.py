@@ -5,7 +5,7 @@ and the batch's position in the `.log` file. An entry of the time index is the l
 batch, and the last offset of the batch that has it. Both ascend.
 
 No file is kept in memory: a search reads one block of the file, and in a long index a few single entries
-before. An index can be made again from its segment, so whoever uses an entry checks it there.
+before. An index can be made again from its segment, so an entry is checked there before it is used.
 
 Sources: kafka/log/OffsetIndex.scala, TimeIndex.scala @2.8.2.
 """
@@ -21,6 +21,7 @@ from zkgroup.broker.log.storage import Storage
 BLOCK_ENTRIES: Final = 512
 """How many entries are read at once."""
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+NO_TIMESTAMP: Final = -1
 
 
 class OffsetEntry(NamedTuple):
@@ -147,13 +148,26 @@ class TimeIndex(_Index):
     """A `.timeindex` file."""
 
     ENTRY = struct.Struct(">qi")
-    __slots__ = ()
+    __slots__ = ("_last_timestamp",)
+
+    def __init__(self, storage: Storage, path: str, base_offset: int) -> None:
+        super().__init__(storage, path, base_offset)
+        self._last_timestamp: int | None = None
+        """Of the last entry; None before it is asked for."""
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds an entry, unless the last one has the same timestamp or a later one."""
-        last = self.last
-        if timestamp >= 0 and (last is None or timestamp > last.timestamp):
+        if self._last_timestamp is None:
+            last = self.last
+            self._last_timestamp = NO_TIMESTAMP if last is None else last.timestamp
+        if timestamp > self._last_timestamp:
             self._add(timestamp, offset - self._base_offset)
+            self._last_timestamp = timestamp
+
+    def truncate(self, entries: int) -> None:
+        """Keeps so many entries from the first on."""
+        self._last_timestamp = None
+        super().truncate(entries)
 
     def lookup(self, timestamp: int) -> TimeEntry | None:
         """The last entry at or before a timestamp; None with none."""

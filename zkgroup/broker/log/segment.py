@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from zkgroup.broker.log.batch_header import HEADER_BYTES, BatchHeader, has_crc, read_header
-from zkgroup.broker.log.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeEntry, TimeIndex
+from zkgroup.broker.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeEntry, TimeIndex
 from zkgroup.broker.log.storage import Storage
 from zkgroup.errors import ReplicaStorageError
 
@@ -22,7 +22,6 @@ WALK_BYTES: Final = 4096
 """What a walk over headers reads at once."""
 SCAN_BYTES: Final = 1024 * 1024
 """What a recovery reads at once."""
-NO_TIMESTAMP: Final = -1
 
 
 class Located(NamedTuple):

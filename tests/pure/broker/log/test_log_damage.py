@@ -199,7 +199,7 @@ def test_a_log_that_starts_within_a_batch_is_recovered() -> None:
 
 @pytest.mark.parametrize("left", ["log", "index", "high-watermark"])
 def test_what_the_beginning_of_a_log_has_left_is_none(left: str) -> None:
-    """Its `.log` comes last. A folder that lost it is no new log: the high watermark tells."""
+    """Its `.log` comes last. A folder that lost it is no new log: its high watermark shows it."""
     storage, _ = three_batches()
     storage.remove(FIRST + ".log")
     if left == "high-watermark":

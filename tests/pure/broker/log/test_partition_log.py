@@ -257,7 +257,7 @@ def test_a_cut_takes_the_producers_back(storage: Storage) -> None:
 
 
 def test_a_follower_below_its_leaders_log_starts_anew(storage: Storage) -> None:
-    """Nothing is left: no record, no epoch, no producer; offsets go on where it is told."""
+    """Nothing is left: no record, no epoch, no producer; the next record gets the given offset."""
     log = new_log(storage, SMALL)
     for number in range(8):
         log.append_as_leader(batch(b"x" * 300, producer=(7, 0, number)), 0, 1_000)
