@@ -11,8 +11,11 @@ from enum import Enum
 from typing import Final
 
 from zkgroup.broker.log.storage import Flush
+from zkgroup.errors import ConfigError
 
 WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
+SEGMENT_BYTES_MIN: Final = 14
+SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 
 
 class TimestampType(Enum):
@@ -39,6 +42,12 @@ class LogConfig:
     flush: Flush = Flush.NONE
     producer_id_expiration_ms: int = WEEK_MS
     """Kafka's `transactional.id.expiration.ms`, which is about idempotent producers too."""
+
+    def __post_init__(self) -> None:
+        """Positions in an index are int32. Raises ConfigError."""
+        if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
+            limits = f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+            raise ConfigError(f"segment.bytes: expected {limits}, found {self.segment_bytes}")
 
 
 def should_roll(config: LogConfig, size: int, added: int, age_ms: int | None) -> bool:

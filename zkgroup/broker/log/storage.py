@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -204,15 +204,23 @@ class MemoryStorage:
     """A `Storage` in memory. It can outlive its log, as a folder outlives the process of its broker."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytearray] = {}
-        self.folders: set[str] = set()
+        self._folders: dict[str, dict[str, bytearray]] = {"": {}}
+
+    @property
+    def files(self) -> Mapping[str, bytearray]:
+        """All files by their paths; for tests that damage them."""
+        return {
+            f"{folder}/{name}" if folder else name: data
+            for folder, files in self._folders.items()
+            for name, data in files.items()
+        }
 
     def read(self, path: str, position: int, size: int) -> bytes:
         with memoryview(self._file(path)) as data:
             return bytes(data[position : position + size])
 
     def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
-        file = self.files.setdefault(path, bytearray())
+        file = self._folder_of(path).setdefault(_name(path), bytearray())
         if position > len(file):
             file.extend(bytes(position - len(file)))
         file[position : position + len(data)] = data
@@ -223,50 +231,58 @@ class MemoryStorage:
     def flush(self, path: str) -> None: ...
 
     def size(self, path: str) -> int | None:
-        return None if (file := self.files.get(path)) is None else len(file)
+        return None if (file := self._found(path)) is None else len(file)
 
     def modified_ms(self, path: str) -> int:
         """-1: files in memory have no time of their own."""
         return -1
 
     def read_all(self, path: str) -> bytes | None:
-        return None if (file := self.files.get(path)) is None else bytes(file)
+        return None if (file := self._found(path)) is None else bytes(file)
 
     def replace(self, path: str, data: bytes, flush: bool) -> None:
-        self.files[path] = bytearray(data)
+        self._folder_of(path)[_name(path)] = bytearray(data)
 
     def names(self, folder: str) -> list[str]:
-        if folder:
-            start = len(folder) + 1
-            return sorted(path[start:] for path in self.files if path.startswith(folder + "/"))
-        return sorted(self.folders | {path for path in self.files if "/" not in path})
+        folders = [name for name in self._folders if name] if not folder else []
+        return sorted([*self._folders.get(folder, ()), *folders])
 
     def make_folder(self, folder: str) -> None:
-        self.folders.add(folder)
+        self._folders.setdefault(folder, {})
 
     def rename(self, path: str, to: str) -> None:
-        if path in self.folders:
-            self.folders.remove(path)
-            self.folders.add(to)
-            for name in self.names(path):
-                self.files[f"{to}/{name}"] = self.files.pop(f"{path}/{name}")
+        if path in self._folders:
+            self._folders[to] = self._folders.pop(path)
         else:
-            self.files[to] = self.files.pop(path)
+            self._folder_of(to)[_name(to)] = self._folder_of(path).pop(_name(path))
 
     def remove(self, path: str) -> None:
-        self.files.pop(path, None)
-        if path in self.folders:
-            for name in self.names(path):
-                del self.files[f"{path}/{name}"]
-            self.folders.remove(path)
+        if self._folders.pop(path, None) is None:
+            self._folder_of(path).pop(_name(path), None)
 
     def close(self) -> None: ...
 
+    def _found(self, path: str) -> bytearray | None:
+        return self._folders.get(path.rpartition("/")[0], {}).get(_name(path))
+
     def _file(self, path: str) -> bytearray:
+        if (file := self._found(path)) is None:
+            raise _missing(path)
+        return file
+
+    def _folder_of(self, path: str) -> dict[str, bytearray]:
         try:
-            return self.files[path]
+            return self._folders[path.rpartition("/")[0]]
         except KeyError:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
+            raise _missing(path) from None
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class CountingStorage(MemoryStorage):
 
     def __init__(self, of: MemoryStorage) -> None:
         super().__init__()
-        self.files, self.folders = of.files, of.folders
+        self._folders = of._folders
         self.read_bytes = Counter[str]()
 
     def read(self, path: str, position: int, size: int) -> bytes:
@@ -115,6 +115,8 @@ class CountingStorage(MemoryStorage):
 def copied(storage: MemoryStorage) -> MemoryStorage:
     """The same files, for a process of its own."""
     made = MemoryStorage()
-    made.files = {path: bytearray(data) for path, data in storage.files.items()}
-    made.folders = set(storage.folders)
+    made._folders = {
+        folder: {name: bytearray(data) for name, data in files.items()}
+        for folder, files in storage._folders.items()
+    }
     return made

@@ -153,7 +153,7 @@ def test_a_wrong_index_is_never_believed(ending: str, damage: Damage | None, cle
     whole = contents(log)
     for path in [path for path in storage.files if path.endswith(ending)]:
         if damage is None:
-            del storage.files[path]
+            storage.remove(path)
         else:
             damage(storage.files[path])
     again = opened(storage, SMALL, clean=clean, recovery_point=60)
