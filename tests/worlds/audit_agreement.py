@@ -17,8 +17,8 @@ from zkgroup.audit.membership import registration_of
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
 from zkgroup.audit.views.owners import OwnerLife, OwnerLives
 from zkgroup.history import ServerTransaction
-from zkgroup.history.group.replay import Evidence
-from zkgroup.history.group.server_invariants import GroupServerAudit
+from zkgroup.history.group.replay import GroupEvidence
+from zkgroup.history.group.server_invariants import GroupLogChecker
 from zkgroup.history.report import Figures
 from zkgroup.model import TopicPartition
 
@@ -89,7 +89,7 @@ def tally_of_rows(events: Sequence[Event], group: str) -> Tally:
 def tally_of_checker(transactions: Iterable[ServerTransaction], group: str) -> Tally:
     """By the checker, from the log alone."""
     figures = Figures()
-    audit = GroupServerAudit(Evidence((), tuple(transactions), group), figures)
+    audit = GroupLogChecker(GroupEvidence((), tuple(transactions), group), figures)
     for _ in audit.run():
         pass
     episodes = Counter(

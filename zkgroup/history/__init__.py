@@ -7,11 +7,12 @@
 
 Invariants of a group (`group`): S1 owner alive, S2 commits fenced, S3 chain of claims, S4 offsets never go
 back, S5 commit means processed, S6 truthful acknowledgement, S7 no delivery without a lease, S8 disjoint
-delivery, S9 right start, S10 same view same answer, S22 no half claim; and once the group had time to settle,
-L1 all partitions owned, L2 no owner that is not a member, L3 every member has its share, L4 no more changes.
+delivery, S9 right start, S10 same view same answer, S22 no half claim; and after the group had time to
+converge, L1 all partitions owned, L2 no owner that is not a member, L3 every member has its share, L4 no more
+changes.
 
 `check_cluster` decides the invariants of brokers and controllers (`cluster`): S11 to S17, L6 and L7, and that
-every acknowledged line is still there (`lines`). `read_transactions` reads the transaction logs of real
+no acknowledged line is lost (`lines`). `read_transactions` reads the transaction logs of real
 servers.
 """
 

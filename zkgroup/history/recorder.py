@@ -1,4 +1,4 @@
-"""Sinks of a history: `HistoryFile` for processes, `MemoryHistory` for tests, and the reading of files."""
+"""Sinks for recorded histories: `HistoryFile` for processes, `MemoryHistory` for tests; reads files too."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class HistoryFile:
 
     So a SIGKILL tears at most the last line, and several processes may share one file. Thread-safe. A
     line that cannot be written (disk full) is counted, and nothing is recorded after it: a history with a
-    hole would accuse the innocent, a member must not fail for the sake of its diary.
+    gap would lead to false violations, and a member must not fail because of its history.
 
-    The records are those of one member, the one that it is first given to; who records by hand names the
-    member (its whole id, `<group>_<consumer id>`, as the znodes have it) and the clock.
+    It records one member, the first that gets it as `history`. A program that calls `record` itself names the
+    member (its full id, `<group>_<consumer id>`, as in the znodes) and the clock.
     """
 
     def __init__(self, path: str | Path, member: str | None = None, clock: Clock | None = None) -> None:
@@ -54,7 +54,7 @@ class HistoryFile:
         """Records that could not be written."""
 
     def belongs_to(self, member: str, clock: Clock) -> None:
-        """Called by the member that starts with this history. Raises ConfigError where it is another's."""
+        """Binds the history to a member that starts. Raises ConfigError where it has another member."""
         with self._lock:
             if self._stamp is None:
                 self._stamp = _Stamp(member, clock, os.getpid())
@@ -115,7 +115,7 @@ class _Stamp:
         self._session: int | None = None
 
     def check(self, member: str) -> None:
-        """Raises ConfigError for another member: the checker would find its commits explained by nobody."""
+        """Raises ConfigError for another member: for the checker its commits would have no cause."""
         if member != self._member:
             raise ConfigError(
                 f"history: expected the records of {self._member}, found the member {member}; "
@@ -129,6 +129,6 @@ class _Stamp:
         self._seq += 1
         own = {key: value for key, value in fields.items() if key != "session"}
         if kind != "registered" and session is not None:
-            own["other_session"] = session  # a ghost's: not to be mixed up with the member's own
+            own["other_session"] = session  # the session of a stale registration, not of the member
         ts = self._clock.now_ms() * 1_000_000
         return Record(ts, self._seq, self._pid, self._member, self._session, kind, own)

@@ -5,7 +5,7 @@ Common fields: `ts` (nanoseconds on CLOCK_BOOTTIME, one clock for all processes 
 `invoke`, then one of `ok`, `fail` (certainly not applied) and `info` (unknown).
 
 A process killed with SIGKILL can leave its last line incomplete; that line is dropped and counted. An
-unreadable line anywhere else means that the file was damaged, and no verdict can rest on it.
+unreadable line anywhere else means that the file was damaged and proves nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What could be read of one or more files."""
+    """The records of one or more files, and what could not be read."""
 
     records: tuple[Record, ...]
     """In the order of time."""

@@ -1,4 +1,4 @@
-"""Reports of both checkers: violations, figures that show whether a run was worth anything, and options."""
+"""Reports and options of both checkers: violations, and figures that show how much a run proves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN_SHARE_MAX = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that did not hold, and where to look."""
+    """An invariant that did not hold, with its partition and zxid."""
 
     invariant: str
     """`S1` to `S22`, `L1` to `L7`, or `lines`: `zkgroup.history` says what each one is."""
@@ -29,7 +29,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Figures:
-    """How much happened: a run in which nothing happened proves nothing."""
+    """Counts of what happened: a run in which nothing happened proves nothing."""
 
     records: int = 0
     transactions: int = 0
@@ -41,9 +41,9 @@ class Figures:
     """Claims whose partition had another owner before."""
     rebalances: int = 0
     refused_commits: int = 0
-    """Commits and releases that the server refused, for whatever reason."""
+    """Commits and releases that the server refused, for any reason."""
     refused_stale_commits: int = 0
-    """Of these, the ones by a writer that did not own the partition any more: the fence refused them."""
+    """Of these, those by a writer that did not own the partition any more: the fence refused them."""
     unknown_outcomes: int = 0
     operations: int = 0
     """Claims, commits and releases begun."""
@@ -56,7 +56,7 @@ class Figures:
     """Offsets that went back because a member wrote its own position over a foreign one."""
     resets_obeyed: int = 0
     in_flight_overlaps: int = 0
-    """Records begun by an old owner before, and finished after, the new owner's first: allowed, bounded."""
+    """Records that an old owner began before and finished after the new owner's first: allowed, bounded."""
     overlap_ms_max: float = 0.0
 
     @property
@@ -64,7 +64,7 @@ class Figures:
         return self.unknown_outcomes / self.operations if self.operations else 0.0
 
     def __add__(self, other: Figures) -> Figures:
-        """The figures of a batch of runs."""
+        """The sum of the figures of two runs."""
         total = Figures(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
         total.overlap_ms_max = max(self.overlap_ms_max, other.overlap_ms_max)
         return total
@@ -72,22 +72,22 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The verdict over one history."""
+    """The result of checking one group's history."""
 
     violations: tuple[Violation, ...]
     decided: frozenset[str]
-    """The invariants that this history allowed to decide; of the others nothing is said."""
+    """The invariants that this history could decide; the report says nothing about the others."""
     figures: Figures
     damage: tuple[str, ...] = field(default=())
-    """What is missing in the recording, so that no verdict can rest on it."""
+    """What is missing in the recording: with damage the history proves nothing."""
 
     @property
     def holds(self) -> bool:
-        """No violation, and nothing that makes the verdict worthless."""
+        """Whether there is no violation, no damage, and not too many unknown outcomes."""
         return not self.violations and not self.damage and self.figures.unknown_share <= UNKNOWN_SHARE_MAX
 
     def shortfalls(self, least: Mapping[str, int]) -> tuple[str, ...]:
-        """Figures below what a run must have to count, as `commits: 12 of 500`."""
+        """Figures below the least values that a run must have, as `commits: 12 of 500`."""
         found = {name: getattr(self.figures, name) for name in least}
         return tuple(f"{name}: {found[name]} of {least[name]}" for name in least if found[name] < least[name])
 
@@ -98,39 +98,39 @@ TAKEOVER_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What only the caller can know. Times are on the clock of the log, in milliseconds."""
+    """What the log does not say. Times are on the clock of the log, in milliseconds."""
 
     quiet_from_ms: int | None = None
-    """When the last fault was healed and the last change was made; without it L6 and L7 stay open."""
+    """When the last fault was healed and the last change was made; without it L6 and L7 are not decided."""
     takeover_ms: int = TAKEOVER_MS
-    """How long after that there may be no controller."""
+    """Longest time without a controller after that."""
     recovery_ms: int = 10_000
-    """How long after that something may be left undone; add the time that copying takes."""
+    """Longest time for unfinished work after that; add the time that copying takes."""
     same_process: Collection[Collection[int]] = ()
-    """Sessions that one process had one after the other: it may take its own ghost away (S17)."""
+    """Sessions that one process had in turn: it may delete its own stale registration (S17)."""
     down: Collection[int] = ()
-    """Brokers that are registered and yet cannot lead anything, as their disks fail."""
+    """Brokers that are registered but cannot lead any partition, because their disks fail."""
     unserved: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
-    """Brokers that live and refuse a partition until they start anew (storage error 56)."""
+    """Brokers that run and refuse a partition until they are restarted (storage error 56)."""
 
 
 @dataclass(slots=True)
 class ClusterFigures:
-    """How much happened: a run in which nothing happened proves nothing."""
+    """Counts of what happened: a run in which nothing happened proves nothing."""
 
     transactions: int = 0
     elections: int = 0
     """Epochs that were won."""
     governed_writes: int = 0
-    """Accepted writes of zkgroup's controllers to what a controller governs."""
+    """Accepted writes of zkgroup's controllers to znodes that only a controller may write."""
     isr_writes: int = 0
     """Accepted writes of leaders to the states of their partitions."""
     refused_writes: int = 0
     """Refused transactions of zkgroup's controllers."""
     fenced_writes: int = 0
-    """Of these, refused at `/controller` or `/controller_epoch`: the fence bit."""
+    """Of these, refused at `/controller` or `/controller_epoch`: the fence refused them."""
     foreign_writes: int = 0
-    """Accepted writes of others to what a controller governs: real controllers, operators."""
+    """Accepted writes of others to these znodes: Kafka's controllers, operators."""
     leader_changes: int = 0
     moves_begun: int = 0
     moves_ended: int = 0
@@ -140,7 +140,7 @@ class ClusterFigures:
     acknowledged_lines: int = 0
 
     def __add__(self, other: ClusterFigures) -> ClusterFigures:
-        """The figures of a batch of runs."""
+        """The sum of the figures of two runs."""
         return ClusterFigures(
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         )
@@ -148,14 +148,14 @@ class ClusterFigures:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """The verdict over one history of a cluster."""
+    """The result of checking one cluster's history."""
 
     violations: tuple[Violation, ...]
     decided: frozenset[str]
-    """The invariants that this history allowed to decide; of the others nothing is said."""
+    """The invariants that this history could decide; the report says nothing about the others."""
     figures: ClusterFigures
     damage: tuple[str, ...] = ()
-    """What is missing in the recording, so that no verdict can rest on it."""
+    """What is missing in the recording: with damage the history proves nothing."""
 
     @property
     def holds(self) -> bool:

@@ -1,4 +1,4 @@
-"""Transactions that a ZooKeeper server accepted or refused, as plain values, and the reading of real logs.
+"""Transactions that a ZooKeeper server accepted or refused, as plain values, and a reader of real logs.
 
 In simulation they come from the memory server's log (`zkgroup.testing.server_history`).
 """
@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing of a transaction was applied."""
+    """Why a transaction was refused: the path and ZooKeeper's code."""
 
     path: str
     code: str
@@ -51,9 +51,9 @@ class ServerTransaction:
     at_ms: int
     """On the members' clock where that is known (simulation), else the server's. Never used for order."""
     session: int
-    """0 where the writer is no session (a test's own hand)."""
+    """0 where a test wrote without a session."""
     changes: tuple[Change, ...]
-    """As applied, in order (at the end of a session: its ephemerals deleted); as asked for, when refused."""
+    """As applied, in order (the end of a session deletes its ephemerals); as requested, when refused."""
     kind: Literal["write", "create_session", "close_session"] = "write"
     refusal: Refusal | None = None
 
@@ -79,12 +79,12 @@ _CODES: Final = {
 
 
 def read_transactions(folders: Sequence[Path], chroot: str = "") -> tuple[ServerTransaction, ...]:
-    """What the servers with these folders (each holds `log.*`) have accepted and refused, by zxid.
+    """The transactions in the logs of these servers' folders (each holds `log.*`), by zxid.
 
-    All servers that vote must be there. With a `chroot` everything outside is left out, and paths are those
-    that its clients see. The end of a session takes its ephemerals away. Raises ConfigError where a folder or
-    a file is none of ZooKeeper's, or the folders are of different ensembles. No verdict can rest on a log in
-    which something is missing: raises DamagedFileError, or NotFoundError where no damage tells why.
+    The folders of all voting servers are needed. With a `chroot` everything outside is left out, and paths
+    are relative to it. The end of a session deletes its ephemerals. Raises ConfigError where a folder or a
+    file is not ZooKeeper's, or the folders are of different ensembles. A log with gaps proves nothing: raises
+    DamagedFileError, or NotFoundError where no damage explains the gap.
     """
     ensemble = Ensemble(folders, voters=len(folders))
     found = tuple(_seen(_without_holes(ensemble), chroot))
@@ -93,7 +93,7 @@ def read_transactions(folders: Sequence[Path], chroot: str = "") -> tuple[Server
 
 
 def _require_logs(ensemble: Ensemble) -> None:
-    """A file that is no log was passed over until here."""
+    """Raises where a folder has no log: reading passes over other files."""
     for server in ensemble.servers:
         for damage in server.damages.values():
             if damage.offset == 0:
@@ -126,7 +126,7 @@ def _seen(transactions: Iterable[Transaction], chroot: str) -> Iterator[ServerTr
 
 
 def _inside(transaction: Transaction, gone: Iterable[str], chroot: str) -> ServerTransaction | None:
-    """The part that is about the chroot; None where there is none. What a refusal is about is not known."""
+    """The part inside the chroot, or None. The log does not say which paths a refusal concerns."""
     zxid, at_ms, session = transaction.zxid, transaction.time_ms, transaction.session
     if transaction.type == TransactionType.CREATE_SESSION:
         return ServerTransaction(zxid, at_ms, session, (), "create_session")
@@ -156,7 +156,7 @@ def _change(operation: Operation, action: Action, path: str, session: int) -> Ch
 
 
 def _refusal(operations: Sequence[Operation]) -> Refusal | None:
-    """Why nothing was applied; in a multi the code of the operation that failed, not of those beside it."""
+    """The refusal, or None; of a multi the code of the operation that failed, not of the others."""
     codes = [each.error or OVERWRITTEN for each in operations if each.type == TransactionType.ERROR]
     if not codes:
         return None

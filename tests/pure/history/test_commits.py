@@ -113,7 +113,7 @@ def test_a_commit_that_is_told_and_missing_names_its_zxid() -> None:
     (violation,) = [each for each in world.check().violations if each.invariant == "S6"]
 
     assert (violation.topic_partition, violation.zxid) == (tp(2), lost.zxid)
-    assert "3 is committed" in violation.detail
+    assert "3 reported as committed" in violation.detail
 
 
 # --- S5 -------------------------------------------------------------------------------------------

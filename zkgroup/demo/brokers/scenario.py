@@ -361,7 +361,7 @@ def verify(stage: DemoCluster, facts: ScenarioFacts, logs: Sequence[Path]) -> Sc
     stage.headline = "the end"
     stage.ensemble.zk.sync("/")
     stage.refresh()
-    stuck = left_undone(stage, facts)
+    stuck = unfinished_work(stage, facts)
     until_zxid = stage.ensemble.as_of().zxid
     processes = (*stage.former, *stage.brokers.values())
     terms = [(one.broker, *term) for one in processes for term in one.terms]
@@ -403,7 +403,7 @@ def verify(stage: DemoCluster, facts: ScenarioFacts, logs: Sequence[Path]) -> Sc
     )
 
 
-def left_undone(stage: DemoCluster, facts: ScenarioFacts) -> list[str]:
+def unfinished_work(stage: DemoCluster, facts: ScenarioFacts) -> list[str]:
     """Unfinished work at the end, while all processes still run."""
     seen, leaver = stage.seen, facts.leaver
     found = [

@@ -1,14 +1,14 @@
 """The checker of brokers and controllers, and the invariants decided from the brokers' own records. Pure.
 
-S11 to S17, L6 and L7 come from the servers' log (`server_invariants`, `reassignment_invariants`,
-`convergence`); here the brokers' records are compared: requests that brokers obeyed, lines that they
-acknowledged. Records are those of `zkgroup.history.records`; `member` names the broker, `pid` its process.
+The servers' log decides S11 to S17, L6 and L7 (`server_invariants`, `reassignment_invariants`). Here the
+brokers' records are compared: requests that brokers accepted, lines that they acknowledged. Records are those
+of `zkgroup.history.records`; `member` names the broker, `pid` its process.
 
-    control.accepted   broker, incarnation, controller, epoch        a request of a controller was obeyed
+    control.accepted   broker, incarnation, controller, epoch        a controller's request was accepted
     role.taken         broker, topic, partition, leader, leader_epoch, life
     append.ok          topic, partition, offset, lines, life         acknowledged with acks=all
     lines.read         topic, partition, offset, lines, life         given to a consumer
-    lines.kept         broker, topic, partition, lines, life         what a leader holds when all is over
+    lines.kept         broker, topic, partition, lines, life         what a leader holds at the end
 
 `incarnation` is anything that differs between two starts of a broker, `life` anything that differs between
 two topics of one name, one after the other.
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from zkgroup.history.cluster.server_invariants import DECIDED as DECIDED_BY_SERVER
-from zkgroup.history.cluster.server_invariants import DECIDED_AT_REST, ClusterServerAudit, check_settled
+from zkgroup.history.cluster.server_invariants import DECIDED_AT_REST, ClusterLogChecker, check_convergence
 from zkgroup.history.records import Record, Recording, in_order
 from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Violation
 from zkgroup.history.transactions import ServerTransaction
@@ -28,14 +28,14 @@ from zkgroup.model import TopicPartition
 
 DECIDED_BY_RECORDS = frozenset({"S11 on the wire", "S12 on the wire"})
 LINES = "lines"
-"""Name of the rule that a line that was acknowledged or read stands at its offset in the end."""
+"""Name of the invariant that an acknowledged or read line is at its offset at the end."""
 
 
 _DONE = {"append.ok": "acknowledged", "lines.read": "read"}
 
 
-def check_obedience(records: Sequence[Record]) -> Iterator[Violation]:
-    """An epoch is one controller's; a broker obeys no older one, and no leader epoch twice."""
+def check_control_requests(records: Sequence[Record]) -> Iterator[Violation]:
+    """One controller per epoch; a broker accepts no older epoch, and one leader per leader epoch."""
     controllers: dict[int, int] = {}
     epochs: dict[tuple[int, Any], int] = {}
     leaders: dict[tuple[TopicPartition, int, Any], int] = {}
@@ -44,11 +44,13 @@ def check_obedience(records: Sequence[Record]) -> Iterator[Violation]:
         if record.kind == "control.accepted":
             epoch, controller = fields["epoch"], fields["controller"]
             if controllers.setdefault(epoch, controller) != controller:
-                detail = f"epoch {epoch} was {controllers[epoch]}'s, and broker {fields['broker']} obeyed"
-                yield Violation("S11", f"{detail} {controller} in it")
+                detail = (
+                    f"epoch {epoch} belongs to {controllers[epoch]}, and broker {fields['broker']} accepted"
+                )
+                yield Violation("S11", f"{detail} requests of {controller} in it")
             key = fields["broker"], fields["incarnation"]
             if epoch < epochs.get(key, epoch):
-                detail = f"broker {fields['broker']} obeyed epoch {epoch} after {epochs[key]}"
+                detail = f"broker {fields['broker']} accepted epoch {epoch} after {epochs[key]}"
                 yield Violation("S11", detail)
             epochs[key] = epoch
         elif record.kind == "role.taken":
@@ -61,9 +63,9 @@ def check_obedience(records: Sequence[Record]) -> Iterator[Violation]:
 
 
 def check_lines(records: Sequence[Record], figures: ClusterFigures) -> Iterator[Violation]:
-    """Every line that was acknowledged, or read, is at its offset in what the leader holds in the end.
+    """Every acknowledged or read line is at its offset in the log of the final leader.
 
-    Partitions of which no leader said in the end what it holds are passed over.
+    Partitions whose leader recorded no lines at the end are passed over.
     """
     kept = {
         _log_position(record): record.fields["lines"] for record in records if record.kind == "lines.kept"
@@ -94,7 +96,7 @@ def check_cluster(
     Args:
         transactions: everything that the server accepted and refused, in any order.
         records: what brokers recorded, in any order (`zkgroup.history.cluster.checker`).
-        options: what only the caller knows.
+        options: what the log does not say.
     """
     options = options or ClusterOptions()
     damage: tuple[str, ...] = ()
@@ -102,17 +104,17 @@ def check_cluster(
         damage = tuple(f"not a record: {line!r}" for line in records.broken)
         records = records.records
     log = tuple(sorted(transactions, key=lambda transaction: transaction.zxid))
-    told = tuple(sorted(records, key=in_order))
+    ordered = tuple(sorted(records, key=in_order))
 
     figures = ClusterFigures()
     decided = set(DECIDED_BY_SERVER)
-    violations: list[Violation] = list(ClusterServerAudit(log, options, figures).run())
+    violations: list[Violation] = list(ClusterLogChecker(log, options, figures).run())
     if options.quiet_from_ms is not None:
         decided |= DECIDED_AT_REST
-        violations += check_settled(log, options)
-    if told:
+        violations += check_convergence(log, options)
+    if ordered:
         decided |= DECIDED_BY_RECORDS
-        violations += check_obedience(told)
-        violations += check_lines(told, figures)
-        decided.update(LINES for record in told if record.kind == "lines.kept")
+        violations += check_control_requests(ordered)
+        violations += check_lines(ordered, figures)
+        decided.update(LINES for record in ordered if record.kind == "lines.kept")
     return ClusterReport(tuple(violations), frozenset(decided), figures, damage)

@@ -1,4 +1,4 @@
-"""Replays a server's log: the znodes of brokers, topics and the controller after each change."""
+"""The znodes of brokers, topics and the controller after each change of a server's log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class ClusterZnode:
-    """What a path is about: a broker, an epoch, a topic or a partition."""
+    """The cluster's znode at a path: its kind, and its broker, epoch, topic or partition."""
 
     kind: ClusterZnodeKind
     number: int = -1
@@ -53,11 +53,11 @@ class ClusterZnode:
 
 @dataclass(frozen=True, slots=True)
 class EphemeralZnode:
-    """An ephemeral: whose it is, and since when."""
+    """An ephemeral znode: its session, and its czxid."""
 
     session: int
     czxid: int
-    is_ours: bool = False
+    by_zkgroup: bool = False
     hosts: bool = True
     """False for a controller that hosts nothing."""
 
@@ -74,20 +74,20 @@ class StateZnode:
 
 @dataclass(slots=True)
 class ReplayedCluster:
-    """The cluster by its znodes. `apply` takes one change at a time, in the order of the log."""
+    """The znodes of a cluster. `apply` takes one change at a time, in the order of the log."""
 
     controller: EphemeralZnode | None = None
     epoch: int | None = None
     epoch_session: int = 0
-    """Who wrote the present epoch."""
+    """The session that wrote the present epoch."""
     brokers: dict[int, EphemeralZnode] = field(default_factory=dict)
     topics: dict[str, Topic | None] = field(default_factory=dict)
     """None for one that is not readable."""
     states: dict[TopicPartition, StateZnode] = field(default_factory=dict)
     moves: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    """The entries of the request; none where it is not readable."""
+    """The entries of the reassignment znode; none where it is not readable."""
     preferred: bool = False
-    """Whether a preferred election is asked for."""
+    """Whether a preferred election is requested."""
     deletions: set[str] = field(default_factory=set)
     _written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """czxid and mzxid of each topic."""
@@ -98,7 +98,7 @@ class ReplayedCluster:
     _places: dict[str, ClusterZnode | None] = field(default_factory=dict)
 
     def place(self, path: str) -> ClusterZnode | None:
-        """What the path is about, or None."""
+        """The cluster's znode at a path, or None."""
         if path not in self._places:
             self._places[path] = _znode_of(path)
         return self._places[path]
@@ -113,7 +113,7 @@ class ReplayedCluster:
         return None if seen is None else seen.state
 
     def is_unhosted(self, topic: str) -> bool:
-        """Whether the topic was made without brokers, and none was named since (ADR 0029)."""
+        """Whether the topic was created without brokers, and no broker was assigned since (ADR 0029)."""
         found = self.topics.get(topic)
         if found is None or not may_be_unhosted(found):
             return False
@@ -132,7 +132,7 @@ class ReplayedCluster:
                 yield TopicPartition(name, number)
 
     def apply(self, transaction: ServerTransaction, change: Change) -> None:
-        """Takes over one accepted change."""
+        """Applies one accepted change."""
         place = self.place(change.path)
         if place is None or change.action == "check":
             return
@@ -141,8 +141,8 @@ class ReplayedCluster:
             case "controller":
                 self._hold_controller(transaction, change)
             case "epoch":
-                told = None if gone else decoded(ControllerEpoch.decode, change)
-                self.epoch = None if told is None else told.epoch
+                written = None if gone else decoded(ControllerEpoch.decode, change)
+                self.epoch = None if written is None else written.epoch
                 self.epoch_session = transaction.session
             case "broker":
                 self._register(transaction, change, place.number)
@@ -160,7 +160,7 @@ class ReplayedCluster:
             case "deletion":
                 (self.deletions.discard if gone else self.deletions.add)(place.topic)
             case _:
-                pass  # history and ended: looked at as they are made
+                pass  # history and ended: read where they are created
 
     def _hold_controller(self, transaction: ServerTransaction, change: Change) -> None:
         if change.action == "delete":
@@ -172,14 +172,14 @@ class ReplayedCluster:
         if change.action == "delete":
             self.brokers.pop(broker, None)
             return
-        told = decoded(BrokerRegistration.decode, change)
+        written = decoded(BrokerRegistration.decode, change)
         before = self.brokers.get(broker)
         is_new = change.action == "create" or before is None
         self.brokers[broker] = EphemeralZnode(
             change.ephemeral_owner if before is None or is_new else before.session,
             transaction.zxid if before is None or is_new else before.czxid,
-            told is not None and told.is_zkgroup,
-            told is None or told.role != "controller",
+            written is not None and written.is_zkgroup,
+            written is None or written.role != "controller",
         )
 
     def _set_topic(self, transaction: ServerTransaction, change: Change, topic: str) -> None:
@@ -229,25 +229,25 @@ def recorded_epochs(transaction: ServerTransaction) -> set[int]:
 
 
 def zkgroup_sessions(transactions: Iterable[ServerTransaction]) -> frozenset[int]:
-    """Sessions in which a zkgroup controller or broker has shown itself."""
+    """Sessions of zkgroup's controllers and brokers, by what they wrote."""
     found = set()
-    picture = ReplayedCluster()
+    replayed = ReplayedCluster()
     for transaction in transactions:
         for change in transaction.changes if transaction.refusal is None else ():
-            place = picture.place(change.path)
+            place = replayed.place(change.path)
             if change.action == "check" or place is None:
                 continue
             if place.kind == "history":
                 found.add(transaction.session)
             elif place.kind == "broker" and change.action != "delete":
-                told = decoded(BrokerRegistration.decode, change)
-                if told is not None and told.is_zkgroup:
+                written = decoded(BrokerRegistration.decode, change)
+                if written is not None and written.is_zkgroup:
                     found.add(transaction.session)
     return frozenset(found - {0})
 
 
 def decoded(decode: Callable[[str, bytes | None], _Value], change: Change) -> _Value | None:
-    """What a change has written, or None where that cannot be read: anybody can write anything."""
+    """The decoded value that a change has written, or None where it is not readable."""
     try:
         return decode(change.path, change.data)
     except CorruptZnodeError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zkgroup.history.cluster.reassignment_invariants import ReassignmentAudit
+from zkgroup.history.cluster.reassignment_invariants import ReassignmentChecker
 from zkgroup.history.cluster.replay import (
     ClusterZnode,
     EphemeralZnode,
@@ -30,8 +30,8 @@ DECIDED = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17"})
 FENCE_PATHS = (Controller.path(), ControllerEpoch.path())
 
 
-class ClusterServerAudit:
-    """Walks over the log once."""
+class ClusterLogChecker:
+    """Decides S11 to S17 in one pass over the log."""
 
     def __init__(
         self, log: Sequence[ServerTransaction], options: ClusterOptions, figures: ClusterFigures
@@ -39,9 +39,9 @@ class ClusterServerAudit:
         self._log = log
         self._options = options
         self._figures = figures
-        self._ours = zkgroup_sessions(log)
-        self._picture = ReplayedCluster()
-        self._moves = ReassignmentAudit(self._picture, figures)
+        self._zkgroup_sessions = zkgroup_sessions(log)
+        self._replayed = ReplayedCluster()
+        self._moves = ReassignmentChecker(self._replayed, figures)
         self._winners: dict[int, int] = {}
         self._changed: dict[TopicPartition, PartitionState | None] = {}
         """States as they were before the present transaction."""
@@ -57,77 +57,77 @@ class ClusterServerAudit:
                 yield from self._accepted(transaction)
 
     def _refused(self, transaction: ServerTransaction) -> None:
-        if transaction.session in self._ours:
+        if transaction.session in self._zkgroup_sessions:
             assert transaction.refusal is not None
             self._figures.refused_writes += 1
             self._figures.fenced_writes += transaction.refusal.path in FENCE_PATHS
 
     def _accepted(self, transaction: ServerTransaction) -> Iterator[Violation]:
-        is_ours = transaction.session in self._ours and transaction.kind == "write"
-        ruler = self._picture.controller
+        by_zkgroup = transaction.session in self._zkgroup_sessions and transaction.kind == "write"
+        controller = self._replayed.controller
         self._changed, self._lists = {}, {}
-        self._moves.begin(transaction, is_ours)
+        self._moves.begin(transaction, by_zkgroup)
         for change in transaction.changes:
-            place = self._picture.place(change.path)
+            place = self._replayed.place(change.path)
             if place is not None and change.action != "check":
                 if transaction.kind == "write":
-                    yield from self._change(transaction, change, place, ruler, is_ours)
+                    yield from self._change(transaction, change, place, controller, by_zkgroup)
                 self._remember(place)
-            self._picture.apply(transaction, change)
-        yield from self._partitions(transaction, is_ours)
+            self._replayed.apply(transaction, change)
+        yield from self._partitions(transaction, by_zkgroup)
         yield from self._moves.end(transaction)
 
     def _remember(self, place: ClusterZnode) -> None:
         if place.kind == "state":
             tp = place.topic_partition
-            self._changed.setdefault(tp, self._picture.state(tp))
+            self._changed.setdefault(tp, self._replayed.state(tp))
         elif place.kind == "topic":
-            topic = self._picture.topics.get(place.topic)
+            topic = self._replayed.topics.get(place.topic)
             self._lists.setdefault(place.topic, {} if topic is None else dict(topic.partitions))
 
-    # --- S11: one controller an epoch, and nobody else writes -------------------------------------
+    # --- S11: one controller an epoch, and only it writes -------------------------------------
 
     def _change(
         self,
         transaction: ServerTransaction,
         change: Change,
         place: ClusterZnode,
-        ruler: EphemeralZnode | None,
-        is_ours: bool,
+        controller: EphemeralZnode | None,
+        by_zkgroup: bool,
     ) -> Iterator[Violation]:
         match place.kind:
             case "epoch" if change.action != "delete":
-                yield from self._epoch(transaction, change, is_ours)
-            case "controller" if change.action == "delete" and is_ours:
-                if ruler is None or ruler.session != transaction.session:
-                    yield Violation("S11", "took off another's /controller", zxid=transaction.zxid)
+                yield from self._epoch(transaction, change, by_zkgroup)
+            case "controller" if change.action == "delete" and by_zkgroup:
+                if controller is None or controller.session != transaction.session:
+                    yield Violation("S11", "deleted another controller's /controller", zxid=transaction.zxid)
             case "broker":
-                yield from self._registration(transaction, change, place, is_ours)
+                yield from self._registration(transaction, change, place, by_zkgroup)
             case "topic" if change.action == "delete":
                 self._figures.topics_deleted += 1
         if self._is_governed(transaction, change, place):
-            if not is_ours:
+            if not by_zkgroup:
                 self._figures.foreign_writes += 1
                 return
             self._figures.governed_writes += 1
-            yield from self._may_write(transaction, change, ruler)
+            yield from self._may_write(transaction, change, controller)
 
-    def _epoch(self, transaction: ServerTransaction, change: Change, is_ours: bool) -> Iterator[Violation]:
+    def _epoch(self, transaction: ServerTransaction, change: Change, by_zkgroup: bool) -> Iterator[Violation]:
         read = decoded(ControllerEpoch.decode, change)
         if read is None:
-            if is_ours:
-                yield Violation("S11", "wrote an epoch that cannot be read", zxid=transaction.zxid)
+            if by_zkgroup:
+                yield Violation("S11", "wrote an unreadable epoch", zxid=transaction.zxid)
             return
         value = read.epoch
-        before, winner = self._picture.epoch, self._winners.get(value)
+        before, winner = self._replayed.epoch, self._winners.get(value)
         if value == 0 and change.action == "create":
-            return  # made, not won
+            return  # created, not won
         self._figures.elections += 1
         if transaction.session and winner not in (None, transaction.session):
             yield Violation("S11", f"epoch {value} was won twice", zxid=transaction.zxid)
         if transaction.session and before is not None and value != before + 1:
             yield Violation("S11", f"epoch {value} follows {before}", zxid=transaction.zxid)
-        if is_ours and value not in recorded_epochs(transaction):
+        if by_zkgroup and value not in recorded_epochs(transaction):
             yield Violation(
                 "S11", f"epoch {value} is of a zkgroup controller and has no record", zxid=transaction.zxid
             )
@@ -150,65 +150,65 @@ class ClusterServerAudit:
     def _is_isr_write(
         self, transaction: ServerTransaction, change: Change, topic_partition: TopicPartition
     ) -> bool:
-        before = self._picture.state(topic_partition)
+        before = self._replayed.state(topic_partition)
         if before is None or change.action != "set":
             return False
         after = decoded(PartitionState.decode, change)
         if after is None:
             return False
-        registered = self._picture.brokers.get(after.leader)
+        registered = self._replayed.brokers.get(after.leader)
         return _decision(before) == _decision(after) and (
             registered is not None and registered.session == transaction.session
         )
 
     def _may_write(
-        self, transaction: ServerTransaction, change: Change, ruler: EphemeralZnode | None
+        self, transaction: ServerTransaction, change: Change, controller: EphemeralZnode | None
     ) -> Iterator[Violation]:
-        """The writer holds `/controller`, and the present epoch is one that it has won."""
-        picture = self._picture
-        if ruler is None or ruler.session != transaction.session:
-            holder = "nobody" if ruler is None else f"session 0x{ruler.session:x}"
+        """The writer must hold `/controller`, and must have won the present epoch."""
+        replayed = self._replayed
+        if controller is None or controller.session != transaction.session:
+            holder = "no session" if controller is None else f"session 0x{controller.session:x}"
             detail = f"{change.action} of {change.path} while {holder} holds /controller"
             yield Violation("S11", detail, zxid=transaction.zxid)
-        elif picture.epoch_session != transaction.session:
-            detail = f"{change.action} of {change.path} in epoch {picture.epoch}, which is another's"
+        elif replayed.epoch_session != transaction.session:
+            detail = f"{change.action} of {change.path} in epoch {replayed.epoch}, which another session won"
             yield Violation("S11", detail, zxid=transaction.zxid)
 
-    # --- S17: an id has one broker ------------------------------------------------------------------
+    # --- S17: one broker for each id ------------------------------------------------------------------
 
     def _registration(
-        self, transaction: ServerTransaction, change: Change, place: ClusterZnode, is_ours: bool
+        self, transaction: ServerTransaction, change: Change, place: ClusterZnode, by_zkgroup: bool
     ) -> Iterator[Violation]:
-        known = self._picture.brokers.get(place.number)
-        if not is_ours:
+        known = self._replayed.brokers.get(place.number)
+        if not by_zkgroup:
             return
         if change.action == "create" and change.ephemeral_owner != transaction.session:
-            detail = f"broker {place.number} is registered beyond its session"
+            detail = f"broker {place.number} is not registered by its own session"
             yield Violation("S17", detail, zxid=transaction.zxid)
         if (
             known is not None
             and known.session != transaction.session
-            and not self._is_own_ghost(known.session, transaction.session)
+            and not self._is_own_stale_registration(known.session, transaction.session)
         ):
             detail = f"{change.action} of the registration of another broker {place.number}"
             yield Violation("S17", detail, zxid=transaction.zxid)
 
-    def _is_own_ghost(self, ghost: int, session: int) -> bool:
-        return any(ghost in one and session in one for one in self._options.same_process)
+    def _is_own_stale_registration(self, former: int, session: int) -> bool:
+        return any(former in one and session in one for one in self._options.same_process)
 
     # --- S12, S13: states -----------------------------------------------------------------------------
 
-    def _partitions(self, transaction: ServerTransaction, is_ours: bool) -> Iterator[Violation]:
-        """Looks at what has changed once the whole transaction is applied."""
-        looked = set(self._changed)
+    def _partitions(self, transaction: ServerTransaction, by_zkgroup: bool) -> Iterator[Violation]:
+        """Checks the changed partitions after the whole transaction is applied."""
+        checked = set(self._changed)
         for tp, before in self._changed.items():
-            after = self._picture.state(tp)
+            after = self._replayed.state(tp)
             if before is not None and after is not None:
                 yield from self._monotone(transaction, tp, before, after)
         for name in self._lists:
-            looked.update(tp for tp in self._picture.states if tp.topic == name)
-        if is_ours:
-            for tp in sorted(looked):
+            checked.update(tp for tp in self._replayed.states if tp.topic == name)
+        if by_zkgroup:
+            for tp in sorted(checked):
                 yield from self._well_formed(transaction, tp)
 
     def _monotone(
@@ -231,8 +231,8 @@ class ClusterServerAudit:
                 yield Violation("S12", detail, tp, transaction.zxid)
 
     def _well_formed(self, transaction: ServerTransaction, tp: TopicPartition) -> Iterator[Violation]:
-        """What a zkgroup writer leaves behind; what was wrong before it is not its fault."""
-        state, replicas = self._picture.state(tp), self._picture.replicas(tp)
+        """Checks a state that a zkgroup writer leaves; what was wrong before it is no violation."""
+        state, replicas = self._replayed.state(tp), self._replayed.replicas(tp)
         if state is None:
             return
         before = self._changed.get(tp, state)
@@ -240,14 +240,14 @@ class ClusterServerAudit:
             detail = f"leader {state.leader} is not in sync, {_list(state.isr)} are"
             yield Violation("S13", detail, tp, transaction.zxid)
         if not state.isr and (before is None or before.isr):
-            yield Violation("S13", "nobody is in sync any more", tp, transaction.zxid)
+            yield Violation("S13", "no replica is in sync any more", tp, transaction.zxid)
         if replicas is None:
             return
         known = self._lists.get(tp.topic, {}).get(tp.partition)
         allowed = {*replicas, *self._moves.targets(tp)}
         was_wrong = set() if before is None else set(before.isr) - {*(known or replicas), *allowed}
-        if strange := set(state.isr) - allowed - was_wrong:
-            detail = f"{_list(strange)} are in sync, and in no replica list"
+        if outside := set(state.isr) - allowed - was_wrong:
+            detail = f"{_list(outside)} are in sync, and in no replica list"
             yield Violation("S13", detail, tp, transaction.zxid)
 
 
@@ -261,82 +261,81 @@ def _list(brokers: Sequence[int] | set[int]) -> str:
 
 DECIDED_AT_REST = frozenset({"L6", "L7"})
 CALM_MS = 60_000
-"""For so long no other controller may be elected (L6)."""
+"""For this long no other controller may be elected (L6)."""
 
 
-def check_settled(log: Sequence[ServerTransaction], options: ClusterOptions) -> Iterator[Violation]:
-    """Decides by the picture at each deadline, and by every change of `/controller` after the first.
+def check_convergence(log: Sequence[ServerTransaction], options: ClusterOptions) -> Iterator[Violation]:
+    """L6 and L7 from the state at each deadline, and from every change of `/controller` after the first.
 
-    `quiet_from_ms` is known. What is left of the log after a deadline decides; a log that ends before it is
-    judged by its end.
+    `quiet_from_ms` must be known. A log that ends before a deadline is decided by its last state.
     """
     assert options.quiet_from_ms is not None
-    ruled_at_ms = options.quiet_from_ms + options.takeover_ms
-    settled_at_ms = options.quiet_from_ms + options.recovery_ms
-    picture = ReplayedCluster()
-    has_ruler = is_settled = False
+    elected_by_ms = options.quiet_from_ms + options.takeover_ms
+    converged_by_ms = options.quiet_from_ms + options.recovery_ms
+    replayed = ReplayedCluster()
+    is_elected = is_converged = False
     for transaction in log:
-        if not has_ruler and transaction.at_ms > ruled_at_ms:
-            has_ruler = True
-            yield from _ruled(picture)
-        if not is_settled and transaction.at_ms > settled_at_ms:
-            is_settled = True
-            yield from left_undone(picture, options)
+        if not is_elected and transaction.at_ms > elected_by_ms:
+            is_elected = True
+            yield from _check_controller(replayed)
+        if not is_converged and transaction.at_ms > converged_by_ms:
+            is_converged = True
+            yield from unfinished_work(replayed, options)
         if transaction.refusal is not None:
             continue
-        before = picture.controller
+        before = replayed.controller
         for change in transaction.changes:
-            picture.apply(transaction, change)
+            replayed.apply(transaction, change)
         if (
-            has_ruler
+            is_elected
             and before is not None
-            and before != picture.controller
-            and transaction.at_ms <= ruled_at_ms + CALM_MS
+            and before != replayed.controller
+            and transaction.at_ms <= elected_by_ms + CALM_MS
         ):
-            detail = f"another controller {transaction.at_ms - ruled_at_ms} ms after all was well"
+            detail = f"another controller {transaction.at_ms - elected_by_ms} ms after the deadline"
             yield Violation("L6", detail, zxid=transaction.zxid)
-    if not has_ruler:
-        yield from _ruled(picture)
-    if not is_settled:
-        yield from left_undone(picture, options)
+    if not is_elected:
+        yield from _check_controller(replayed)
+    if not is_converged:
+        yield from unfinished_work(replayed, options)
 
 
-def _ruled(picture: ReplayedCluster) -> Iterator[Violation]:
-    ruler = picture.controller
-    if ruler is None:
-        yield Violation("L6", "nobody is controller")
-    elif picture.epoch_session not in (0, ruler.session):
-        yield Violation("L6", f"epoch {picture.epoch} is not of the session that holds /controller")
+def _check_controller(replayed: ReplayedCluster) -> Iterator[Violation]:
+    controller = replayed.controller
+    if controller is None:
+        yield Violation("L6", "there is no controller")
+    elif replayed.epoch_session not in (0, controller.session):
+        yield Violation("L6", f"epoch {replayed.epoch} was not won by the session that holds /controller")
 
 
-def left_undone(picture: ReplayedCluster, options: ClusterOptions) -> Iterator[Violation]:
-    """What could be done with the brokers there are, and is not. All of it is named L7.
+def unfinished_work(replayed: ReplayedCluster, options: ClusterOptions) -> Iterator[Violation]:
+    """Work that the running brokers could do and have not done. Each is a violation of L7.
 
-    A move waits for its targets, and for a replica that they can copy from. A topic that was made without
+    A reassignment waits for its targets, and for a replica to copy from. A topic that was created without
     brokers needs no leaders, no deletion of replicas and no replica to copy from.
     """
-    live = {id_ for id_, held in picture.brokers.items() if held.hosts} - set(options.down)
-    for tp, target in sorted(picture.moves.items()):
-        state, able = picture.state(tp), live.difference(options.unserved.get(tp, ()))
-        source = able.intersection((picture.replicas(tp) or ()) if state is None else state.isr)
-        if picture.is_unhosted(tp.topic):
+    live = {id_ for id_, held in replayed.brokers.items() if held.hosts} - set(options.down)
+    for tp, target in sorted(replayed.moves.items()):
+        state, able = replayed.state(tp), live.difference(options.unserved.get(tp, ()))
+        source = able.intersection((replayed.replicas(tp) or ()) if state is None else state.isr)
+        if replayed.is_unhosted(tp.topic):
             source = able
-        if tp.topic not in picture.topics or (source and set(target) <= able):
+        if tp.topic not in replayed.topics or (source and set(target) <= able):
             yield Violation("L7", f"the move to {_list(target)} is still open", tp)
-    for topic in sorted(picture.deletions):
-        known = picture.topics.get(topic)
+    for topic in sorted(replayed.deletions):
+        known = replayed.topics.get(topic)
         hosts = {each for replicas in known.partitions.values() for each in replicas} if known else set()
-        if picture.is_unhosted(topic):
+        if replayed.is_unhosted(topic):
             hosts = set()
-        if hosts <= live and not any(tp.topic == topic for tp in picture.moves):
+        if hosts <= live and not any(tp.topic == topic for tp in replayed.moves):
             yield Violation("L7", f"topic {topic} is still to be deleted")
-    if picture.preferred:
-        yield Violation("L7", "the preferred election is still asked for")
-    unhosted = {topic for topic in picture.topics if picture.is_unhosted(topic)}
-    for tp in picture.partitions():
-        if tp.topic not in picture.deletions and tp.topic not in unhosted:
-            state, able = picture.state(tp), live.difference(options.unserved.get(tp, ()))
-            yield from _leaderless(tp, picture.replicas(tp) or (), able, state, tp in picture.states)
+    if replayed.preferred:
+        yield Violation("L7", "the preferred election is still requested")
+    unhosted = {topic for topic in replayed.topics if replayed.is_unhosted(topic)}
+    for tp in replayed.partitions():
+        if tp.topic not in replayed.deletions and tp.topic not in unhosted:
+            state, able = replayed.state(tp), live.difference(options.unserved.get(tp, ()))
+            yield from _leaderless(tp, replayed.replicas(tp) or (), able, state, tp in replayed.states)
 
 
 def _leaderless(

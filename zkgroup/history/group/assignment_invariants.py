@@ -1,6 +1,6 @@
-"""S10 and L1 to L4: equal views lead to equal assignments, and a settled group owns what the assignment says.
+"""S10 and L1 to L4: equal views lead to equal assignments, and owners converge to the assignment.
 
-The range strategy is written here a second time and shares no code with `zkgroup.assignment`.
+The range strategy is implemented here a second time, and shares no code with `zkgroup.assignment`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from zkgroup.assignment.comparison import result_digest
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import ConfigError
-from zkgroup.history.group.replay import Evidence, ReplayedGroup
+from zkgroup.history.group.replay import GroupEvidence, ReplayedGroup
 from zkgroup.history.records import Record, partition_of
 from zkgroup.history.report import Figures, Violation
 from zkgroup.model import TopicPartition
@@ -35,11 +35,11 @@ def plain_range(
 
 
 _NO_PLAN = frozenset({"unsupported_subscription", "assignment_refused"})
-"""A member that recorded one of these plans nothing new in this pass, and says so."""
+"""A member that recorded one of these computes no new assignment in this rebalance."""
 
 
-def check_views(evidence: Evidence, figures: Figures) -> Iterator[Violation]:
-    """S10 over every plan that a member recorded with its outcome."""
+def check_views(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
+    """S10 over every assignment that a member recorded with its result."""
     views: dict[tuple[str, str], Record] = {}
     results: dict[tuple[str, str], Record] = {}
     for records in evidence.by_member.values():
@@ -81,7 +81,7 @@ def _same_result(first: Record, second: Record) -> Iterator[Violation]:
 
 
 def _right(begin: Record, end: Record) -> Iterator[Violation]:
-    """The result, and the member's own share of it, against an independent computation."""
+    """Compares the result, and the member's own share of it, with an independent computation."""
     if begin.fields["strategy"] != "range":
         return
     computed = plain_range(begin.fields["members"], begin.fields["partitions"])
@@ -97,56 +97,56 @@ def _right(begin: Record, end: Record) -> Iterator[Violation]:
 
 
 def _plain(value: Any) -> Any:
-    """Comparable whatever order the keys and partitions were in."""
+    """A form that does not depend on the order of keys and partitions."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return sorted(value) if isinstance(value, list | tuple) else value
 
 
-def settled_by_server_log(evidence: Evidence) -> Iterator[Violation]:
-    """Decides by the znodes: the picture at the deadline, and every change after it."""
-    settled_at_ms = evidence.settled_at_ms
-    assert settled_at_ms is not None
-    picture = ReplayedGroup(evidence.group)
-    looked = False
+def check_convergence_by_log(evidence: GroupEvidence) -> Iterator[Violation]:
+    """L1 to L4 from the znodes: the owners at the deadline, and every change after it."""
+    converged_by_ms = evidence.converged_by_ms
+    assert converged_by_ms is not None
+    replayed = ReplayedGroup(evidence.group)
+    checked = False
     for transaction in evidence.transactions:
-        if transaction.at_ms > settled_at_ms and not looked:
-            looked = True
-            yield from _whole(picture)
+        if transaction.at_ms > converged_by_ms and not checked:
+            checked = True
+            yield from _check_owners(replayed)
         for change in transaction.changes if transaction.refusal is None else ():
-            place = picture.place(change.path)
+            place = replayed.place(change.path)
             if (
-                looked
+                checked
                 and place is not None
                 and place.kind == "owner"
                 and change.action in ("create", "delete")
             ):
-                detail = (
-                    f"its owner changed {transaction.at_ms - settled_at_ms} ms after the group had settled"
-                )
+                late_ms = transaction.at_ms - converged_by_ms
+                detail = f"its owner changed {late_ms} ms after the group had converged"
                 yield Violation("L4", detail, place.topic_partition, transaction.zxid)
-            picture.apply(transaction, change)
-    if not looked:
-        yield from _whole(picture)
+            replayed.apply(transaction, change)
+    if not checked:
+        yield from _check_owners(replayed)
 
 
-def settled_by_records(evidence: Evidence) -> Iterator[Violation]:
-    """Decides by what the members say: the last view that any of them planned from, and what each holds."""
-    settled_at_ms = evidence.settled_at_ms
-    assert settled_at_ms is not None
+def check_convergence_by_records(evidence: GroupEvidence) -> Iterator[Violation]:
+    """L1 to L4 from the members' records: the last view that any of them used, and what each owns."""
+    converged_by_ms = evidence.converged_by_ms
+    assert converged_by_ms is not None
     views = [record for record in evidence.records if record.kind == "rebalance.begin"]
-    before = [view for view in views if view.ms <= settled_at_ms]
+    before = [view for view in views if view.ms <= converged_by_ms]
     for view in views[len(before) :]:
-        detail = f"{view.member} planned anew {view.ms - settled_at_ms:.0f} ms after the group had settled"
+        late_ms = view.ms - converged_by_ms
+        detail = f"{view.member} computed a new assignment {late_ms:.0f} ms after the group had converged"
         yield Violation("L4", detail)
     if not before:
         return
     last = max(before, key=lambda view: (view.fields["generation"], view.ts)).fields
     owners: dict[TopicPartition, str] = {}
-    for holding in evidence.holdings:
-        over = holding.end is not None and holding.end.ms <= settled_at_ms
+    for holding in evidence.ownerships:
+        over = holding.end is not None and holding.end.ms <= converged_by_ms
         if (
-            holding.begin.ms <= settled_at_ms
+            holding.begin.ms <= converged_by_ms
             and not over
             and holding.member not in evidence.options.ended_members
         ):
@@ -163,25 +163,25 @@ def settled_by_records(evidence: Evidence) -> Iterator[Violation]:
     )
 
 
-def _whole(picture: ReplayedGroup) -> Iterator[Violation]:
-    registrations = picture.wanted()
+def _check_owners(replayed: ReplayedGroup) -> Iterator[Violation]:
+    registrations = replayed.wanted()
     wanted: dict[str, Mapping[str, int]] = {}
     for member, registration in registrations.items():
         try:
             hidden = registration.exclude_internal is not False
-            wanted[member] = evaluate(registration.wanted(), picture.topics, hidden)
+            wanted[member] = evaluate(registration.wanted(), replayed.topics, hidden)
         except ConfigError:
             return  # a wildcard that cannot be evaluated: the assignment is not known
-    partitions: Mapping[str, Sequence[int]] = picture.topics
+    partitions: Mapping[str, Sequence[int]] = replayed.topics
     plain = {registration.strategy or "range" for registration in registrations.values()} <= {"range"}
     topics = {topic for threads in wanted.values() for topic in threads}
     yield from _compare(
         {TopicPartition(topic, n) for topic in topics for n in partitions.get(topic, ())},
-        {tp: owned.text for tp, owned in picture.owners.items()},
+        {tp: owned.text for tp, owned in replayed.owners.items()},
         {TopicPartition(*key): thread for key, thread in plain_range(wanted, partitions).items()}
         if plain
         else None,
-        {owned.text: owned.member in wanted for owned in picture.owners.values()},
+        {owned.text: owned.member in wanted for owned in replayed.owners.values()},
     )
 
 
@@ -191,13 +191,15 @@ def _compare(
     expected: Mapping[TopicPartition, str] | None,
     alive: Mapping[str, object],
 ) -> Iterator[Violation]:
-    """`alive` has a true value, or any mapping, for owners that are members."""
+    """`alive` has a true value for owners that are members."""
     for tp in sorted(partitions - owners.keys()):
-        yield Violation("L1", "nobody owns it", tp)
+        yield Violation("L1", "no member owns it", tp)
     for tp, owner in sorted(owners.items()):
         if alive.get(owner) is None or alive[owner] is False:
             yield Violation("L2", f"its owner {owner!r} is no member", tp)
         elif tp not in partitions:
-            yield Violation("L2", f"owned by {owner!r}, but nobody wants it or it does not exist", tp)
+            yield Violation(
+                "L2", f"owned by {owner!r}, but no member subscribes to it or it does not exist", tp
+            )
         elif expected is not None and expected.get(tp) != owner:
             yield Violation("L3", f"owned by {owner!r}, which should be {expected.get(tp)!r}", tp)

@@ -1,4 +1,4 @@
-"""The checker of a group: all invariants over one history, as one report. Pure.
+"""The checker of a group: decides all invariants of one history, and returns one report. Pure.
 
 In simulation the memory server's log decides what was accepted; on real servers the members' records do.
 `Report.decided` names the invariants that the history could decide; the others are not reported as holding.
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zkgroup.errors import ConfigError
-from zkgroup.history.group.assignment_invariants import check_views, settled_by_records, settled_by_server_log
-from zkgroup.history.group.commit_invariants import Acknowledgements, ProcessedAudit
+from zkgroup.history.group.assignment_invariants import (
+    check_convergence_by_log,
+    check_convergence_by_records,
+    check_views,
+)
+from zkgroup.history.group.commit_invariants import Acknowledgements, ProcessedCommitChecker
 from zkgroup.history.group.member_invariants import DECIDED as DECIDED_BY_RECORDS
 from zkgroup.history.group.member_invariants import check_chains, check_deliveries
-from zkgroup.history.group.replay import CheckOptions, Evidence, groups_in
+from zkgroup.history.group.replay import CheckOptions, GroupEvidence, groups_in
 from zkgroup.history.group.server_invariants import DECIDED as DECIDED_BY_SERVER
-from zkgroup.history.group.server_invariants import GroupServerAudit, half_claims
+from zkgroup.history.group.server_invariants import GroupLogChecker, half_claims
 from zkgroup.history.records import Record, Recording, in_order
 from zkgroup.history.report import Figures, Report, Violation
 from zkgroup.history.transactions import ServerTransaction
@@ -35,7 +39,7 @@ def check_history(
         records: what the members recorded, in any order.
         transactions: everything that the server accepted and refused, in any order; without it S1-S4 and
             L1-L4 are decided from the records, S5 claim by claim, S6 and S22 are not.
-        options: what only the caller knows.
+        options: what the records and the log do not say.
 
     Raises:
         ConfigError: the log holds several groups and the options name none.
@@ -46,7 +50,7 @@ def check_history(
         damage = tuple(f"not a record: {line!r}" for line in records.broken)
         records = records.records
     log = tuple(sorted(transactions, key=lambda transaction: transaction.zxid))
-    evidence = Evidence(tuple(sorted(records, key=in_order)), log, _group(log, options), options)
+    evidence = GroupEvidence(tuple(sorted(records, key=in_order)), log, _group(log, options), options)
 
     figures = Figures()
     _count(evidence, figures)
@@ -54,32 +58,32 @@ def check_history(
     decided: set[str] = set()
     if log:
         decided |= DECIDED_BY_SERVER
-        audit = GroupServerAudit(evidence, figures)
+        audit = GroupLogChecker(evidence, figures)
         violations += audit.run()
         if evidence.records:
             decided.add("S22")
             violations += half_claims(evidence, audit)
     if evidence.records:
         decided |= _BY_RECORDS | DECIDED_BY_RECORDS
-        # With the server's log at hand the chains are checked all the same, as a check of the records.
+        # The chains are checked with a server's log too, as a check of the records.
         violations += check_chains(evidence, Figures() if log else figures)
         violations += check_deliveries(evidence, figures)
         violations += check_views(evidence, figures)
         violations += _commits(evidence, decided)
     if options.quiet_from_ms is not None and (log or evidence.records):
         decided |= _AT_REST
-        violations += settled_by_server_log(evidence) if log else settled_by_records(evidence)
+        violations += check_convergence_by_log(evidence) if log else check_convergence_by_records(evidence)
     return Report(tuple(violations), frozenset(decided), figures, damage)
 
 
-def _commits(evidence: Evidence, decided: set[str]) -> list[Violation]:
-    """S5 and S6: commits beside what was processed, and what was told beside what was written."""
-    told = Acknowledgements(evidence)
+def _commits(evidence: GroupEvidence, decided: set[str]) -> list[Violation]:
+    """S5 and S6: compares commits with processed records, and reported outcomes with the log."""
+    acknowledgements = Acknowledgements(evidence)
     found: list[Violation] = []
     if evidence.transactions:
         decided.add("S6")
-        found += told.check()
-    processed = ProcessedAudit(evidence, told)
+        found += acknowledgements.check()
+    processed = ProcessedCommitChecker(evidence, acknowledgements)
     if processed.is_decidable:
         decided.add("S5")
         found += processed.check()
@@ -91,11 +95,11 @@ def _group(log: tuple[ServerTransaction, ...], options: CheckOptions) -> str:
         return options.group
     groups = groups_in(log)
     if len(groups) > 1:
-        raise ConfigError(f"the log holds the groups {', '.join(sorted(groups))}: say which one to check")
+        raise ConfigError(f"the log holds the groups {', '.join(sorted(groups))}: name one in the options")
     return next(iter(groups), "")
 
 
-def _count(evidence: Evidence, figures: Figures) -> None:
+def _count(evidence: GroupEvidence, figures: Figures) -> None:
     figures.records = len(evidence.records)
     for record in evidence.records:
         operation, _, outcome = record.kind.partition(".")

@@ -4,7 +4,7 @@ For S6, a commit reported as done is in the log, with its value and version, at 
 refused is not. A commit without a response may be either, and accounts for one write at most, so a second
 write of the same value has no cause. A release is a commit too, because it writes the position.
 
-A member killed in the middle of a commit has recorded no outcome, which counts as no answer. Where the
+A member killed in the middle of a commit has recorded no outcome, which counts as no response. Where the
 recording of a member may have ended early (nothing later in the log is acknowledged in it), nothing is
 concluded beyond its end.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from zkgroup.history.group.replay import Evidence, ReplayedGroup, number_in
+from zkgroup.history.group.replay import GroupEvidence, ReplayedGroup, number_in
 from zkgroup.history.group.server_invariants import NO_SESSION
 from zkgroup.history.records import Record, partition_of
 from zkgroup.history.report import Violation
@@ -39,26 +39,26 @@ class Attempt:
     token: int | None
     """The claim that it was processed under."""
     invoked: Record
-    told: ReportedOutcome = "nothing"
+    reported: ReportedOutcome = "nothing"
     zxid: int | None = None
-    """Where it is written, by what the member was told or, for want of an answer, by the log."""
+    """Where it is written: by the reported outcome or, without a response, by the log."""
 
     @property
     def is_written(self) -> bool:
-        return self.zxid is not None or self.told == "ok"
+        return self.zxid is not None or self.reported == "ok"
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetWrite:
+class LoggedOffsetWrite:
     """An accepted write of an offset, as the log has it."""
 
     topic_partition: TopicPartition
     zxid: int
     session: int
     members: frozenset[str]
-    """Whose registration the transaction checks."""
+    """The member whose registration the transaction checks."""
     value: int | None
-    """None where it is no number."""
+    """None where the data is no number."""
     version: int
     is_claim: bool
 
@@ -67,17 +67,17 @@ _Key = tuple[str, TopicPartition, int, int]
 
 
 class Acknowledgements:
-    """What was asked for and told, beside what was written. `check` also fills in what the log tells."""
+    """Attempts to commit, with the outcomes that members got. `check` adds what the log shows."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: GroupEvidence) -> None:
         self._evidence = evidence
         self._oks: dict[tuple[TopicPartition, int], tuple[int, int, str]] = {}
-        """Partition and zxid to value, version and member, of what was told as done."""
-        self._told_twice: list[Violation] = []
+        """Partition and zxid to value, version and member, of commits reported as done."""
+        self._reported_twice: list[Violation] = []
         self.attempts = tuple(self._read())
         self.writes = tuple(_offset_writes(evidence))
-        self.explained: dict[OffsetWrite, Attempt] = {}
-        """Writes of the log and who asked for them; filled by `check`."""
+        self.explained: dict[LoggedOffsetWrite, Attempt] = {}
+        """Writes of the log, each with its attempt; filled by `check`."""
 
     def _read(self) -> Iterator[Attempt]:
         begun: dict[tuple[str, int, str, int], list[Attempt]] = {}
@@ -95,49 +95,51 @@ class Acknowledgements:
                 self._outcome(record, step, operation, begun.get(key, []))  # type: ignore[arg-type]
 
     def _outcome(
-        self, record: Record, told: ReportedOutcome, operation: str, attempts: list[Attempt]
+        self, record: Record, reported: ReportedOutcome, operation: str, attempts: list[Attempt]
     ) -> None:
         zxid = record.fields.get("zxid")
         for attempt in attempts:
-            if attempt.told != "nothing":
-                detail = f"{record.member} was told {attempt.told!r} and {told!r} of one commit"
-                self._told_twice.append(Violation("S6", detail, attempt.topic_partition, zxid))
+            if attempt.reported != "nothing":
+                detail = (
+                    f"{record.member} got the outcomes {attempt.reported!r} and {reported!r} of one commit"
+                )
+                self._reported_twice.append(Violation("S6", detail, attempt.topic_partition, zxid))
                 return
-            attempt.told, attempt.zxid = told, zxid if told == "ok" else None
-        if told == "ok" and zxid is not None:
+            attempt.reported, attempt.zxid = reported, zxid if reported == "ok" else None
+        if reported == "ok" and zxid is not None:
             for row in record.fields[_ROWS[operation]]:
                 if row.get("version") is not None and row.get("offset") is not None:
                     self._oks[partition_of(row), zxid] = row["offset"], row["version"], record.member
 
-    # --- beside the log -----------------------------------------------------------------------------
+    # --- against the log -----------------------------------------------------------------------------
 
     def check(self) -> Iterator[Violation]:
-        """S6 over every commit and release. To be called once, with a server's log at hand."""
-        yield from self._told_twice
+        """S6 over every commit and release. To be called once, and only with a server's log."""
+        yield from self._reported_twice
         written = {(write.topic_partition, write.zxid): write for write in self.writes}
         for (tp, zxid), (value, version, member) in self._oks.items():
             write = written.get((tp, zxid))
             if write is None:
-                detail = f"{member} was told that {value} is committed, which the log does not have"
+                detail = f"{member} got {value} reported as committed, which the log does not have"
                 yield Violation("S6", detail, tp, zxid)
             elif (write.value, write.version) != (value, version):
                 found = f"{write.value} in version {write.version}"
                 detail = (
-                    f"{member} was told that {value} is committed in version {version}, the log has {found}"
+                    f"{member} got {value} reported as committed in version {version}, the log has {found}"
                 )
                 yield Violation("S6", detail, tp, zxid)
         yield from self._unaccounted()
 
     def _unaccounted(self) -> Iterator[Violation]:
-        """Writes of members that record, whose success was reported to no caller."""
+        """Writes of recording members whose success was not reported."""
         by_zxid = {
-            (a.topic_partition, a.zxid): a for a in self.attempts if a.told == "ok" and a.zxid is not None
+            (a.topic_partition, a.zxid): a for a in self.attempts if a.reported == "ok" and a.zxid is not None
         }
         open_: defaultdict[_Key, list[Attempt]] = defaultdict(list)
         failed: dict[_Key, Attempt] = {}
         for attempt in self.attempts:
             key = (attempt.invoked.member, attempt.topic_partition, attempt.version, attempt.value)
-            if attempt.told == "fail":
+            if attempt.reported == "fail":
                 failed[key] = attempt
             elif attempt.zxid is None:
                 open_[key].append(attempt)
@@ -155,22 +157,22 @@ class Acknowledgements:
                 attempt.zxid = zxid
                 self.explained[write] = attempt
             elif key in failed:
-                detail = f"{member} was told that {write.value} is not committed, and it is"
+                detail = f"{member} got {write.value} reported as not committed, and it is"
                 yield Violation("S6", detail, tp, zxid)
             elif recorded.goes_on_after(member, write.session, zxid):
                 detail = (
-                    f"{write.value} in version {write.version} was written once more than {member} asked for"
+                    f"{write.value} in version {write.version} was written once more than {member} requested"
                 )
                 yield Violation("S6", detail, tp, zxid)
 
 
 class _Recorded:
-    """Which members have recorded anything, in which sessions, and up to where surely."""
+    """The members that recorded anything: their sessions, and the zxid up to which nothing is missing."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: GroupEvidence) -> None:
         self._members: defaultdict[int, set[str]] = defaultdict(set)
         self._last: dict[tuple[str, int], int] = {}
-        """Member and session to the last zxid that it was told."""
+        """Member and session to the last zxid in an acknowledgement."""
         for record in evidence.records:
             if record.session in (None, NO_SESSION):
                 continue
@@ -182,14 +184,14 @@ class _Recorded:
                 key = record.member, record.session
                 self._last[key] = max(self._last.get(key, 0), record.fields["zxid"])
 
-    def writer(self, write: OffsetWrite) -> str | None:
-        """The zkgroup member that wrote, where that is certain."""
+    def writer(self, write: LoggedOffsetWrite) -> str | None:
+        """The zkgroup member that made the write, where that is certain."""
         known = self._members.get(write.session, set())
         found = known & write.members if write.members else known
         return next(iter(found)) if len(found) == 1 else None
 
     def goes_on_after(self, member: str, session: int, zxid: int) -> bool:
-        """Whether it recorded what came later in this session: then nothing before it is missing."""
+        """Whether it recorded something later in this session: then nothing earlier is missing."""
         return self._last.get((member, session), 0) > zxid
 
 
@@ -201,20 +203,20 @@ def _attempt(record: Record, row: Mapping[str, Any]) -> Attempt | None:
     return Attempt(partition_of(row), row["offset"], version, row.get("token"), record)
 
 
-def _offset_writes(evidence: Evidence) -> Iterator[OffsetWrite]:
-    picture = ReplayedGroup(evidence.group)
+def _offset_writes(evidence: GroupEvidence) -> Iterator[LoggedOffsetWrite]:
+    replayed = ReplayedGroup(evidence.group)
     for transaction in evidence.transactions:
         if transaction.refusal is not None or transaction.kind != "write":
             continue
-        yield from _writes_of(transaction, picture)
+        yield from _writes_of(transaction, replayed)
 
 
-def _writes_of(transaction: ServerTransaction, picture: ReplayedGroup) -> Iterator[OffsetWrite]:
+def _writes_of(transaction: ServerTransaction, replayed: ReplayedGroup) -> Iterator[LoggedOffsetWrite]:
     claimed: set[TopicPartition] = set()
     members: set[str] = set()
     found: list[tuple[Change, TopicPartition, bool]] = []
     for change in transaction.changes:
-        place = picture.place(change.path)
+        place = replayed.place(change.path)
         if place is None:
             continue
         if place.kind == "id" and change.action == "check":
@@ -224,7 +226,7 @@ def _writes_of(transaction: ServerTransaction, picture: ReplayedGroup) -> Iterat
         elif place.kind == "offset" and change.action in ("create", "set"):
             found.append((change, place.topic_partition, place.topic_partition in claimed))
     for change, tp, is_claim in found:
-        yield OffsetWrite(
+        yield LoggedOffsetWrite(
             tp,
             transaction.zxid,
             transaction.session,
@@ -236,7 +238,7 @@ def _writes_of(transaction: ServerTransaction, picture: ReplayedGroup) -> Iterat
 
 
 class OffsetSet:
-    """Whole numbers in disjoint runs, so that a partition read from end to end is one run."""
+    """A set of integers as disjoint runs, so that a partition read from end to end is one run."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -267,17 +269,17 @@ class _ClaimStart:
     """What was processed under one token."""
 
     bases: list[int] = field(default_factory=list)
-    """Where it started, and where it was moved to."""
+    """Its start positions: where it began, and the targets of seeks."""
     is_open: bool = True
     """The next offset that it delivers or writes is a start: the reset policy chose it."""
     ended: OffsetSet = field(default_factory=OffsetSet)
     waiting: set[int] = field(default_factory=set)
-    """Begun, not ended since."""
+    """Records begun and not ended."""
     excused: list[tuple[int, int]] = field(default_factory=list)
-    """Passed over by order."""
+    """Ranges skipped by a seek or a reset."""
 
     def start(self, offset: int | None) -> None:
-        """It is moved; without an offset to where the reset policy says."""
+        """Applies a seek or a reset; without an offset the reset policy chooses the position."""
         if offset is None or offset < 0:
             self.is_open = True
             return
@@ -286,20 +288,20 @@ class _ClaimStart:
         self.is_open = False
 
     def begin(self, offset: int | None) -> None:
-        """The claim says where it starts, or that nothing is committed yet."""
+        """Applies the position in the claim; None where nothing is committed yet."""
         if offset is not None and offset >= 0:
             self.bases.append(offset)
             self.is_open = False
 
     def meet(self, offset: int) -> None:
-        """The reset policy's start, or the first offset after one of which there is no record."""
+        """Takes the first offset met as the start, where the position is not known."""
         if self.is_open:
             self.start(offset)
 
     def missing(self, value: int, *, gaps_allowed: bool) -> int | None:
         """The first record before `value` that is not processed; None where none is missing.
 
-        A position may have been taken before the last jump: any start explains it.
+        A position may be from before the last seek, so any start explains it.
         """
         found: int | None = None
         for base in self.bases:
@@ -315,11 +317,11 @@ class _ClaimStart:
         return found
 
 
-class ProcessedAudit:
-    """Walks over the records once."""
+class ProcessedCommitChecker:
+    """Decides S5 in one pass over the records."""
 
-    def __init__(self, evidence: Evidence, acknowledgements: Acknowledgements) -> None:
-        """`acknowledgements` has been checked where there is a server's log: what is written is known."""
+    def __init__(self, evidence: GroupEvidence, acknowledgements: Acknowledgements) -> None:
+        """With a server's log, `acknowledgements` must be checked first: then it knows what is written."""
         self._evidence = evidence
         self._acknowledgements = acknowledgements
         self._recorders = {record.member for record in evidence.records if record.kind == "deliver.start"}
@@ -330,7 +332,7 @@ class ProcessedAudit:
 
     @property
     def is_decidable(self) -> bool:
-        """Whether any member recorded deliveries, and commits what it processed."""
+        """Whether a member recorded deliveries, and members commit only what they processed."""
         return bool(self._recorders) and not self._evidence.options.offsets_given
 
     def check(self) -> Iterator[Violation]:
@@ -342,7 +344,7 @@ class ProcessedAudit:
                     claim = self._claim(record)
                     claim.begin(record.fields["offset"])
                     current[record.member, record.topic_partition] = claim
-                case "start":  # the policy's; its commit may come after a seek
+                case "start":  # chosen by the reset policy; its commit may come after a seek
                     self._claim(record).meet(record.fields["offset"])
                 case "deliver.start":
                     self._claim(record).meet(record.fields["offset"])
@@ -387,47 +389,47 @@ class ProcessedAudit:
     # --- over all claims ------------------------------------------------------------------------------
 
     def _over_all(self) -> Iterator[Violation]:
-        settled: defaultdict[TopicPartition, OffsetSet] = defaultdict(OffsetSet)
+        processed: defaultdict[TopicPartition, OffsetSet] = defaultdict(OffsetSet)
         begun: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         for record in self._evidence.records:
             if record.kind == "deliver.end":
-                settled[record.topic_partition].add(record.fields["offset"])
+                processed[record.topic_partition].add(record.fields["offset"])
             elif record.kind == "deliver.start" and self._evidence.options.gaps_allowed:
                 begun[record.topic_partition].add(record.fields["offset"])
         for (tp, _), claim in self._claims.items():
             for start, end in claim.excused:
-                settled[tp].add(start, end)
-        for tp, value in self._last_values(settled).items():
-            missing = settled[tp].first_missing(0, value)
+                processed[tp].add(start, end)
+        for tp, value in self._last_values(processed).items():
+            missing = processed[tp].first_missing(0, value)
             if self._evidence.options.gaps_allowed:
-                missing = _first_begun(begun[tp], value, settled[tp])
+                missing = _first_begun(begun[tp], value, processed[tp])
             if missing is not None:
-                detail = f"{value} is committed at last, and nobody has processed {missing}"
+                detail = f"{value} is committed at the end, and no member has processed {missing}"
                 yield Violation("S5", detail, tp)
 
-    def _last_values(self, settled: Mapping[TopicPartition, OffsetSet]) -> dict[TopicPartition, int]:
-        """The last value of each offset; what brought it on without being ours to judge is settled."""
+    def _last_values(self, processed: Mapping[TopicPartition, OffsetSet]) -> dict[TopicPartition, int]:
+        """The last value of each offset. A range that a write without records covers counts as processed."""
         values: dict[TopicPartition, int] = {}
         explained = self._acknowledgements.explained
-        claims = {each.token for each in self._evidence.holdings if each.member in self._recorders}
+        claims = {each.token for each in self._evidence.ownerships if each.member in self._recorders}
         for write in self._acknowledgements.writes:
             tp = write.topic_partition
             if write.value is None:
                 continue
             attempt = explained.get(write)
-            is_judged = tp in values and (
+            is_explained = tp in values and (
                 write.zxid in claims
                 if write.is_claim
                 else attempt is not None and attempt.invoked.member in self._recorders
             )
-            if not is_judged:
-                settled[tp].add(max(values.get(tp, 0), 0), write.value)
+            if not is_explained:
+                processed[tp].add(max(values.get(tp, 0), 0), write.value)
             values[tp] = write.value
         return values
 
 
-def _first_begun(begun: Iterable[int], value: int, settled: OffsetSet) -> int | None:
+def _first_begun(begun: Iterable[int], value: int, processed: OffsetSet) -> int | None:
     return min(
-        (each for each in begun if each < value and settled.first_missing(each, each + 1) is not None),
+        (each for each in begun if each < value and processed.first_missing(each, each + 1) is not None),
         default=None,
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkgroup.history.group.replay import Evidence, RecordedOwnership
+from zkgroup.history.group.replay import GroupEvidence, RecordedOwnership
 from zkgroup.history.records import Record, partition_of
 from zkgroup.history.report import Figures, Violation
 from zkgroup.model import TopicPartition
@@ -22,7 +22,7 @@ DECIDED = frozenset({"S1", "S2", "S3", "S4"})
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class AcknowledgedWrite:
     """One acknowledged change of an offset, or a claim that was recognised by reading back."""
 
     topic_partition: TopicPartition
@@ -34,20 +34,20 @@ class Write:
     is_claim: bool
 
 
-def check_chains(evidence: Evidence, figures: Figures) -> Iterator[Violation]:
-    """The writes of each partition in the order of the server, each one judged by those before it."""
+def check_chains(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
+    """S1 to S4 over the writes of each partition, in the order of the server."""
     yield from _registered_first(evidence)
-    chains: dict[TopicPartition, list[Write]] = {}
+    chains: dict[TopicPartition, list[AcknowledgedWrite]] = {}
     for write in _writes(evidence):
         chains.setdefault(write.topic_partition, []).append(write)
     moved = _explained_moves(evidence)
     for tp in sorted(chains):
-        # A move between threads of one member is a release and a claim with one zxid.
+        # A handover between threads of one member is a release and a claim with one zxid.
         chains[tp].sort(key=lambda write: (write.zxid, write.is_claim))
         yield from _chain(evidence, figures, chains[tp], moved)
 
 
-def _writes(evidence: Evidence) -> Iterator[Write]:
+def _writes(evidence: GroupEvidence) -> Iterator[AcknowledgedWrite]:
     acknowledged: set[tuple[TopicPartition, int]] = set()
     for record in evidence.records:
         fields = record.fields
@@ -56,7 +56,7 @@ def _writes(evidence: Evidence) -> Iterator[Write]:
                 acknowledged.add((partition_of(row), row["token"]))
                 yield _write(record, row, row["token"], is_claim=True)
         elif record.kind == "own.begin" and (record.topic_partition, fields["token"]) not in acknowledged:
-            # Adopted after a lost reply, or a move between threads: the token is the zxid of the claim.
+            # Adopted after a lost response, or a handover between threads: the token is the claim's zxid.
             acknowledged.add((record.topic_partition, fields["token"]))
             yield _write(record, fields, fields["token"], is_claim=True)
         elif record.kind in ("commit.ok", "release.ok") and fields.get("zxid") is not None:
@@ -66,11 +66,13 @@ def _writes(evidence: Evidence) -> Iterator[Write]:
                     yield _write(record, row, fields["zxid"], is_claim=False)
 
 
-def _write(record: Record, row: Mapping[str, Any], zxid: int, *, is_claim: bool) -> Write:
-    return Write(partition_of(row), zxid, row["token"], row["version"], row["offset"], record, is_claim)
+def _write(record: Record, row: Mapping[str, Any], zxid: int, *, is_claim: bool) -> AcknowledgedWrite:
+    return AcknowledgedWrite(
+        partition_of(row), zxid, row["token"], row["version"], row["offset"], record, is_claim
+    )
 
 
-def _registered_first(evidence: Evidence) -> Iterator[Violation]:
+def _registered_first(evidence: GroupEvidence) -> Iterator[Violation]:
     """S1: a claiming member has registered, in the session in which it claims."""
     for records in evidence.by_member.values():
         sessions: set[int | None] = set()
@@ -83,10 +85,13 @@ def _registered_first(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _chain(
-    evidence: Evidence, figures: Figures, writes: list[Write], moved: Mapping[TopicPartition, list[Record]]
+    evidence: GroupEvidence,
+    figures: Figures,
+    writes: list[AcknowledgedWrite],
+    moved: Mapping[TopicPartition, list[Record]],
 ) -> Iterator[Violation]:
-    before: Write | None = None
-    claim: Write | None = None
+    before: AcknowledgedWrite | None = None
+    claim: AcknowledgedWrite | None = None
     for write in writes:
         if write.is_claim:
             yield from _claimed(before, write)
@@ -96,7 +101,7 @@ def _chain(
         else:
             figures.commits += 1
             if claim is None or write.token != claim.token:
-                owner = f"{claim.record.member} (token {claim.token})" if claim else "nobody"
+                owner = f"{claim.record.member} (token {claim.token})" if claim else "no member"
                 detail = f"{write.record.member} wrote with token {write.token}, but {owner} owned it"
                 yield Violation("S2", detail, write.topic_partition, write.zxid)
             elif before is not None and write.version <= before.version and write.zxid != before.zxid:
@@ -107,7 +112,7 @@ def _chain(
         before = write
 
 
-def _claimed(before: Write | None, claim: Write) -> Iterator[Violation]:
+def _claimed(before: AcknowledgedWrite | None, claim: AcknowledgedWrite) -> Iterator[Violation]:
     if before is not None and claim.version == before.version and claim.zxid != before.zxid:
         detail = (
             f"{claim.record.member} claimed at version {claim.version}, which {before.record.member} wrote"
@@ -116,10 +121,10 @@ def _claimed(before: Write | None, claim: Write) -> Iterator[Violation]:
 
 
 def _value(
-    evidence: Evidence,
+    evidence: GroupEvidence,
     figures: Figures,
-    before: Write,
-    write: Write,
+    before: AcknowledgedWrite,
+    write: AcknowledgedWrite,
     moved: Mapping[TopicPartition, list[Record]],
 ) -> Iterator[Violation]:
     """S4, and the versions in between that no record explains."""
@@ -135,8 +140,8 @@ def _value(
         yield Violation("S4", detail, tp, write.zxid)
 
 
-def _explained_moves(evidence: Evidence) -> dict[TopicPartition, list[Record]]:
-    """Records that say why a position may go back: a reset obeyed, a foreign write met."""
+def _explained_moves(evidence: GroupEvidence) -> dict[TopicPartition, list[Record]]:
+    """Records that explain why a position may go back: an applied reset, a detected foreign write."""
     found: dict[TopicPartition, list[Record]] = {}
     for record in evidence.records:
         if record.kind in ("reset.obeyed", "foreign_write"):
@@ -152,7 +157,7 @@ class _Claim:
     ends: list[Record] = field(default_factory=list)
 
 
-def check_deliveries(evidence: Evidence, figures: Figures) -> Iterator[Violation]:
+def check_deliveries(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
     """S7, S8 and S9 over every delivery."""
     claims: dict[TopicPartition, dict[int, _Claim]] = {}
     for record in evidence.records:
@@ -167,7 +172,7 @@ def check_deliveries(evidence: Evidence, figures: Figures) -> Iterator[Violation
     yield from _right_start(evidence, claims)
 
 
-def _leased(evidence: Evidence) -> Iterator[Violation]:
+def _leased(evidence: GroupEvidence) -> Iterator[Violation]:
     """S7: between the beginning and the end of the ownership, and before the lease ran out."""
     slack_ms = evidence.options.slack_ms
     for member, records in evidence.by_member.items():
@@ -188,7 +193,7 @@ def _leased(evidence: Evidence) -> Iterator[Violation]:
 
 
 class _Leases:
-    """The permissions of a member by its own clock: from the send of a write until its deadline."""
+    """The leases of a member on its own clock: each from the sending of a write until its deadline."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         renewals = [r.fields for r in records if r.kind == "lease.renew"]
@@ -220,13 +225,15 @@ def _disjoint(figures: Figures, tp: TopicPartition, claims: dict[int, _Claim]) -
         figures.in_flight_overlaps += sum(record.ts > first for record in claims[older].ends)
 
 
-def _right_start(evidence: Evidence, claims: dict[TopicPartition, dict[int, _Claim]]) -> Iterator[Violation]:
+def _right_start(
+    evidence: GroupEvidence, claims: dict[TopicPartition, dict[int, _Claim]]
+) -> Iterator[Violation]:
     """S9: the first record of a claim is the one at the position written with the claim."""
     moved: dict[TopicPartition, list[Record]] = {}
     for record in evidence.records:
         if record.kind in ("reset.obeyed", "foreign_write", "seek"):
             moved.setdefault(record.topic_partition, []).append(record)
-    for holding in evidence.holdings:
+    for holding in evidence.ownerships:
         claim = claims.get(holding.topic_partition, {}).get(holding.token)
         if claim is None or not claim.starts or holding.begin.fields["offset"] is None:
             continue

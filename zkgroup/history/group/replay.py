@@ -1,4 +1,4 @@
-"""Input of a group's invariants: records, options, and the znodes after each change of the server's log."""
+"""Evidence about one group: records, options, and its znodes after each change of the server's log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GroupZnodeKind = Literal["id", "owner", "offset", "reset", "topic"]
 
 @dataclass(frozen=True, slots=True)
 class GroupZnode:
-    """What a path is about: a member, a partition or a topic of the group."""
+    """The group's znode at a path: its kind, and its member, partition or topic."""
 
     kind: GroupZnodeKind
     member: str = ""
@@ -67,7 +67,7 @@ class OffsetZnode:
 
 
 class ReplayedGroup:
-    """The state of a group. `apply` takes one change at a time, in the order of the log."""
+    """The znodes of a group. `apply` takes one change at a time, in the order of the log."""
 
     def __init__(self, group: str) -> None:
         self.sessions: set[int] = set()
@@ -81,7 +81,7 @@ class ReplayedGroup:
         return self._places.find(path)
 
     def apply(self, transaction: ServerTransaction, change: Change) -> None:
-        """Takes over one accepted change."""
+        """Applies one accepted change."""
         place = self.place(change.path)
         if place is None or change.action == "check":
             return
@@ -148,7 +148,7 @@ class ReplayedGroup:
 
 
 class _GroupPaths:
-    """Tells what a path is about, remembering the answers: a log names the same few paths again and again."""
+    """Parses paths, with a cache: a log repeats the same few paths."""
 
     def __init__(self, group: str) -> None:
         self._ids = f"{ids_path(group)}/"
@@ -162,10 +162,10 @@ class _GroupPaths:
 
     def find(self, path: str) -> GroupZnode | None:
         if path not in self._known:
-            self._known[path] = self._look(path)
+            self._known[path] = self._parse(path)
         return self._known[path]
 
-    def _look(self, path: str) -> GroupZnode | None:
+    def _parse(self, path: str) -> GroupZnode | None:
         if path.startswith(self._ids):
             return GroupZnode("id", member=path.removeprefix(self._ids))
         if path.startswith(self._resets):
@@ -203,36 +203,36 @@ def groups_in(transactions: tuple[ServerTransaction, ...]) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """What only the caller can know. All times are on the members' clock, in milliseconds."""
+    """What the records and the log do not say. Times are on the members' clock, in milliseconds."""
 
     group: str | None = None
     """Needed only where the server's log holds several groups."""
     member_sessions: Collection[int] = ()
     """Sessions of zkgroup's members beyond those that registered or recorded anything."""
     quiet_from_ms: int | None = None
-    """When the last fault was healed and the last change was made; without it L1-L4 stay open."""
+    """When the last fault was healed and the last change was made; without it L1-L4 are not decided."""
     recovery_ms: int = 10_000
-    """How long after `quiet_from_ms` the group may take to settle."""
+    """Longest time after `quiet_from_ms` until the group has converged."""
     ended_members: Collection[str] = ()
     """Members that were killed, could not record their end, and did not come back."""
     half_claim_ms: int = 30_000
-    """Longest time for which an owner znode may stand that its member does not hold (by its own records)."""
+    """Longest time for an owner znode whose member does not own the partition by its own records."""
     slack_ms: int = 100
     """Time between the check of a lease and the stamp on the record of the delivery."""
     gaps_allowed: bool = False
     """Offsets of records may have gaps (compacted topics): a claim may start above its position."""
     offsets_given: bool = False
-    """The application commits offsets of its own choice, processed or not: S5 stays open."""
+    """The application commits offsets of its own choice, processed or not: S5 is not decided."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Everything there is to decide from."""
+class GroupEvidence:
+    """Everything that the invariants of a group are decided from."""
 
     records: tuple[Record, ...]
     """In the order of time."""
     transactions: tuple[ServerTransaction, ...]
-    """In the order of their zxid; empty where no server's log is at hand."""
+    """In the order of their zxid; empty without a server's log."""
     group: str
     options: CheckOptions = field(default_factory=CheckOptions)
 
@@ -245,11 +245,11 @@ class Evidence:
         return {member: tuple(records) for member, records in found.items()}
 
     @cached_property
-    def holdings(self) -> tuple[RecordedOwnership, ...]:
-        """Every ownership as its member recorded it, by beginning.
+    def ownerships(self) -> tuple[RecordedOwnership, ...]:
+        """Every ownership as its member recorded it, in the order of their beginnings.
 
-        It ends with the member's own word, or where the member registers again in another session (it was
-        killed in between and could not say so).
+        An ownership ends with the member's record, or where the member registers again in another session (it
+        was killed in between and could not record the end).
         """
         open_: dict[str, dict[tuple[TopicPartition, int], RecordedOwnership]] = {}
         found: list[RecordedOwnership] = []
@@ -270,7 +270,7 @@ class Evidence:
 
     @cached_property
     def rewinds(self) -> frozenset[tuple[TopicPartition, int]]:
-        """Partition and resulting version of writes that the application asked for by seeking back."""
+        """Partition and resulting version of writes that follow a seek back by the application."""
         return frozenset(
             (partition_of(row), row["fence"] + 1 if record.kind == "commit.invoke" else row["version"])
             for record in self.records
@@ -280,15 +280,15 @@ class Evidence:
         )
 
     @property
-    def settled_at_ms(self) -> int | None:
-        """From when on the group must be at rest."""
+    def converged_by_ms(self) -> int | None:
+        """The deadline for convergence; None where `quiet_from_ms` is unknown."""
         quiet_from_ms = self.options.quiet_from_ms
         return None if quiet_from_ms is None else quiet_from_ms + self.options.recovery_ms
 
 
 @dataclass(slots=True)
 class RecordedOwnership:
-    """One ownership by a member's own account."""
+    """One ownership, as its member recorded it."""
 
     member: str
     topic_partition: TopicPartition

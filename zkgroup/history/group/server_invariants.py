@@ -1,4 +1,4 @@
-"""S1 to S4 and S22, decided from the server's log, whatever the members believe."""
+"""S1 to S4 and S22, decided from the server's log alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from zkgroup.errors import CorruptZnodeError
-from zkgroup.history.group.replay import Evidence, GroupZnode, OwnerZnode, ReplayedGroup, number_in
+from zkgroup.history.group.replay import GroupEvidence, GroupZnode, OwnerZnode, ReplayedGroup, number_in
 from zkgroup.history.report import Figures, Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
@@ -15,72 +15,72 @@ from zkgroup.znodes.group_records import Reset
 
 DECIDED = frozenset({"S1", "S2", "S3", "S4"})
 NO_SESSION = 0
-"""Of writes by a test's own hand, and of records from before a member's first session."""
+"""Session of a test's writes without a client, and of records before a member's first session."""
 
 
 class Writer(Enum):
-    """The writer: invariants bind zkgroup's members; writes of others are counted."""
+    """The writer of a transaction. Invariants bind zkgroup's members; writes of others are counted."""
 
-    OURS = "a member of zkgroup"
+    ZKGROUP_MEMBER = "a member of zkgroup"
     FOREIGN_MEMBER = "a member that is not of zkgroup"
-    STRANGER = "somebody who is no member"
+    NON_MEMBER = "a client that is no member"
 
 
-class GroupServerAudit:
-    """Walks over the log once."""
+class GroupLogChecker:
+    """Decides S1 to S4 in one pass over the log."""
 
-    def __init__(self, evidence: Evidence, figures: Figures) -> None:
+    def __init__(self, evidence: GroupEvidence, figures: Figures) -> None:
         self._evidence = evidence
         self._figures = figures
-        self._picture = ReplayedGroup(evidence.group)
-        self._ours, self._foreign = _sessions(evidence)
+        self._replayed = ReplayedGroup(evidence.group)
+        self._zkgroup_sessions, self._foreign = _sessions(evidence)
         self._floors: dict[TopicPartition, int] = {}
         """The lowest value that a zkgroup member may write without a seek."""
         self._claimed_at: dict[TopicPartition, tuple[int, int]] = {}
-        """Life and version of the offset at the last claim."""
+        """czxid and version of the offset znode at the last claim."""
         self._last_owner: dict[TopicPartition, str] = {}
         self.episodes: list[tuple[TopicPartition, OwnerZnode, int]] = []
-        """zkgroup's owner znodes that are gone, each with the time of its end."""
+        """Deleted owner znodes of zkgroup's members, each with the time of its deletion."""
 
     def run(self) -> Iterator[Violation]:
         for transaction in self._evidence.transactions:
             yield from self._transaction(transaction)
         end_ms = self._evidence.transactions[-1].at_ms if self._evidence.transactions else 0
-        for tp, owned in self._picture.owners.items():
+        for tp, owned in self._replayed.owners.items():
             self._episode_over(tp, owned, end_ms)
 
     def _transaction(self, transaction: ServerTransaction) -> Iterator[Violation]:
         self._figures.transactions += 1
         if transaction.kind != "create_session" and transaction.session:
-            self._picture.sessions.add(transaction.session)
+            self._replayed.sessions.add(transaction.session)
         if transaction.refusal is not None:
             self._refused(transaction)
             return
         for change in transaction.changes:
-            place = self._picture.place(change.path)
+            place = self._replayed.place(change.path)
             if place is not None and change.action != "check":
                 yield from self._change(transaction, change, place)
-            self._picture.apply(transaction, change)
+            self._replayed.apply(transaction, change)
         if transaction.kind == "close_session":
             yield from self._closed(transaction)
-        elif self._writer(transaction) is Writer.OURS:
+        elif self._writer(transaction) is Writer.ZKGROUP_MEMBER:
             yield from self._unregistered(transaction)
             yield from self._claims(transaction)
 
     def _change(
         self, transaction: ServerTransaction, change: Change, place: GroupZnode
     ) -> Iterator[Violation]:
-        """Looks at a change on the state just before it: those of one transaction build on one another."""
-        tp, picture = place.topic_partition, self._picture
+        """Checks a change against the state before it, with the transaction's earlier changes applied."""
+        tp, replayed = place.topic_partition, self._replayed
         match place.kind, change.action:
             case "owner", "create":
                 yield from self._owner_created(transaction, change, tp)
-            case "owner", "delete" if tp in picture.owners:
-                self._episode_over(tp, picture.owners[tp], transaction.at_ms)
+            case "owner", "delete" if tp in replayed.owners:
+                self._episode_over(tp, replayed.owners[tp], transaction.at_ms)
             case "offset", "delete":
                 self._floors.pop(tp, None)
                 self._claimed_at.pop(tp, None)
-                if self._writer(transaction) is Writer.OURS:
+                if self._writer(transaction) is Writer.ZKGROUP_MEMBER:
                     yield self._violation("S2", transaction, "a member deleted the offset", tp)
             case "offset", _:
                 yield from self._offset_written(transaction, change, tp)
@@ -93,10 +93,10 @@ class GroupServerAudit:
         self, transaction: ServerTransaction, change: Change, tp: TopicPartition
     ) -> Iterator[Violation]:
         text = (change.data or b"").decode("utf-8", "replace")
-        if self._writer(transaction) is Writer.OURS:
+        if self._writer(transaction) is Writer.ZKGROUP_MEMBER:
             self._figures.claims += 1
             member = text.rpartition("-")[0]
-            registered = self._picture.ids.get(member)
+            registered = self._replayed.ids.get(member)
             if change.ephemeral_owner != transaction.session:
                 yield self._violation("S1", transaction, f"the owner {text!r} is not ephemeral", tp)
             elif registered is None or registered.session != transaction.session:
@@ -113,17 +113,17 @@ class GroupServerAudit:
             place.member
             for change in transaction.changes
             if change.action == "delete"
-            and (place := self._picture.place(change.path))
+            and (place := self._replayed.place(change.path))
             and place.kind == "id"
-            and place.member not in self._picture.ids
+            and place.member not in self._replayed.ids
         }
-        for tp, owned in self._picture.owners.items():
+        for tp, owned in self._replayed.owners.items():
             if owned.member in gone and owned.session == transaction.session:
                 yield self._violation("S1", transaction, f"{owned.text!r} owns without a registration", tp)
 
     def _closed(self, transaction: ServerTransaction) -> Iterator[Violation]:
-        self._picture.sessions.discard(transaction.session)
-        for tp, owned in self._picture.owners.items():
+        self._replayed.sessions.discard(transaction.session)
+        for tp, owned in self._replayed.owners.items():
             if owned.session == transaction.session:
                 yield self._violation("S1", transaction, f"{owned.text!r} outlived its session", tp)
 
@@ -134,7 +134,7 @@ class GroupServerAudit:
     ) -> Iterator[Violation]:
         value, writer = number_in(change.data), self._writer(transaction)
         floor = self._floors.get(tp)
-        if writer is Writer.OURS:
+        if writer is Writer.ZKGROUP_MEMBER:
             yield from self._fenced(transaction, tp)
             if not self._is_claim(transaction, change, tp):
                 self._figures.commits += 1
@@ -142,7 +142,7 @@ class GroupServerAudit:
                 yield self._violation("S4", transaction, f"a member wrote {change.data!r}", tp)
             elif floor is not None and value < floor and (tp, change.version) not in self._evidence.rewinds:
                 yield self._violation("S4", transaction, f"the offset went back from {floor} to {value}", tp)
-            stored = self._picture.offsets.get(tp)
+            stored = self._replayed.offsets.get(tp)
             if value is not None and stored is not None and stored.value is not None:
                 self._figures.reasserted += value < stored.value
         elif writer is Writer.FOREIGN_MEMBER:
@@ -151,26 +151,28 @@ class GroupServerAudit:
             self._figures.foreign_writes += 1
         if value is not None:
             # Over a foreign value a member may write its own, or go on from the foreign one.
-            self._floors[tp] = value if writer is Writer.OURS or floor is None else min(floor, value)
+            self._floors[tp] = (
+                value if writer is Writer.ZKGROUP_MEMBER or floor is None else min(floor, value)
+            )
 
     def _fenced(self, transaction: ServerTransaction, tp: TopicPartition) -> Iterator[Violation]:
-        """By the state, not by the presence of a check: whoever writes must own at that very moment."""
-        owned = self._picture.owners.get(tp)
+        """S2: the writer owns the partition at this moment, whether or not the transaction checks that."""
+        owned = self._replayed.owners.get(tp)
         if owned is None or owned.session != transaction.session:
-            holder = f"{owned.text!r} owns it" if owned else "nobody owns it"
+            holder = f"{owned.text!r} owns it" if owned else "no member owns it"
             yield self._violation(
                 "S2", transaction, f"written by session 0x{transaction.session:x}, but {holder}", tp
             )
             return
         named = self._named(transaction)
-        shared = sum(one.session == transaction.session for one in self._picture.ids.values()) > 1
+        shared = sum(one.session == transaction.session for one in self._replayed.ids.values()) > 1
         if (named and owned.member not in named) or (shared and not named):
             who = " and ".join(sorted(named)) or "an unnamed member of the session"
             yield self._violation("S2", transaction, f"written by {who}, but {owned.text!r} owns it", tp)
 
     def _named(self, transaction: ServerTransaction) -> set[str]:
-        """Members whose registration the transaction checks: it is theirs, also on a shared client."""
-        places = (self._picture.place(c.path) for c in transaction.changes if c.action == "check")
+        """Members whose registration the transaction checks: it is theirs, even on a shared client."""
+        places = (self._replayed.place(c.path) for c in transaction.changes if c.action == "check")
         return {place.member for place in places if place is not None and place.kind == "id"}
 
     def _reset(self, change: Change, tp: TopicPartition) -> None:
@@ -184,7 +186,7 @@ class GroupServerAudit:
 
     def _claims(self, transaction: ServerTransaction) -> Iterator[Violation]:
         for change in transaction.changes:
-            place = self._picture.place(change.path)
+            place = self._replayed.place(change.path)
             if change.action != "create" or place is None or place.kind != "owner":
                 continue
             tp = place.topic_partition
@@ -192,7 +194,7 @@ class GroupServerAudit:
                 yield self._violation(
                     "S3", transaction, "the claim does not advance the offset's version", tp
                 )
-            stored = self._picture.offsets.get(tp)
+            stored = self._replayed.offsets.get(tp)
             if stored is None:
                 continue
             life, version = self._claimed_at.get(tp, (stored.czxid, -1))
@@ -201,40 +203,40 @@ class GroupServerAudit:
             self._claimed_at[tp] = (stored.czxid, stored.version)
 
     def _writes_offset(self, transaction: ServerTransaction, tp: TopicPartition) -> bool:
-        places = (self._picture.place(c.path) for c in transaction.changes if c.action in ("create", "set"))
+        places = (self._replayed.place(c.path) for c in transaction.changes if c.action in ("create", "set"))
         return any(p is not None and p.kind == "offset" and p.topic_partition == tp for p in places)
 
     def _is_claim(self, transaction: ServerTransaction, written: Change, tp: TopicPartition) -> bool:
-        """Whether the owner was created before: where a partition moves between threads it is after."""
+        """Whether the owner was created before; in a handover between threads it is created after."""
         before = transaction.changes[: transaction.changes.index(written)]
-        places = (self._picture.place(c.path) for c in before if c.action == "create")
+        places = (self._replayed.place(c.path) for c in before if c.action == "create")
         return any(p is not None and p.kind == "owner" and p.topic_partition == tp for p in places)
 
     # --- the rest ---------------------------------------------------------------------------------
 
     def _refused(self, transaction: ServerTransaction) -> None:
-        """Counts commits and releases that were refused, and those whose sender did not own any more."""
-        if self._writer(transaction) is not Writer.OURS:
+        """Counts refused commits and releases, and those whose sender no longer owned the partition."""
+        if self._writer(transaction) is not Writer.ZKGROUP_MEMBER:
             return
-        asked = [(c, p) for c in transaction.changes if (p := self._picture.place(c.path)) is not None]
+        asked = [(c, p) for c in transaction.changes if (p := self._replayed.place(c.path)) is not None]
         if any(place.kind == "owner" and change.action == "create" for change, place in asked):
             return
         written = {p.topic_partition for c, p in asked if p.kind == "offset" and c.action == "set"}
         if not written:
             return
         self._figures.refused_commits += 1
-        owners = [self._picture.owners.get(tp) for tp in written]
+        owners = [self._replayed.owners.get(tp) for tp in written]
         if any(owned is None or owned.session != transaction.session for owned in owners):
             self._figures.refused_stale_commits += 1
 
     def _episode_over(self, tp: TopicPartition, owned: OwnerZnode, at_ms: int) -> None:
-        if owned.session in self._ours:
+        if owned.session in self._zkgroup_sessions:
             self.episodes.append((tp, owned, at_ms))
 
     def _writer(self, transaction: ServerTransaction) -> Writer:
-        if transaction.session in self._ours:
-            return Writer.OURS
-        return Writer.FOREIGN_MEMBER if transaction.session in self._foreign else Writer.STRANGER
+        if transaction.session in self._zkgroup_sessions:
+            return Writer.ZKGROUP_MEMBER
+        return Writer.FOREIGN_MEMBER if transaction.session in self._foreign else Writer.NON_MEMBER
 
     def _violation(
         self, invariant: str, transaction: ServerTransaction, detail: str, tp: TopicPartition
@@ -242,10 +244,10 @@ class GroupServerAudit:
         return Violation(invariant, detail, tp, transaction.zxid)
 
 
-def half_claims(evidence: Evidence, audit: GroupServerAudit) -> Iterator[Violation]:
-    """S22: no owner znode stands for long that its member does not hold by its own records."""
+def half_claims(evidence: GroupEvidence, audit: GroupLogChecker) -> Iterator[Violation]:
+    """S22: no owner znode exists for long without an ownership in its member's own records."""
     held: dict[tuple[TopicPartition, int], list[tuple[float, float]]] = {}
-    for holding in evidence.holdings:
+    for holding in evidence.ownerships:
         end_ms = holding.end.ms if holding.end is not None else float("inf")
         spans = held.setdefault((holding.topic_partition, holding.token), [])
         spans.append((holding.begin.ms, end_ms))
@@ -254,23 +256,23 @@ def half_claims(evidence: Evidence, audit: GroupServerAudit) -> Iterator[Violati
         for begin_ms, end_ms in [*sorted(held.get((tp, owned.czxid), [])), (gone_ms, gone_ms)]:
             loose_ms = min(begin_ms, gone_ms) - loose_since
             if loose_ms > evidence.options.half_claim_ms:
-                detail = f"{owned.text!r} stood for {loose_ms:.0f} ms without being held"
+                detail = f"{owned.text!r} existed for {loose_ms:.0f} ms without a recorded ownership"
                 yield Violation("S22", detail, tp, owned.czxid)
             loose_since = max(loose_since, end_ms)
 
 
-def _sessions(evidence: Evidence) -> tuple[set[int], set[int]]:
+def _sessions(evidence: GroupEvidence) -> tuple[set[int], set[int]]:
     """Sessions of zkgroup's members, and of other members."""
-    ours = {record.session for record in evidence.records if record.session is not None}
-    ours.update(evidence.options.member_sessions)
+    zkgroup_sessions = {record.session for record in evidence.records if record.session is not None}
+    zkgroup_sessions.update(evidence.options.member_sessions)
     foreign: set[int] = set()
-    picture = ReplayedGroup(evidence.group)
+    replayed = ReplayedGroup(evidence.group)
     for transaction in evidence.transactions:
         for change in transaction.changes:
-            place = picture.place(change.path)
+            place = replayed.place(change.path)
             if change.action == "create" and place is not None and place.kind == "id":
-                (ours if _is_zkgroup(change) else foreign).add(transaction.session)
-    return ours - {NO_SESSION}, foreign - ours - {NO_SESSION}
+                (zkgroup_sessions if _is_zkgroup(change) else foreign).add(transaction.session)
+    return zkgroup_sessions - {NO_SESSION}, foreign - zkgroup_sessions - {NO_SESSION}
 
 
 def _is_zkgroup(change: Change) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.history.cluster.replay import ReplayedCluster
-from zkgroup.history.cluster.server_invariants import left_undone
+from zkgroup.history.cluster.server_invariants import unfinished_work
 from zkgroup.history.report import ClusterOptions
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
@@ -156,7 +156,9 @@ class ClusterConvergence:
         if isinstance(ruler, ControllerProcess) and not ruler.machine.election.may_send:
             return f"{ruler.name} may not send"
         kept = self._kept_by_the_lost()
-        for violation in left_undone(picture, ClusterOptions(unserved=world.unserved, down=spoilt.brokers)):
+        for violation in unfinished_work(
+            picture, ClusterOptions(unserved=world.unserved, down=spoilt.brokers)
+        ):
             is_kept = violation.topic_partition in kept and "the move to" in violation.detail
             if not spoilt.concerns(str(violation)) and not is_kept:
                 return f"{violation}; {_unfinished(ruler)}"
