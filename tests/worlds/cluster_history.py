@@ -1,4 +1,4 @@
-"""A small cluster that behaves by the recipes, and the server's log of it. Tests break one rule at a time."""
+"""`ClusterHistory`: the server's log of a cluster that follows the protocol. Tests change one event of it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from zkgroup.znodes.reassignment_records import FinishedReassignment, Outcome
 
 TOPIC = "t"
 TP = TopicPartition(TOPIC, 0)
-OURS, REAL, OPERATOR = {"zkgroup": {"role": "data"}}, {}, 900
+ZKGROUP, KAFKA, OPERATOR = {"zkgroup": {"role": "data"}}, {}, 900
 
 
 def broken(report: ClusterReport) -> set[str]:
-    """The invariants that a report says are violated."""
+    """The violated invariants of a report."""
     return {violation.invariant for violation in report.violations}
 
 
@@ -67,28 +67,30 @@ class ClusterHistory:
         return check(self.transactions, self.records, ClusterOptions(**options))
 
     def note(self, broker: int, kind: str, /, **fields: Any) -> None:
-        """A record of a broker."""
+        """Adds a record of a broker."""
         number = len(self.records) + 1
         self.records.append(Record(number, number, broker, f"broker-{broker}", None, kind, fields))
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def register(self, broker: int, session: int | None = None, extensions: Mapping[str, Any] = OURS) -> None:
+    def register(
+        self, broker: int, session: int | None = None, extensions: Mapping[str, Any] = ZKGROUP
+    ) -> None:
         self.registered[broker] = session = session or 100 * broker
         data = BrokerRegistration(f"h{broker}", 9092, 1, 0, extensions=extensions).encode()
         self.put(session, "create", BrokerRegistration.path(broker), data, session)
 
     def expire(self, session: int) -> None:
-        """Its ephemerals go."""
+        """Ends a session, and deletes its ephemerals."""
         gone = [BrokerRegistration.path(b) for b, owner in self.registered.items() if owner == session]
-        if Controller.path() in self.versions and self.ruler == session:
+        if Controller.path() in self.versions and self.controller_session == session:
             gone.append(Controller.path())
         self.write(session, *(self.change("delete", path) for path in gone), kind="close_session")
 
     def elect(self, broker: int, session: int | None = None, epoch: int | None = None) -> None:
-        """Of ours: all in one."""
+        """Elects a zkgroup controller, in one transaction."""
         session = session or 100 * broker
-        self.ruler, self.epoch = session, self.epoch + 1 if epoch is None else epoch
+        self.controller_session, self.epoch = session, self.epoch + 1 if epoch is None else epoch
         data = Controller(broker, 0).encode()
         self.write(
             session,
@@ -128,7 +130,7 @@ class ClusterHistory:
         self.put(OPERATOR, action, Reassignment.path(), data)
 
     def ending(self, *target: int, outcome: Outcome = "done", reason: str = "moved") -> tuple[Change, Change]:
-        """The entry goes and its record comes."""
+        """The changes that remove the entry and create its final record."""
         record = FinishedReassignment(TP, (1, 2, 3), target, outcome, reason, self.epoch)
         return (
             self.change("delete", Reassignment.path()),
@@ -136,7 +138,7 @@ class ClusterHistory:
         )
 
     def move(self, *target: int) -> None:
-        """A move by a controller in session 100, from its request to its record."""
+        """A reassignment by the controller in session 100, from its request to its record."""
         union = (*target, *(one for one in (1, 2, 3) if one not in target))
         self.ask_move(*target)
         self.write(100, self.topic_change(*union))

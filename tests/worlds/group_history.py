@@ -1,6 +1,6 @@
-"""A small world that behaves by the recipes, and writes both histories of it: the server's and the members'.
+"""`GroupHistory`: a group that follows the protocol, with the server's log and the members' records.
 
-Tests break one rule of it at a time.
+Tests change one event of it, so that one invariant is violated.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TOPIC = "t"
 
 SERVER = {"S1", "S2", "S3", "S4", "S6", "S22"}
 RECORDS = {"S1", "S2", "S3", "S4", "S5", "S7", "S8", "S9", "S10"}
-"""Invariants of safety that each side decides."""
+"""Safety invariants that the log, and that the records decide."""
 AT_REST = {"L1", "L2", "L3", "L4"}
-"""Those of liveness."""
+"""Liveness invariants."""
 
 
 def broken(report: Report) -> set[str]:
-    """The invariants that a report says are violated."""
+    """The violated invariants of a report."""
     return {violation.invariant for violation in report.violations}
 
 
@@ -58,14 +58,14 @@ class GroupHistory:
     def write(
         self, session: int, *changes: Change, refused: Refusal | None = None, kind: Any = "write"
     ) -> int:
-        """A transaction of the server; returns its zxid."""
+        """Adds a transaction to the server's log; returns its zxid."""
         self.zxid += 1
         self.ms += 1
         self.transactions.append(ServerTransaction(self.zxid, self.ms, session, changes, kind, refused))
         return self.zxid
 
     def note(self, name: str, kind: str, **fields: Any) -> None:
-        """A record of a member."""
+        """Adds a record of a member."""
         self._seq += 1
         session = self.sessions.get(name)
         self.records.append(Record(self.ms * 1_000_000, self._seq, 1, f"g_{name}", session, kind, fields))
@@ -92,8 +92,10 @@ class GroupHistory:
     def guard(self, name: str) -> Change:
         return Change("check", Registration.path(GROUP, f"g_{name}"))
 
-    def claim(self, name: str, *partitions: int, bump: bool = True, told: bool = True, **broken: Any) -> int:
-        """The multi of recipes.md 5 and its records; `broken` replaces parts of the changes."""
+    def claim(
+        self, name: str, *partitions: int, bump: bool = True, recorded: bool = True, **broken: Any
+    ) -> int:
+        """A claim, as in recipes.md 5, and its records; `broken` replaces parts of the changes."""
         session = broken.get("session", self.sessions.get(name, 0))
         changes = [self.guard(name)]
         for number in partitions:
@@ -112,7 +114,7 @@ class GroupHistory:
             for number in partitions
         ]
         self.tokens.update({tp(number): zxid for number in partitions})
-        if told:
+        if recorded:
             self.note(name, "claim.invoke", id=zxid, partitions=grants)
             self.note(name, "claim.ok", id=zxid, zxid=zxid, grants=grants)
             for grant in grants:
@@ -135,7 +137,7 @@ class GroupHistory:
         value: int,
         *,
         token: int | None = None,
-        told: str = "ok",
+        outcome: str = "ok",
         rewind: bool = False,
     ) -> None:
         """An accepted commit, with its records."""
@@ -158,7 +160,7 @@ class GroupHistory:
             Change("check", Owner.path(GROUP, tp(number))),
             self._offset(number, value),
         )
-        if told == "ok":
+        if outcome == "ok":
             self.note(
                 name,
                 "commit.ok",
@@ -169,14 +171,14 @@ class GroupHistory:
         else:
             self.note(
                 name,
-                f"commit.{told}",
+                f"commit.{outcome}",
                 id=commit_id,
                 partitions=[{"topic": TOPIC, "partition": number}],
                 reason="x",
             )
 
     def refused_commit(self, name: str, number: int) -> None:
-        """A commit that the fence stopped."""
+        """A commit that the fence refused."""
         commit_id, fence = self.zxid, self.versions[tp(number)]
         row = {"topic": TOPIC, "partition": number, "offset": 1, "fence": fence, "token": None}
         self.note(name, "commit.invoke", id=commit_id, offsets=[row])
@@ -210,18 +212,18 @@ class GroupHistory:
             )
             self.note(name, "release.ok", id=zxid, zxid=zxid, partitions=[row])
 
-    def end_session(self, name: str, *partitions: int, told: bool = True) -> None:
-        """The server ends the session: the registration and the owners go at once."""
+    def end_session(self, name: str, *partitions: int, recorded: bool = True) -> None:
+        """The server ends the session, and deletes the registration and the owners."""
         paths = [Owner.path(GROUP, tp(number)) for number in partitions]
         changes = [Change("delete", path) for path in [*paths, Registration.path(GROUP, f"g_{name}")]]
         self.write(self.sessions[name], *changes, kind="close_session")
-        for number in partitions if told else ():
+        for number in partitions if recorded else ():
             self.note(
                 name, "own.end", topic=TOPIC, partition=number, token=self.tokens[tp(number)], reason="lost"
             )
 
     def work(self, name: str, number: int, offset: int) -> None:
-        """A record is delivered, and the position behind it committed."""
+        """Delivers a record, and commits the position after it."""
         self.deliver(name, number, offset)
         self.commit(name, number, offset + 1)
 
@@ -239,8 +241,8 @@ class GroupHistory:
             self.ms += 1
             self.note(name, "deliver.end", **fields)
 
-    def stranger_sets(self, number: int, value: int, *, marker: bool = False) -> None:
-        """An operator's tool: with the marker it is a reset that owners obey."""
+    def foreign_set(self, number: int, value: int, *, marker: bool = False) -> None:
+        """A foreign write of an offset; with the marker it is a reset that owners apply."""
         changes = [self._offset(number, value)]
         if marker:
             path = Reset.path(GROUP, tp(number))
@@ -250,7 +252,7 @@ class GroupHistory:
     def rebalance(
         self, name: str, names: Sequence[str], mine: Sequence[int] | None = None, **broken: Any
     ) -> None:
-        """What a member records of a plan and its outcome; `broken` replaces fields of either record."""
+        """Records a member's assignment and its result; `broken` replaces fields of either record."""
         members = [EvaluatedMember(f"g_{each}", {TOPIC: 1}) for each in names]
         owners = assign("range", members, self._partitions).owners
         view: Mapping[str, Any] = {
@@ -272,7 +274,7 @@ class GroupHistory:
 
 
 def good_history() -> GroupHistory:
-    """Two members share four partitions; one ends, its share goes on at the other; one commit is stale."""
+    """Two members share four partitions; one ends, and the other takes its share; one commit is stale."""
     world = GroupHistory()
     world.register("a", 1)
     world.rebalance("a", ["a"])

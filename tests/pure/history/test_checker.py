@@ -1,4 +1,4 @@
-"""The checker's verdict: what holds, what was decided, what is inconclusive."""
+"""The report of the group checker: violations, decided invariants, and histories that prove nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkgroup.znodes.consumers import Owner, Registration
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_good_history_holds(server: bool) -> None:
-    """Nothing is held against members that keep the rules, and everything that can be decided is."""
+    """Members that follow the protocol violate nothing, and every decidable invariant is decided."""
     world = good_history()
 
     report = world.check(server=server, quiet_from_ms=world.ms, recovery_ms=100, ended_members=["g_a"])
@@ -24,8 +24,8 @@ def test_a_good_history_holds(server: bool) -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_the_figures_say_what_happened(server: bool) -> None:
-    """Deliveries, commits, claims, changes of owner and refusals are counted alike from either side."""
+def test_the_figures_count_what_happened(server: bool) -> None:
+    """Records and the server's log give equal counts of deliveries, commits, claims and changes of owner."""
     world = good_history()
 
     figures = world.check(server=server).figures
@@ -37,8 +37,8 @@ def test_the_figures_say_what_happened(server: bool) -> None:
     assert (figures.foreign_writes, figures.reasserted, figures.unknown_outcomes) == (0, 0, 0)
 
 
-def test_a_move_between_threads_is_a_commit_and_a_claim() -> None:
-    """Its one write of the offset stands before the new owner; behind it would be the bump of a claim."""
+def test_a_handover_between_threads_is_a_commit_and_a_claim() -> None:
+    """Its offset write before the new owner is the commit; after it, it would belong to the claim."""
     world = GroupHistory()
     world.register("a", 1, threads=2)
     world.claim("a", 0)
@@ -59,21 +59,21 @@ def test_a_move_between_threads_is_a_commit_and_a_claim() -> None:
     assert (figures.claims, figures.commits) == (2, 1)
 
 
-def test_a_run_in_which_too_little_happened_does_not_count() -> None:
-    """Shortfalls name each figure that is below what was asked for."""
+def test_a_run_with_too_few_events_has_shortfalls() -> None:
+    """Shortfalls name each figure below its least value."""
     report = good_history().check()
 
     assert report.shortfalls({"commits": 12, "deliveries": 6}) == ()
     assert report.shortfalls({"commits": 500, "deliveries": 6}) == ("commits: 12 of 500",)
 
 
-def test_nothing_is_decided_from_nothing() -> None:
-    """An empty history holds vacuously, and says that it decided nothing."""
+def test_an_empty_history_decides_nothing() -> None:
+    """An empty history has no violation, and no invariant is decided."""
     assert check_history([]).decided == frozenset()
 
 
 def test_a_servers_log_alone_decides_what_it_can() -> None:
-    """Of deliveries, and of what members held by their own account, it says nothing."""
+    """It decides nothing about deliveries and about the members' own records."""
     world = good_history()
     options = CheckOptions(quiet_from_ms=world.ms, recovery_ms=50)
 
@@ -83,12 +83,12 @@ def test_a_servers_log_alone_decides_what_it_can() -> None:
     assert report.decided == {"S1", "S2", "S3", "S4"} | AT_REST
 
 
-def test_too_many_unknown_outcomes_are_inconclusive() -> None:
-    """Beyond a share of 20 % no verdict is given, although no rule was broken."""
+def test_too_many_unknown_outcomes_prove_nothing() -> None:
+    """Above a share of 20 % the report does not hold, although no invariant is violated."""
     world = GroupHistory()
     world.register("a", 1)
     world.claim("a", 0)
-    world.commit("a", 0, 1, told="info")
+    world.commit("a", 0, 1, outcome="info")
 
     report = world.check()
 
@@ -97,8 +97,8 @@ def test_too_many_unknown_outcomes_are_inconclusive() -> None:
     assert not report.holds
 
 
-def test_damaged_files_are_inconclusive() -> None:
-    """A broken line in the middle of a file means that anything may be missing."""
+def test_damaged_files_prove_nothing() -> None:
+    """After an unreadable line in the middle of a file anything may be missing."""
     report = check_history(Recording(tuple(good_history().records), torn=1, broken=("xyz",)))
 
     assert report.violations == ()
@@ -106,8 +106,8 @@ def test_damaged_files_are_inconclusive() -> None:
     assert not report.holds
 
 
-def test_several_groups_need_a_choice() -> None:
-    """A log of two groups is checked for the one that is named."""
+def test_a_log_of_several_groups_needs_the_name_of_one() -> None:
+    """A log of two groups is checked for the named one."""
     world = good_history()
     other = Registration.path("h", "h_a")
     world.write(7, Change("create", other, b"{}", 0, 7))
@@ -118,14 +118,14 @@ def test_several_groups_need_a_choice() -> None:
 
 
 def test_figures_of_a_batch_add_up() -> None:
-    """Counts are added, the greatest overlap is kept."""
+    """Counts are added; of overlaps the longest is kept."""
     total = Figures(commits=2, overlap_ms_max=5) + Figures(commits=3, overlap_ms_max=1)
 
     assert (total.commits, total.overlap_ms_max) == (5, 5)
 
 
-def test_sessions_that_only_the_caller_knows_are_held_to_the_rules() -> None:
-    """A session that never registered nor recorded anything is a stranger's unless named as a member's."""
+def test_member_sessions_named_by_the_caller_are_checked() -> None:
+    """A session without registration and records is a foreign writer's unless the caller names it."""
     world = good_history()
     world.write(42, world._offset(2, 99))
 
@@ -136,7 +136,7 @@ def test_sessions_that_only_the_caller_knows_are_held_to_the_rules() -> None:
 
 
 def test_records_may_come_in_any_order() -> None:
-    """They are put in the order of time, those of one member in the order it wrote them."""
+    """The checker sorts them by time, those of one member in the order of writing."""
     world = good_history()
     turned: list[Record] = world.records[::-1]
 

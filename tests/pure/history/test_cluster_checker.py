@@ -1,4 +1,4 @@
-"""The invariants of brokers and controllers: a cluster by the recipes holds, each broken rule is named."""
+"""The invariants of brokers and controllers: a correct cluster violates none, each fault violates its own."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SAFETY = {"S11", "S12", "S13", "S14", "S15", "S16", "S17"}
 
 
 def asked(*target: int) -> ClusterHistory:
-    """A cluster in which somebody has asked for a move to these brokers."""
+    """A cluster with a requested reassignment to these brokers."""
     world = ClusterHistory()
     world.ask_move(*target)
     return world
 
 
-def test_a_cluster_by_the_recipes_holds() -> None:
-    """Elections, a move, a deletion of a broker's session: nothing is held against it."""
+def test_a_correct_cluster_violates_nothing() -> None:
+    """Elections, a reassignment and the end of a broker's session are no violation."""
     world = ClusterHistory()
     world.move(4, 2, 3)
     world.expire(100)
@@ -41,8 +41,8 @@ def test_a_cluster_by_the_recipes_holds() -> None:
 # --- S11 --------------------------------------------------------------------------------------------
 
 
-def test_s11_a_write_after_controller_has_gone() -> None:
-    """Also before a successor is elected."""
+def test_s11_a_write_after_the_controller_znode_is_gone() -> None:
+    """The write is a violation even before a successor is elected."""
     world = ClusterHistory()
     world.expire(100)
     world.state(100, 2, 1, (2, 3))
@@ -50,8 +50,8 @@ def test_s11_a_write_after_controller_has_gone() -> None:
     assert broken(world.check()) == {"S11"}
 
 
-def test_s11_a_write_under_anothers_rule() -> None:
-    """An old controller's session that still writes, at the epoch of its successor."""
+def test_s11_a_write_while_another_session_is_controller() -> None:
+    """A former controller's session writes in the epoch of its successor."""
     world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     world.elect(2)
@@ -62,7 +62,7 @@ def test_s11_a_write_under_anothers_rule() -> None:
 
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_s11_epochs_are_consecutive_and_won_once(epoch: int) -> None:
-    """None is left out, and none is won again."""
+    """No epoch is skipped, and none is won twice."""
     world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     world.elect(2, epoch=epoch)
@@ -70,15 +70,15 @@ def test_s11_epochs_are_consecutive_and_won_once(epoch: int) -> None:
     assert broken(world.check()) == {"S11"}
 
 
-def test_s11_an_epoch_of_ours_has_a_record() -> None:
-    """`/controller_epoch` raised by a controller of ours without a history record."""
+def test_s11_an_epoch_of_a_zkgroup_controller_has_a_record() -> None:
+    """A zkgroup controller raises `/controller_epoch` without a history record."""
     world = ClusterHistory()
     world.put(100, "set", ControllerEpoch.path(), ControllerEpoch(2).encode())
 
     assert broken(world.check()) == {"S11"}
 
 
-def test_s11_nobody_takes_off_anothers_controller() -> None:
+def test_s11_deleting_another_controllers_znode() -> None:
     """K2."""
     world = ClusterHistory()
     world.put(200, "delete", Controller.path())
@@ -87,7 +87,7 @@ def test_s11_nobody_takes_off_anothers_controller() -> None:
 
 
 def test_s11_the_leader_writes_its_isr_and_another_broker_does_not() -> None:
-    """A follower's session changes the ISR of a partition that it does not lead."""
+    """A follower's session changes the ISR of a partition that another broker leads."""
     world = ClusterHistory()
     world.state(100, 1, 0, (1, 2))
     assert world.check().holds
@@ -96,8 +96,8 @@ def test_s11_the_leader_writes_its_isr_and_another_broker_does_not() -> None:
     assert broken(world.check()) == {"S11"}
 
 
-def test_a_real_controllers_writes_are_counted() -> None:
-    """K3: it writes without a fence, which no recipe of ours can keep it from."""
+def test_writes_of_a_kafka_controller_are_counted() -> None:
+    """K3: Kafka's controller writes without a fence; its writes are no violation."""
     world = ClusterHistory()
     world.register(9, session=950, extensions={})
     world.state(950, 2, 1, (1, 2, 3))
@@ -108,8 +108,8 @@ def test_a_real_controllers_writes_are_counted() -> None:
 
 
 @pytest.mark.parametrize("path", [PartitionState.path(TP), ControllerEpoch.path()])
-def test_what_cannot_be_read_is_looked_at_by_its_path(path: str) -> None:
-    """Past bug: the checker itself failed. People and tools write what nobody can read."""
+def test_unreadable_znodes_do_not_stop_the_checker(path: str) -> None:
+    """Past bug: the checker failed on data that it could not decode."""
     world = ClusterHistory()
     world.write(0, Change("set", path, b"{", version=5))
 
@@ -118,16 +118,16 @@ def test_what_cannot_be_read_is_looked_at_by_its_path(path: str) -> None:
     assert report.figures.foreign_writes == (path == PartitionState.path(TP))
 
 
-def test_s11_an_epoch_of_ours_can_be_read() -> None:
-    """The holder of `/controller` writes something else."""
+def test_s11_an_unreadable_epoch_of_a_zkgroup_controller() -> None:
+    """The session that holds `/controller` writes data that is no epoch."""
     world = ClusterHistory()
     world.write(100, Change("set", ControllerEpoch.path(), b"{", version=5))
 
     assert broken(world.check()) == {"S11"}
 
 
-def test_fences_that_bite_are_counted() -> None:
-    """A refused write is no violation, and the report says how many there were."""
+def test_fenced_writes_are_counted() -> None:
+    """A refused write is no violation; the report counts it."""
     world = ClusterHistory()
     refused = Refusal(ControllerEpoch.path(), "BadVersion")
     world.write(100, world.state_change(1, 1, (1,)), refused=refused)
@@ -140,14 +140,14 @@ def test_fences_that_bite_are_counted() -> None:
 
 
 def test_s12_a_new_leader_has_a_new_epoch() -> None:
-    """A leader that is not told from the one before it by its epoch."""
+    """A new leader with the leader epoch of the one before it is a violation."""
     world = ClusterHistory()
     world.state(100, 2, 0, (1, 2, 3))
 
     assert broken(world.check()) == {"S12"}
 
 
-def test_s12_no_epoch_falls() -> None:
+def test_s12_a_falling_leader_epoch() -> None:
     """The leader epoch goes back under the same leader."""
     world = ClusterHistory()
     world.state(100, 1, 2, (1, 2, 3))
@@ -156,8 +156,8 @@ def test_s12_no_epoch_falls() -> None:
     assert broken(world.check()) == {"S12"}
 
 
-def test_s12_a_topic_made_anew_begins_anew() -> None:
-    """Leader epoch 0 is right where the state was deleted before."""
+def test_s12_a_recreated_topic_starts_at_leader_epoch_0() -> None:
+    """Leader epoch 0 is allowed where the state was deleted before."""
     world = ClusterHistory()
     world.state(100, 1, 2, (1, 2, 3))
     world.write(100, Change("delete", PartitionState.path(TP)))
@@ -168,23 +168,23 @@ def test_s12_a_topic_made_anew_begins_anew() -> None:
 
 @pytest.mark.parametrize("isr", [(), (2, 3), (1, 2, 4)])
 def test_s13_the_isr_is_well_formed(isr: tuple[int, ...]) -> None:
-    """Not empty, with the leader, among the replicas."""
+    """The ISR is not empty, has the leader, and is a subset of the replicas."""
     world = ClusterHistory()
     world.state(100, 1, 1, isr)
 
     assert broken(world.check()) == {"S13"}
 
 
-def test_s13_a_move_brings_its_target_in() -> None:
-    """The ISR may hold who is asked for before the replica list does."""
+def test_s13_the_isr_may_have_the_targets_of_a_reassignment() -> None:
+    """The ISR may have a target before the replica list has it."""
     world = asked(4, 1)
     world.state(100, 1, 0, (1, 2, 3, 4))
 
     assert world.check().holds
 
 
-def test_s13_what_an_operator_took_out_of_the_list_is_not_ours() -> None:
-    """Recipes 15: a real tool writes the whole map from an old read."""
+def test_s13_a_replica_that_an_operator_removed_is_no_violation() -> None:
+    """Recipes 15: Kafka's tool writes the whole replica map from an old read."""
     world = ClusterHistory()
     world.write(OPERATOR, world.topic_change(1, 2))
     world.state(100, 1, 1, (1, 2, 3))
@@ -195,7 +195,7 @@ def test_s13_what_an_operator_took_out_of_the_list_is_not_ours() -> None:
 # --- S14 to S16 -------------------------------------------------------------------------------------
 
 
-def test_s14_a_move_does_not_go_without_a_record() -> None:
+def test_s14_a_reassignment_removed_without_a_record() -> None:
     """K12."""
     world = asked(4, 1)
     world.put(100, "delete", Reassignment.path())
@@ -203,8 +203,8 @@ def test_s14_a_move_does_not_go_without_a_record() -> None:
     assert broken(world.check()) == {"S14"}
 
 
-def test_s14_a_move_is_done_when_it_is() -> None:
-    """A record says done while the list and the ISR still are those of the way: both are named."""
+def test_s14_a_reassignment_recorded_as_done_too_early() -> None:
+    """The record says done, but the replica list and the ISR are not there yet: both are named."""
     world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(100, *world.ending(4, 1))
@@ -215,8 +215,8 @@ def test_s14_a_move_is_done_when_it_is() -> None:
     assert "in sync" in in_sync.detail
 
 
-def test_s14_a_move_ends_once_and_as_asked() -> None:
-    """A second record of the same end, and a record of another target than was asked for."""
+def test_s14_a_reassignment_ends_once_and_with_the_requested_target() -> None:
+    """A second record of the same end and a record of another target are violations."""
     world = ClusterHistory()
     world.move(4, 2, 3)
     world.write(100, world.ending(4, 2, 3)[1])
@@ -227,12 +227,12 @@ def test_s14_a_move_ends_once_and_as_asked() -> None:
     assert broken(world.check()) == {"S14"}
 
 
-def test_s14_an_entry_may_be_dropped_beside_what_the_topic_tells() -> None:
-    """The move that was begun ends by the topic's keys; what came over it cannot be carried out."""
-    for told, expected in (({0: (4,)}, set()), ({}, {"S14"})):
+def test_s14_an_entry_may_be_dropped_while_the_topic_is_marked() -> None:
+    """The reassignment in the topic znode ends; the later entry could not be carried out."""
+    for adding, expected in (({0: (4,)}, set()), ({}, {"S14"})):
         world = ClusterHistory()
         world.move(4, 1, 2, 3)
-        topic = Topic({0: (4, 1, 2, 3)}, version=2, adding=told)
+        topic = Topic({0: (4, 1, 2, 3)}, version=2, adding=adding)
         world.write(OPERATOR, world.change("set", Topic.path(TOPIC), topic.encode()))
         world.ask_move(99)
         dropped = world.ending(99, outcome="dropped", reason="it hosts no partitions")
@@ -242,16 +242,16 @@ def test_s14_an_entry_may_be_dropped_beside_what_the_topic_tells() -> None:
         assert broken(world.check()) == expected
 
 
-def test_s14_a_drop_says_why() -> None:
-    """A record of a dropped entry without a reason."""
+def test_s14_a_dropped_entry_has_a_reason() -> None:
+    """A record of a dropped entry without a reason is a violation."""
     world = asked(4, 1)
     world.write(100, *world.ending(4, 1, outcome="dropped", reason=""))
 
     assert broken(world.check()) == {"S14"}
 
 
-def test_s14_an_operator_may_take_a_request_away() -> None:
-    """It is no end that lacks its record; the report counts it."""
+def test_s14_an_operator_may_delete_a_request() -> None:
+    """It is no end without a record; the report counts it."""
     world = asked(4, 1)
     world.put(OPERATOR, "delete", Reassignment.path())
     report = world.check()
@@ -260,8 +260,8 @@ def test_s14_an_operator_may_take_a_request_away() -> None:
     assert report.figures.moves_taken_away == 1
 
 
-def test_s15_the_floor_of_replicas() -> None:
-    """Fewer than before and than asked for; and somebody in sync is left out."""
+def test_s15_a_list_with_too_few_replicas() -> None:
+    """The list is shorter than before and than requested, and a broker in the ISR is left out."""
     world = asked(4, 1)
     world.write(100, world.topic_change(4))
 
@@ -269,7 +269,7 @@ def test_s15_the_floor_of_replicas() -> None:
     assert sorted(found) == ["S13", "S15", "S15"]
 
 
-def test_s16_no_list_comes_back() -> None:
+def test_s16_a_replica_list_that_was_replaced_before() -> None:
     """The controller writes a replica list that it has already replaced."""
     world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
@@ -279,8 +279,8 @@ def test_s16_no_list_comes_back() -> None:
     assert broken(world.check()) == {"S16"}
 
 
-def test_s16_what_a_foreign_hand_wrote_is_written_back() -> None:
-    """Recipes 15: a tool that grows the topic writes the old list over the union."""
+def test_s16_a_list_may_return_after_a_foreign_write() -> None:
+    """Recipes 15: a tool that adds partitions writes the old list over the union."""
     world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(OPERATOR, world.topic_change(1, 2, 3))
@@ -289,8 +289,8 @@ def test_s16_what_a_foreign_hand_wrote_is_written_back() -> None:
     assert world.check().holds
 
 
-def test_s16_a_controller_takes_nobody_into_the_isr() -> None:
-    """Only a leader knows who has caught up."""
+def test_s16_a_controller_adds_a_replica_to_the_isr() -> None:
+    """Only a leader knows which replicas have caught up."""
     world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.state(100, 1, 1, (1, 2, 3, 4))
@@ -307,10 +307,10 @@ def test_s16_a_controller_takes_nobody_into_the_isr() -> None:
     ],
     ids=["could not serve", "leads on", "took one in"],
 )
-def test_s16_who_was_in_sync_before_comes_back_for_one_that_could_not_serve(
+def test_s16_the_former_isr_comes_back_after_a_leader_that_could_not_serve(
     between: tuple[tuple[int, ...], ...], then: tuple[int, tuple[int, ...]], expected: set[str]
 ) -> None:
-    """It was elected alone, has never written its state, and another leads: nothing was taken in by it."""
+    """The former leader was elected as the only replica, wrote no state, and another one leads now."""
     world = asked(4, 1)
     world.state(100, 2, 1, (2,))
     for isr in between:
@@ -324,8 +324,8 @@ def test_s16_who_was_in_sync_before_comes_back_for_one_that_could_not_serve(
 # --- S17 --------------------------------------------------------------------------------------------
 
 
-def test_s17_nobody_takes_another_brokers_registration() -> None:
-    """Its own ghost it may take, where it is known to be its own."""
+def test_s17_deleting_another_brokers_registration() -> None:
+    """A process may delete its own stale registration, where the options name its sessions."""
     world = ClusterHistory()
     path = BrokerRegistration.path(3)
     world.put(250, "create", BrokerRegistration.path(7), BrokerRegistration("h", 1, 1, 0).encode(), 250)
@@ -338,7 +338,7 @@ def test_s17_nobody_takes_another_brokers_registration() -> None:
 
 
 def test_s17_a_registration_ends_with_its_session() -> None:
-    """A registration that no session owns, so that none ends it."""
+    """A persistent registration, which no session ends, is a violation."""
     world = ClusterHistory()
     world.register(5, session=555)
     world.put(555, "create", BrokerRegistration.path(6), BrokerRegistration("h", 1, 1, 0).encode())
@@ -349,8 +349,8 @@ def test_s17_a_registration_ends_with_its_session() -> None:
 # --- L6, L7 -----------------------------------------------------------------------------------------
 
 
-def test_l6_somebody_rules_and_stays() -> None:
-    """Nobody rules at the end, or another one came while nothing happened."""
+def test_l6_there_is_a_controller_and_it_stays() -> None:
+    """There is no controller at the end, or another one was elected without a cause."""
     world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L6"}
@@ -363,8 +363,8 @@ def test_l6_somebody_rules_and_stays() -> None:
     assert broken(world.check(quiet_from_ms=quiet_ms)) == {"L6"}
 
 
-def test_l7_a_move_whose_targets_live_ends() -> None:
-    """One to a broker that is down stays and is no failure."""
+def test_l7_a_reassignment_to_live_brokers_ends() -> None:
+    """A reassignment to a broker that is down may stay open."""
     world = asked(4, 1)
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
 
@@ -372,8 +372,8 @@ def test_l7_a_move_whose_targets_live_ends() -> None:
     assert world.check(quiet_from_ms=world.ms).holds
 
 
-def test_l7_deletions_and_elections_are_carried_out() -> None:
-    """At rest, a deletion that was asked for and a leader that is not elected though two in sync live."""
+def test_l7_requested_deletions_and_elections_are_done() -> None:
+    """A requested deletion, and a missing leader though two replicas in sync live, are violations."""
     world = ClusterHistory()
     world.ask_deletion()
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
@@ -386,7 +386,7 @@ def test_l7_deletions_and_elections_are_carried_out() -> None:
 
 
 def test_l7_every_partition_has_a_state() -> None:
-    """At rest, a partition of a topic without its state."""
+    """A partition without state is a violation."""
     world = ClusterHistory()
     world.write(100, Change("delete", PartitionState.path(TP)))
 
@@ -397,7 +397,7 @@ def test_l7_every_partition_has_a_state() -> None:
 
 
 def unhosted() -> ClusterHistory:
-    """The topic `work` next to brokers 0 to 4, made without brokers; its mark is of the same transaction."""
+    """A topic `work` without brokers, beside brokers 0 to 4; one transaction creates it and its mark."""
     world = ClusterHistory()
     world.put(OPERATOR, "create", unhosted_topics_path())
     world.write(
@@ -409,8 +409,8 @@ def unhosted() -> ClusterHistory:
     return world
 
 
-def test_l7_a_topic_without_brokers_needs_none() -> None:
-    """Broker 0, which its list names, lives. Without the mark its partition would want a state."""
+def test_l7_a_topic_without_brokers_needs_no_state() -> None:
+    """Its list names broker 0, which lives. Without the mark its partition needs a state."""
     world = unhosted()
     assert world.check(quiet_from_ms=world.ms).holds
 
@@ -419,8 +419,8 @@ def test_l7_a_topic_without_brokers_needs_none() -> None:
     assert violation.detail == "work-0 has no state, and 0 live"
 
 
-def test_l7_the_deletion_of_a_topic_without_brokers_waits_for_nobody() -> None:
-    """Nor for a broker 0 that is not there; nor has a move anybody to copy from."""
+def test_l7_the_deletion_of_a_topic_without_brokers_waits_for_no_broker() -> None:
+    """The deletion does not wait for an absent broker 0, and a reassignment needs no replica to copy from."""
     world = unhosted()
     world.expire(50)
     world.put(OPERATOR, "create", TopicDeletion.path("work"), b"")
@@ -434,7 +434,7 @@ def test_l7_the_deletion_of_a_topic_without_brokers_waits_for_nobody() -> None:
 
 
 def test_an_operator_may_give_a_topic_its_first_brokers() -> None:
-    """As `topic alter` does: lists and mark in one transaction, and nobody writes the former lists back."""
+    """`topic alter` writes lists and mark in one transaction; then the former lists are not written back."""
     world = unhosted()
     lists = Topic({0: (1, 2)}).encode()
     world.write(

@@ -1,11 +1,11 @@
-"""What brokers and clients note of themselves, beside the server's log: each broken rule is named."""
+"""Invariants that the records of brokers and clients decide: each fault is named."""
 
 from __future__ import annotations
 
 from tests.worlds.cluster_history import ClusterHistory, broken
 
 
-def test_brokers_obey_one_controller_at_a_time() -> None:
+def test_a_broker_refuses_a_smaller_controller_epoch() -> None:
     """Fence F1: a smaller controller epoch is refused."""
     world = ClusterHistory()
     for epoch, controller in ((1, 1), (2, 2)):
@@ -16,8 +16,8 @@ def test_brokers_obey_one_controller_at_a_time() -> None:
     assert broken(world.check()) == {"S11"}
 
 
-def test_an_epoch_is_one_controllers_on_every_broker() -> None:
-    """Two brokers that obeyed two controllers of one epoch."""
+def test_an_epoch_belongs_to_one_controller_on_all_brokers() -> None:
+    """Two brokers accepted requests of two controllers in one epoch."""
     world = ClusterHistory()
     for broker, controller in ((3, 1), (4, 2)):
         world.note(broker, "control.accepted", broker=broker, incarnation=1, controller=controller, epoch=1)
@@ -26,7 +26,7 @@ def test_an_epoch_is_one_controllers_on_every_broker() -> None:
 
 
 def test_a_leader_epoch_has_one_leader() -> None:
-    """Two brokers that were told two leaders of one leader epoch."""
+    """Two brokers got different leaders of one leader epoch."""
     world = ClusterHistory()
     for broker, leader in ((3, 1), (4, 2)):
         world.note(broker, "role.taken", broker=broker, topic="t", partition=0, leader=leader, leader_epoch=4)
@@ -34,7 +34,7 @@ def test_a_leader_epoch_has_one_leader() -> None:
     assert broken(world.check()) == {"S12"}
 
 
-def test_acknowledged_lines_stay() -> None:
+def test_acknowledged_lines_are_kept() -> None:
     """Lines kept at their offsets hold; lines missing from what a replica kept are named."""
     world = ClusterHistory()
     world.note(1, "append.ok", topic="t", partition=0, offset=1, lines=["b", "c"])

@@ -1,4 +1,4 @@
-"""S5 and S6: what looks like an untruth about commits and is none, and what they do not allow to decide."""
+"""S5 and S6: allowed reports of commits, and histories in which they are not decided."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ EITHER = pytest.mark.parametrize("server", [True, False], ids=["server log", "re
 
 
 def forget(world: GroupHistory, kind: str) -> Record:
-    """Takes away the last record, as of a process that was killed before it had written it."""
+    """Removes the last record of a kind, as if the process was killed before it wrote it."""
     assert world.records[-1].kind == kind
     return world.records.pop()
 
 
-def not_written(world: GroupHistory, told: str, *, behind: int = 0) -> None:
-    """A commit of b that is not in the server's log, by what b was told; it may know an older fence."""
+def not_written(world: GroupHistory, outcome: str, *, behind: int = 0) -> None:
+    """A commit of b that the log does not have, with the outcome that b got; it may have an older fence."""
     row = {"topic": TOPIC, "partition": 2}
     fence = world.versions[tp(2)] - behind
     invoked = {**row, "offset": 3, "fence": fence, "token": world.tokens[tp(2)]}
     world.note("b", "commit.invoke", id=1, offsets=[invoked])
-    world.note("b", f"commit.{told}", id=1, partitions=[row], reason="x")
+    world.note("b", f"commit.{outcome}", id=1, partitions=[row], reason="x")
 
 
 # --- S6 -------------------------------------------------------------------------------------------
 
 
-def test_a_commit_without_an_answer_may_be_written() -> None:
-    """`info` may be either: here the reply was lost."""
+def test_a_commit_without_a_response_may_be_applied() -> None:
+    """`info` means unknown: here the response was lost."""
     world = good_history()
     world.deliver("b", 2, 2)
-    world.commit("b", 2, 3, told="info")
+    world.commit("b", 2, 3, outcome="info")
     world.work("b", 2, 3)
 
     assert world.check().violations == ()
 
 
-@pytest.mark.parametrize("told", ["info", "fail"], ids=["no answer", "refused"])
-def test_a_commit_that_was_not_written_may_be_sent_again(told: str) -> None:
-    """`info` may be either, here the request was lost; of a refused one only the second is in the log."""
+@pytest.mark.parametrize("outcome", ["info", "fail"], ids=["no answer", "refused"])
+def test_a_commit_that_was_not_written_may_be_sent_again(outcome: str) -> None:
+    """`info` means unknown: here the request was lost. Of a refused commit only the second is in the log."""
     world = good_history()
     world.deliver("b", 2, 2)
-    not_written(world, told)
+    not_written(world, outcome)
     world.commit("b", 2, 3)
 
     assert world.check().violations == ()
 
 
-def test_a_stranger_may_write_the_very_value_that_was_refused() -> None:
-    """A test's own hand writes in no session, and so does who has not registered yet."""
+def test_a_foreign_writer_may_write_the_value_that_was_refused() -> None:
+    """The writer has no session, or a session without a registration."""
     world = good_history()
     world.sessions["b"] = 0
     world.note("b", "state", before="a", after="b", reason="x")
@@ -64,8 +64,8 @@ def test_a_stranger_may_write_the_very_value_that_was_refused() -> None:
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_a_member_killed_in_the_middle_of_a_commit_has_told_nothing(written: bool) -> None:
-    """Whether the server had it or not."""
+def test_a_member_killed_in_the_middle_of_a_commit_recorded_no_outcome(written: bool) -> None:
+    """The commit may or may not be in the log."""
     world = good_history()
     world.work("b", 2, 2)
     forget(world, "commit.ok")
@@ -73,7 +73,7 @@ def test_a_member_killed_in_the_middle_of_a_commit_has_told_nothing(written: boo
         world.transactions.pop()
         world.versions[tp(2)] -= 1
         world.values[tp(2)] = 2
-    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.end_session("b", 0, 1, 2, 3, recorded=False)
     world.register("c", 3)
     world.claim("c", 2)
     world.deliver("c", 2, world.values[tp(2)])
@@ -81,8 +81,8 @@ def test_a_member_killed_in_the_middle_of_a_commit_has_told_nothing(written: boo
     assert world.check().violations == ()
 
 
-def test_a_recording_that_ended_accuses_nobody() -> None:
-    """The disk is full: what the member wrote afterwards is in the log alone."""
+def test_writes_after_the_end_of_a_recording_are_no_violation() -> None:
+    """The disk is full: later writes of the member are in the log alone."""
     world = good_history()
     recorded = list(world.records)
     world.work("b", 2, 2)
@@ -93,19 +93,19 @@ def test_a_recording_that_ended_accuses_nobody() -> None:
     assert report.decided >= {"S5", "S6"}
 
 
-def test_without_the_servers_log_nothing_is_said_of_what_was_told() -> None:
-    """A member's word alone cannot be compared with anything."""
+def test_without_the_servers_log_s6_is_not_decided() -> None:
+    """Reported outcomes cannot be compared with anything."""
     world = good_history()
     world.deliver("b", 2, 2)
-    world.commit("b", 2, 3, told="fail")
+    world.commit("b", 2, 3, outcome="fail")
 
     assert "S6" not in world.check(server=False).decided
     assert world.check(server=False).violations == ()
     assert broken(world.check()) == {"S6"}
 
 
-def test_a_commit_that_is_told_and_missing_names_its_zxid() -> None:
-    """Partition, value and zxid lead to the place in the log."""
+def test_a_reported_commit_that_the_log_lacks_is_named_with_its_zxid() -> None:
+    """The violation has the partition, the value and the zxid."""
     world = good_history()
     world.work("b", 2, 2)
     lost = world.transactions.pop()
@@ -121,7 +121,7 @@ def test_a_commit_that_is_told_and_missing_names_its_zxid() -> None:
 
 @EITHER
 def test_the_reset_policy_chooses_where_a_group_starts(server: bool) -> None:
-    """Nothing is committed yet: the start is, before the first record."""
+    """Nothing is committed yet: the member commits the start before the first record."""
     world = GroupHistory()
     world.register("a", 1)
     world.claim("a", 0)
@@ -135,26 +135,26 @@ def test_the_reset_policy_chooses_where_a_group_starts(server: bool) -> None:
 
 
 @EITHER
-@pytest.mark.parametrize("told", [True, False])
-def test_a_start_of_the_reset_policys_may_be_committed_after_a_seek(told: bool, server: bool) -> None:
-    """Past bug: where the application sought at once, the start on its way was taken for progress."""
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_start_by_the_reset_policy_may_be_committed_after_a_seek(recorded: bool, server: bool) -> None:
+    """Past bug: after an immediate seek the start position counted as progress."""
     world = GroupHistory()
     world.register("a", 1)
     world.claim("a", 0)
     place = {"topic": TOPIC, "partition": 0, "token": world.tokens[tp(0)]}
-    if told:
+    if recorded:
         world.note("a", "start", offset=70, **place)
     world.note("a", "seek", offset=69, **place)
     world.commit("a", 0, 70)
     world.work("a", 0, 70)
 
-    assert broken(world.check(server=server)) == (set() if told else {"S5"})
+    assert broken(world.check(server=server)) == (set() if recorded else {"S5"})
 
 
 @EITHER
 @pytest.mark.parametrize("target", [0, 50])
-def test_what_an_application_passes_over_by_a_seek_is_excused(target: int, server: bool) -> None:
-    """Forward and back; also a commit of the position from before the seek, which comes after it."""
+def test_records_that_an_application_skips_by_a_seek_count_as_processed(target: int, server: bool) -> None:
+    """Seeks forward and back count; so does a commit of the position before the seek that comes after it."""
     world = good_history()
     world.deliver("b", 2, 2)
     world.note("b", "seek", topic=TOPIC, partition=2, offset=target, token=world.tokens[tp(2)])
@@ -166,8 +166,8 @@ def test_what_an_application_passes_over_by_a_seek_is_excused(target: int, serve
 
 
 @EITHER
-def test_a_seek_excuses_nothing_behind_it(server: bool) -> None:
-    """What follows the new position is processed before it is committed, as ever."""
+def test_records_after_the_target_of_a_seek_must_be_processed(server: bool) -> None:
+    """Records from the new position on must be processed before they are committed."""
     world = good_history()
     world.note("b", "seek", topic=TOPIC, partition=2, offset=50, token=world.tokens[tp(2)])
     world.deliver("b", 2, 50)
@@ -180,10 +180,10 @@ def test_a_seek_excuses_nothing_behind_it(server: bool) -> None:
 
 
 @EITHER
-def test_what_an_operator_passes_over_is_excused(server: bool) -> None:
-    """A marked reset forward, obeyed by the owner."""
+def test_records_that_an_operator_skips_by_a_reset_count_as_processed(server: bool) -> None:
+    """A marked reset forward, which the owner applied."""
     world = good_history()
-    world.stranger_sets(2, 40, marker=True)
+    world.foreign_set(2, 40, marker=True)
     world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=40, mzxid=world.zxid)
     world.work("b", 2, 40)
 
@@ -191,10 +191,10 @@ def test_what_an_operator_passes_over_is_excused(server: bool) -> None:
 
 
 @pytest.mark.parametrize("policy", ["adopt", "reassert"])
-def test_a_foreign_write_moves_only_who_adopts_it(policy: str) -> None:
-    """Who goes on with its own position has to have processed what it commits."""
+def test_a_foreign_write_changes_the_position_only_if_adopted(policy: str) -> None:
+    """A member that keeps its own position has to have processed what it commits."""
     world = good_history()
-    world.stranger_sets(2, 40)
+    world.foreign_set(2, 40)
     world.note("b", "foreign_write", topic=TOPIC, partition=2, offset=40, version=9, policy=policy)
     world.commit("b", 2, 40)
 
@@ -203,11 +203,11 @@ def test_a_foreign_write_moves_only_who_adopts_it(policy: str) -> None:
 
 @EITHER
 def test_a_record_whose_end_was_torn_is_processed_by_the_successor(server: bool) -> None:
-    """At least once: what a killed process had in its hands counts as not delivered."""
+    """At least once: a record that a killed process had not finished counts as not delivered."""
     world = good_history()
     world.deliver("b", 2, 2)
     forget(world, "deliver.end")
-    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.end_session("b", 0, 1, 2, 3, recorded=False)
     world.register("c", 3)
     world.claim("c", 2)
     world.work("c", 2, 2)
@@ -215,8 +215,8 @@ def test_a_record_whose_end_was_torn_is_processed_by_the_successor(server: bool)
     assert world.check(server=server).violations == ()
 
 
-def test_a_torn_end_under_a_commit_is_a_violation() -> None:
-    """The end is written before any commit can cover it: a commit without it came too early."""
+def test_a_committed_record_without_an_end_is_a_violation() -> None:
+    """The end of a record is written before any commit covers it: a commit without it came too early."""
     world = good_history()
     world.deliver("b", 2, 2)
     forget(world, "deliver.end")
@@ -226,19 +226,19 @@ def test_a_torn_end_under_a_commit_is_a_violation() -> None:
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_what_counts_is_what_was_written(written: bool) -> None:
-    """A commit without an answer is judged where the log has it."""
+def test_a_commit_without_a_response_counts_if_the_log_has_it(written: bool) -> None:
+    """S5 applies to a commit without a response where the log has it."""
     world = good_history()
     world.deliver("b", 2, 2, ended=False)
-    world.commit("b", 2, 3, told="info")
+    world.commit("b", 2, 3, outcome="info")
     if not written:
         world.transactions.pop()
 
     assert broken(world.check()) == ({"S5"} if written else set())
 
 
-def test_offsets_with_gaps_need_an_end_of_what_was_begun() -> None:
-    """Compacted topics: of the offsets in between nobody knows."""
+def test_with_gaps_only_started_records_must_be_finished() -> None:
+    """In compacted topics the offsets in between may have no record."""
     world = good_history()
     world.deliver("b", 2, 2)
     world.work("b", 2, 7)
@@ -251,8 +251,8 @@ def test_offsets_with_gaps_need_an_end_of_what_was_begun() -> None:
     assert broken(world.check(gaps_allowed=True)) == {"S5"}
 
 
-def test_the_progress_of_others_is_not_ours_to_judge() -> None:
-    """A member without recorded deliveries, and a member of the JVM, have processed what they say."""
+def test_progress_of_members_without_deliveries_counts_as_processed() -> None:
+    """Commits of a member without recorded deliveries, and of a JVM member, are taken as processed."""
     world = good_history()
     world.release("b", 2, 3)
     world.register("n", 5)
@@ -267,8 +267,8 @@ def test_the_progress_of_others_is_not_ours_to_judge() -> None:
     assert world.check().violations == ()
 
 
-def test_offsets_of_the_applications_own_choice_leave_it_open() -> None:
-    """And so does a history in which nobody recorded a delivery."""
+def test_s5_is_not_decided_where_the_application_chooses_offsets() -> None:
+    """It is not decided either where no member recorded a delivery."""
     world = good_history()
     world.commit("b", 2, 30)
     silent = [record for record in world.records if not record.kind.startswith("deliver.")]
@@ -279,8 +279,8 @@ def test_offsets_of_the_applications_own_choice_leave_it_open() -> None:
     assert "S5" not in check_history(silent, world.transactions, CheckOptions()).decided
 
 
-def test_an_offset_that_was_there_before_is_where_it_starts() -> None:
-    """Of what was committed before the log begins nothing is known."""
+def test_an_offset_from_before_the_log_is_a_start() -> None:
+    """What was committed before the beginning of the log is not checked."""
     world = GroupHistory()
     world.versions[tp(0)], world.values[tp(0)] = 4, 500
     world.register("a", 1)
@@ -292,8 +292,8 @@ def test_an_offset_that_was_there_before_is_where_it_starts() -> None:
 # --- runs of offsets --------------------------------------------------------------------------------
 
 
-def test_runs_grow_together() -> None:
-    """In whatever order they come; missing is the first that is in none."""
+def test_adjacent_runs_are_merged() -> None:
+    """Runs merge in any order; `first_missing` returns the first number in none."""
     offsets = OffsetSet()
     for start, end in ((10, 20), (30, 40), (20, 25), (5, 6), (6, 6)):
         offsets.add(start, end)

@@ -1,4 +1,4 @@
-"""Once the group had time to settle: what is still wrong then."""
+"""L1 to L4: what the checker finds after the deadline for convergence."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def at_rest(world: GroupHistory, *, server: bool = True) -> Report:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_a_partition_without_owner_is_found(server: bool) -> None:
-    """L1: everything that somebody wants is owned in time."""
+def test_l1_a_partition_without_owner(server: bool) -> None:
+    """Every partition of a subscribed topic has an owner in time."""
     world = good_history()
     world.release("b", 2)
 
     assert broken(at_rest(world, server=server)) == {"L1"}
 
 
-def test_an_owner_that_is_no_member_is_found() -> None:
-    """L2: also for partitions that nobody wants or that do not exist."""
+def test_l2_an_owner_that_is_no_member() -> None:
+    """Also for partitions that no member subscribes to or that do not exist."""
     world = good_history()
     world.write(0, Change("create", Owner.path("g", tp(9)), b"g_b-0", 0, 2))
     world.write(0, Change("delete", Owner.path("g", tp(3))))
@@ -37,8 +37,8 @@ def test_an_owner_that_is_no_member_is_found() -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_a_wrong_share_is_found(server: bool) -> None:
-    """L3: a member that joined gets nothing, and the others are content."""
+def test_l3_a_wrong_share(server: bool) -> None:
+    """A member that joined gets nothing, and the other members own everything."""
     world = good_history()
     world.register("c", 3)
     world.rebalance("c", ["b", "c"], mine=[])
@@ -50,8 +50,8 @@ def test_a_wrong_share_is_found(server: bool) -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_a_group_that_does_not_come_to_rest_is_found(server: bool) -> None:
-    """L4: a plan, or a change of owner, after the time to settle."""
+def test_l4_a_change_after_the_deadline(server: bool) -> None:
+    """A new assignment, or a change of owner, after the deadline."""
     world = good_history()
     quiet_from_ms = world.ms
     world.ms += 1_000
@@ -64,8 +64,8 @@ def test_a_group_that_does_not_come_to_rest_is_found(server: bool) -> None:
     assert broken(report) == {"L4"}
 
 
-def test_liveness_stays_open_unless_the_caller_says_when_it_was_quiet() -> None:
-    """Nobody can say from a history alone that nothing was meant to change any more."""
+def test_liveness_is_not_decided_without_the_time_of_the_last_fault() -> None:
+    """A history alone does not show when the last intended change was made."""
     world = good_history()
     world.release("b", 2)
 
@@ -75,10 +75,10 @@ def test_liveness_stays_open_unless_the_caller_says_when_it_was_quiet() -> None:
     assert not AT_REST & report.decided
 
 
-def test_a_killed_member_that_is_back_holds_what_it_claims_anew() -> None:
-    """L1 from records alone: what was held in the former session is nobody's, although no end is recorded."""
+def test_a_restarted_member_owns_only_what_it_claims_again() -> None:
+    """L1 from records alone: partitions of the former session have no owner, though no end is recorded."""
     world = good_history()
-    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.end_session("b", 0, 1, 2, 3, recorded=False)
     world.register("b", 9)
     world.rebalance("b", ["b"])
     world.claim("b", 0, 1, 3)
@@ -89,8 +89,8 @@ def test_a_killed_member_that_is_back_holds_what_it_claims_anew() -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_shares_of_a_sticky_group_are_not_judged_as_those_of_range(server: bool) -> None:
-    """L3 is for range; that all is owned, by members, is asked of every group."""
+def test_l3_does_not_apply_to_a_sticky_group(server: bool) -> None:
+    """L3 is for range only; L1 and L2 apply to every group."""
     world = GroupHistory()
     for name, session in (("a", 1), ("b", 2)):
         extensions = {"zkgroup": "1", "strategy": "sticky"}

@@ -1,4 +1,4 @@
-"""The memory server's log, translated, is judged like any other."""
+"""The checker on the log of `MemoryZooKeeper`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWNER, OFFSET = Owner.path("g", TP), Offset.path("g", TP)
 
 
 class Member:
-    """Writes by hand what a member writes."""
+    """Writes the znodes that a member writes."""
 
     def __init__(self, server: MemoryZooKeeper, name: str) -> None:
         self.ids = Registration.path("g", name)
@@ -52,8 +52,8 @@ class Member:
         self._store.close()
 
 
-def test_commits_refusals_and_a_stale_write_that_got_through() -> None:
-    """A fenced life holds; the write that skips the fence is found, at its zxid."""
+def test_commits_refusals_and_an_accepted_stale_write() -> None:
+    """Fenced writes are no violation; a write without the fence is found, with its zxid."""
     clock = FakeClock()
     server = MemoryZooKeeper(clock)
     server.put(Topic.path("t"), Topic({0: (0,)}).encode())

@@ -1,4 +1,4 @@
-"""The checker's own range computation against the product's."""
+"""The checker's own range computation, compared with `zkgroup.assignment`."""
 
 from __future__ import annotations
 

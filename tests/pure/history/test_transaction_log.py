@@ -1,4 +1,4 @@
-"""The logs of servers, made byte by byte, and those of a real server."""
+"""`read_transactions` on transaction logs made byte by byte, and on those of a ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def server(folder: Path, *records: bytes, name: str = "log.1", end: bytes = byte
     return folder
 
 
-def test_what_a_log_says(tmp_path: Path) -> None:
-    """Every kind of operation; the end of a session takes away what was its own, and is left."""
+def test_every_kind_of_transaction_is_read(tmp_path: Path) -> None:
+    """Every kind of operation is read; the end of a session deletes its ephemerals."""
     error = struct.pack(">i", -103)
     folder = server(
         tmp_path / "one",
@@ -74,8 +74,8 @@ def test_what_a_log_says(tmp_path: Path) -> None:
     )
 
 
-def test_what_most_servers_have_counts(tmp_path: Path) -> None:
-    """A deposed leader's own tail does not; what one lacks that was given a snapshot does."""
+def test_a_transaction_on_most_servers_counts(tmp_path: Path) -> None:
+    """The tail of a former leader's log does not count; a gap that a snapshot covers does not matter."""
     first, second, third = (0x1_0000_0001, 0x1_0000_0002, 0x2_0000_0001)
     records = {zxid: record(zxid, DELETE, text(f"/{zxid}")) for zxid in (first, second, third)}
     folders = [
@@ -87,8 +87,8 @@ def test_what_most_servers_have_counts(tmp_path: Path) -> None:
     assert [each.zxid for each in read_transactions(folders)] == [first, third]
 
 
-def test_what_only_one_server_has_at_the_end_is_left_out(tmp_path: Path) -> None:
-    """Nobody was told that it is there; a server alone, whatever its epoch, has what it acknowledged."""
+def test_a_last_transaction_on_one_server_only_is_left_out(tmp_path: Path) -> None:
+    """No client got its response; a single server has everything it acknowledged."""
     first, second = (record(0x1_0000_0000 + count, DELETE, text("/a")) for count in (1, 2))
     folders = [
         server(tmp_path / "leads", first, second),
@@ -100,8 +100,8 @@ def test_what_only_one_server_has_at_the_end_is_left_out(tmp_path: Path) -> None
     assert [each.zxid for each in read_transactions(folders[:1])] == [0x1_0000_0001, 0x1_0000_0002]
 
 
-def test_other_trees_on_the_same_servers_are_left_out(tmp_path: Path) -> None:
-    """One whose name begins alike, too."""
+def test_paths_outside_the_chroot_are_left_out(tmp_path: Path) -> None:
+    """A chroot whose name starts with the same letters is left out, too."""
     folder = server(tmp_path / "one", record(1, DELETE, text("/c/a")), record(2, DELETE, text("/cc/a")))
 
     assert [each.changes for each in read_transactions([folder], "/c")] == [(Change("delete", "/a"),)]
@@ -109,7 +109,7 @@ def test_other_trees_on_the_same_servers_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", [b"", b"\0\0\0", record(9, DELETE, text("/9"))[:-4] + b"xxxx"])
 def test_a_torn_record_is_the_end_of_its_file(tmp_path: Path, torn: bytes) -> None:
-    """A server that was killed while it wrote; it went on in its next file."""
+    """The server was killed while it wrote, and went on in its next file."""
     folder = server(tmp_path / "one", record(1, DELETE, text("/1")), end=torn)
     server(folder, record(2, DELETE, text("/2")), name="log.2")
     (folder / "log.3").write_bytes(b"")
@@ -117,8 +117,8 @@ def test_a_torn_record_is_the_end_of_its_file(tmp_path: Path, torn: bytes) -> No
     assert [each.zxid for each in read_transactions([folder])] == [1, 2]
 
 
-def test_a_log_that_lacks_something_in_between_is_no_evidence(tmp_path: Path) -> None:
-    """A lost release would accuse the next claim, a lost commit would acquit a rewind."""
+def test_a_log_with_a_gap_is_an_error(tmp_path: Path) -> None:
+    """A missing transaction would lead to false violations or hide real ones."""
     records = [record(zxid, DELETE, text(f"/{zxid}")) for zxid in range(1, 5)]
     whole, gap = server(tmp_path / "whole", *records), server(tmp_path / "gap", records[0], *records[2:])
     broken = server(tmp_path / "broken", records[0], records[1][:-2] + b"?B", *records[2:])
@@ -133,8 +133,8 @@ def test_a_log_that_lacks_something_in_between_is_no_evidence(tmp_path: Path) ->
     assert [each.zxid for each in read_transactions([server(tmp_path / "purged", *records[2:])])] == [3, 4]
 
 
-def test_another_file_is_named(tmp_path: Path) -> None:
-    """Nothing is read out of what is no log."""
+def test_a_file_that_is_no_log_is_an_error(tmp_path: Path) -> None:
+    """The error names the file."""
     (tmp_path / "log.1").write_bytes(b"hello, this is text")
 
     with pytest.raises(ConfigError, match="expected a transaction log"):

@@ -1,4 +1,4 @@
-"""S10 looked at one rule at a time: the same view, the same answer, the right one, the own share of it."""
+"""S10: members with equal views compute equal assignments, and each owns its own share."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ def details(report: Report) -> list[str]:
 def plans(
     world: GroupHistory, *results: str, strategy: str = "sticky", inputs: Sequence[str] = ("v", "v")
 ) -> None:
-    """Two members of `b` and `c` plan, each from a view and with a result of the given digests."""
+    """Two members, `b` and `c`, compute assignments, with views and results of the given digests."""
     world.register("c", 3)
     for name, view, result in zip("bc", inputs, results, strict=True):
         world.rebalance(name, ["b", "c"], mine=[], strategy=strategy, inputs=view, result=result)
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "roundrobin"])
-def test_members_with_the_same_view_and_different_answers_are_found(strategy: str) -> None:
-    """Also where nobody can say which of the two is right."""
+def test_different_results_from_the_same_view_are_found(strategy: str) -> None:
+    """They are found even where the right result is not known."""
     world = good_history()
     plans(world, "0000", "1111", strategy=strategy)
 
     assert details(world.check()) == ["from the same view g_b computed 0000, g_c 1111"]
 
 
-def test_other_views_may_have_other_answers() -> None:
-    """Of another membership, or by another strategy."""
+def test_different_views_may_have_different_results() -> None:
+    """The views differ in members or strategy."""
     world = good_history()
     plans(world, "0000", "1111", inputs=["v", "w"])
 
     assert details(world.check()) == []
 
 
-def test_an_answer_that_everybody_shares_can_be_wrong() -> None:
-    """Range is computed again, by code that shares nothing with that of the members."""
+def test_a_wrong_result_that_all_members_share_is_found() -> None:
+    """The checker computes range with its own code."""
     world = good_history()
     plans(world, "0000", "0000", strategy="range")
 
@@ -53,7 +53,7 @@ def test_an_answer_that_everybody_shares_can_be_wrong() -> None:
 
 
 def test_two_views_with_one_digest_are_found() -> None:
-    """Of members that want different things, and of topics that have other partitions."""
+    """The views differ in subscriptions or in partitions."""
     world = good_history()
     world.rebalance("b", ["b"], mine=[], strategy="sticky", inputs="v", result="0000")
     world.rebalance("b", ["a", "b"], mine=[], strategy="sticky", inputs="v", result="0000")
@@ -66,8 +66,8 @@ def test_two_views_with_one_digest_are_found() -> None:
     ]
 
 
-def test_the_order_in_which_a_view_is_recorded_means_nothing() -> None:
-    """Neither of members nor of partitions."""
+def test_the_order_within_a_view_does_not_matter() -> None:
+    """Neither the order of members nor that of partitions matters."""
     world = good_history()
     turned = {TOPIC: [3, 2, 1, 0]}
     world.rebalance("b", ["b"], mine=[], strategy="sticky", inputs="v", result="0000")
@@ -77,8 +77,8 @@ def test_the_order_in_which_a_view_is_recorded_means_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["unsupported_subscription", "assignment_refused"])
-def test_a_member_that_could_not_plan_is_not_asked_for_an_answer(kind: str) -> None:
-    """It goes on with what it has, and says so before it begins."""
+def test_a_member_that_could_not_assign_needs_no_result(kind: str) -> None:
+    """It keeps its partitions, and records the reason."""
     world = good_history()
     world.note("b", kind, detail="x")
     world.rebalance("b", ["b"], mine=[], result="0000")
@@ -90,7 +90,7 @@ def test_a_member_that_could_not_plan_is_not_asked_for_an_answer(kind: str) -> N
 
 
 def test_an_end_belongs_to_the_begin_of_its_generation() -> None:
-    """A rebalance that was overtaken has no end; the next one's is not taken for it."""
+    """An interrupted rebalance has no end, and does not get the end of the next one."""
     world = good_history()
     world.rebalance("b", ["b"], mine=[], result="0000")
     overtaken = world.records.pop()

@@ -1,4 +1,4 @@
-"""What looks wrong and is allowed: no invariant is violated by it."""
+"""Histories that look wrong and are allowed: no invariant is violated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_an_application_may_seek_back(server: bool) -> None:
-    """A commit that was asked for as a rewind is no violation."""
+    """A commit after the application's seek back is no violation."""
     world = good_history()
     world.commit("b", 2, 0, rewind=True)
 
@@ -19,10 +19,10 @@ def test_an_application_may_seek_back(server: bool) -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_an_operators_reset_is_obeyed(server: bool) -> None:
-    """With the marker beside it the offset may go back, and the owner goes on from there."""
+def test_an_operators_reset_is_applied(server: bool) -> None:
+    """With a reset marker the offset may go back, and the owner goes on from there."""
     world = good_history()
-    world.stranger_sets(2, 0, marker=True)
+    world.foreign_set(2, 0, marker=True)
     world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=0, mzxid=world.zxid)
     world.work("b", 2, 0)
 
@@ -34,9 +34,9 @@ def test_an_operators_reset_is_obeyed(server: bool) -> None:
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_foreign_write_may_be_overwritten_with_the_own_position(server: bool) -> None:
-    """Reasserting is counted, not held against the member; so is the foreign write."""
+    """Reasserting and the foreign write are counted, and are no violation."""
     world = good_history()
-    world.stranger_sets(2, 70)
+    world.foreign_set(2, 70)
     world.note("b", "foreign_write", topic=TOPIC, partition=2, offset=70, version=0, policy="reassert")
     world.commit("b", 2, 2)
 
@@ -47,8 +47,8 @@ def test_a_foreign_write_may_be_overwritten_with_the_own_position(server: bool) 
     assert report.figures.reasserted == (1 if server else 0)
 
 
-def test_a_jvm_member_is_counted_not_judged() -> None:
-    """Its claims do not bump, its commits are not fenced; its writes have a figure of their own."""
+def test_writes_of_a_jvm_member_are_counted_and_no_violation() -> None:
+    """Its claims do not write the offset and its commits are not fenced; its writes have their own figure."""
     world = good_history()
     world.register("j", 5, is_jvm=True)
     world.release("b", 3)
@@ -64,11 +64,11 @@ def test_a_jvm_member_is_counted_not_judged() -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_a_lost_reply_that_is_adopted_is_a_claim(server: bool) -> None:
+def test_a_claim_recognised_after_a_lost_response_is_a_claim(server: bool) -> None:
     """The token read back is the zxid of the claim; commits with it are in order."""
     world = good_history()
     world.release("b", 2)
-    zxid = world.claim("b", 2, told=False)
+    zxid = world.claim("b", 2, recorded=False)
     world.note("b", "claim.info", id=zxid, reason="lost")
     world.note(
         "b", "own.begin", topic=TOPIC, partition=2, token=zxid, offset=2, version=world.versions[tp(2)]
@@ -80,7 +80,7 @@ def test_a_lost_reply_that_is_adopted_is_a_claim(server: bool) -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> None:
+def test_a_handover_between_threads_of_a_member_is_one_transaction(server: bool) -> None:
     """Delete, create and bump in one multi: the release and the new claim share their zxid."""
     world = good_history()
     old, path = world.tokens[tp(2)], Owner.path("g", tp(2))
@@ -100,12 +100,12 @@ def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> 
     assert world.check(server=server).violations == ()
 
 
-def test_a_killed_writers_last_commit_is_unexplained_not_wrong() -> None:
-    """From records alone a version that nobody acknowledges is counted as a foreign write."""
+def test_a_killed_members_last_commit_is_unexplained_and_no_violation() -> None:
+    """From records alone, a version that no record acknowledges counts as a foreign write."""
     world = good_history()
     world.commit("b", 2, 5)
     world.records.pop()
-    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.end_session("b", 0, 1, 2, 3, recorded=False)
     world.register("c", 3)
     world.claim("c", 2)
 
@@ -116,11 +116,11 @@ def test_a_killed_writers_last_commit_is_unexplained_not_wrong() -> None:
 
 
 def test_records_in_flight_may_overlap_and_are_counted() -> None:
-    """A record begun before the successor's first may end after it: bounded, not forbidden."""
+    """A record begun before the successor's first may end after it, within a bound."""
     world = good_history()
     stale = world.tokens[tp(2)]
     world.deliver("b", 2, 2, ended=False)
-    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.end_session("b", 0, 1, 2, 3, recorded=False)
     world.register("c", 3)
     world.claim("c", 2)
     world.deliver("c", 2, 2)
@@ -152,8 +152,8 @@ def test_gaps_are_allowed_where_the_caller_says_so() -> None:
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 @pytest.mark.parametrize("kind", ["reset.obeyed", "foreign_write", "seek"])
-def test_a_claim_may_begin_elsewhere_once_its_member_was_moved(kind: str, server: bool) -> None:
-    """Between the claim and its first record the member says why it starts at another position."""
+def test_a_claim_may_begin_elsewhere_after_its_member_recorded_why(kind: str, server: bool) -> None:
+    """Between the claim and its first record the member recorded a seek, a reset or a foreign write."""
     world = good_history()
     world.release("b", 2)
     world.claim("b", 2)
@@ -166,10 +166,10 @@ def test_a_claim_may_begin_elsewhere_once_its_member_was_moved(kind: str, server
 @pytest.mark.parametrize(
     ("member", "partition", "before_the_claim"), [("c", 2, False), ("b", 3, False), ("b", 2, True)]
 )
-def test_what_moved_something_else_explains_nothing(
+def test_a_seek_of_another_member_or_partition_explains_nothing(
     member: str, partition: int, before_the_claim: bool
 ) -> None:
-    """Another member's reset, another partition's, and one that the claim's position holds already."""
+    """Another member's reset, another partition's, and one from before the claim explain no other start."""
     world = good_history()
     world.release("b", 2)
     if before_the_claim:
@@ -184,8 +184,8 @@ def test_what_moved_something_else_explains_nothing(
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-def test_an_offset_that_a_stranger_made_again_begins_a_new_life(server: bool) -> None:
-    """Versions and values of the former one bind nobody; who broke the fence was the stranger."""
+def test_an_offset_znode_recreated_by_a_foreign_writer_starts_again(server: bool) -> None:
+    """Versions and values of the deleted znode do not count; the foreign writer broke the fence."""
     world = good_history()
     world.write(999, Change("delete", Offset.path("g", tp(2))))
     world.versions.pop(tp(2))
@@ -198,8 +198,8 @@ def test_an_offset_that_a_stranger_made_again_begins_a_new_life(server: bool) ->
     assert world.check(server=server).violations == ()
 
 
-def test_a_registration_that_a_stranger_set_is_still_its_sessions() -> None:
-    """Data is no session: whoever owns by it goes on."""
+def test_a_registration_that_a_foreign_writer_set_belongs_to_its_session() -> None:
+    """The data of a registration names no session: the member that owns by it goes on."""
     world = good_history()
     path = Registration.path("g", "g_b")
     world.write(999, Change("set", path, b"{}", 1))

@@ -1,4 +1,4 @@
-"""Each broken rule of safety is caught by the invariant that forbids it."""
+"""Each violation of a safety invariant is found under the name of that invariant."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from zkgroup.znodes.consumers import Offset, Registration
 
 
 def owner_check_removed(world: GroupHistory) -> None:
-    """A commit by a member whose session ended, and nobody has claimed since."""
+    """A commit by a member whose session ended, before another member claims."""
     world.register("z", 9)
-    world.claim("z", 3, told=False)
-    world.end_session("z", 3, told=False)
+    world.claim("z", 3, recorded=False)
+    world.end_session("z", 3, recorded=False)
     world.commit("z", 3, 50)
 
 
 def offset_version_check_removed(world: GroupHistory) -> None:
-    """A stale member goes on committing with the owner znode of its successor standing."""
+    """A stale member commits while its successor's owner znode exists."""
     stale = world.tokens[tp(2)]
     world.release("b", 2)
     world.register("c", 3)
@@ -30,21 +30,21 @@ def offset_version_check_removed(world: GroupHistory) -> None:
 
 
 def claim_without_bump(world: GroupHistory) -> None:
-    """The fence does not move, so two claims cannot be told apart."""
+    """The offset version does not advance, so two claims have the same fence."""
     world.release("b", 2)
     world.register("c", 3)
     world.claim("c", 2, bump=False)
 
 
 def claim_without_registration(world: GroupHistory) -> None:
-    """A retried claim arrives in a new session in which nobody registered."""
+    """A retried claim arrives in a new session without a registration."""
     world.release("b", 2)
     world.sessions["c"] = 77
     world.claim("c", 2, session=77)
 
 
 def claim_that_is_not_ephemeral(world: GroupHistory) -> None:
-    """The owner znode would outlive everything."""
+    """The owner znode would outlive its session."""
     world.release("b", 2)
     world.register("c", 3)
     world.claim("c", 2, ephemeral_owner=0)
@@ -56,7 +56,7 @@ def registration_deleted_before_owners(world: GroupHistory) -> None:
 
 
 def neighbour_on_a_shared_client_commits(world: GroupHistory) -> None:
-    """The session owns, but another member of it."""
+    """Another member of the same session owns the partition."""
     world.register("n", 2)
     world.write(2, world.guard("n"), world._offset(2, 60))
 
@@ -88,8 +88,8 @@ def release_of_what_is_not_processed(world: GroupHistory) -> None:
     world.release("b", 2, value=3)
 
 
-def claim_that_passes_records_over(world: GroupHistory) -> None:
-    """The claim writes another position than its predecessor's, and everybody goes on from there."""
+def claim_that_skips_records(world: GroupHistory) -> None:
+    """The claim writes another position than its predecessor's, and later owners go on from there."""
     world.release("b", 2)
     world.register("c", 3)
     world.values[tp(2)] = 9
@@ -98,36 +98,36 @@ def claim_that_passes_records_over(world: GroupHistory) -> None:
 
 
 def commit_that_is_not_written(world: GroupHistory) -> None:
-    """A lost reply that is taken for success."""
+    """A lost response is reported as success."""
     row = _invoked(world, 2, 2)
     world.note("b", "commit.ok", id=1, zxid=world.zxid + 1, offsets=[{**row, "version": row["fence"] + 1}])
     world.write(2, world.guard("b"))
 
 
 def commit_of_another_value(world: GroupHistory) -> None:
-    """Told is what was asked for, and something older was sent."""
+    """The requested value is reported, and an older one was sent."""
     world.deliver("b", 2, 2)
     row = _invoked(world, 2, 3)
     zxid = world.write(2, world.guard("b"), world._offset(2, 2))
     world.note("b", "commit.ok", id=1, zxid=zxid, offsets=[{**row, "version": world.versions[tp(2)]}])
 
 
-def refusal_that_is_none(world: GroupHistory) -> None:
-    """A broken connection that is taken for a refusal."""
+def applied_commit_reported_as_refused(world: GroupHistory) -> None:
+    """A broken connection is reported as a refusal."""
     world.deliver("b", 2, 2)
-    world.commit("b", 2, 3, told="fail")
+    world.commit("b", 2, 3, outcome="fail")
 
 
 def commit_sent_twice(world: GroupHistory) -> None:
-    """No answer; the client sends it again by itself, without the fence, and it arrives twice."""
+    """Without a response the client sends it again, without the fence, and it is applied twice."""
     world.deliver("b", 2, 2)
-    world.commit("b", 2, 3, told="info")
+    world.commit("b", 2, 3, outcome="info")
     world.write(2, world.guard("b"), world._offset(2, 3))
     world.work("b", 2, 3)
 
 
-def commit_told_twice(world: GroupHistory) -> None:
-    """Unknown first, done later: nobody can know what the application did in between."""
+def commit_with_two_outcomes(world: GroupHistory) -> None:
+    """The outcome is reported as unknown first and as done later."""
     world.work("b", 2, 2)
     done = world.records[-1]
     world.note("b", "commit.info", id=done.fields["id"], partitions=[], reason="x")
@@ -141,33 +141,33 @@ def _invoked(world: GroupHistory, number: int, value: int) -> dict[str, Any]:
 
 
 def delivery_without_lease(world: GroupHistory) -> None:
-    """SUSPENDED for longer than the lease, and delivering on."""
+    """The member is SUSPENDED for longer than its lease and still delivers."""
     world.ms += 10_000
     world.deliver("b", 2, 2)
 
 
 def delivery_after_lease_renewed_by_a_read(world: GroupHistory) -> None:
-    """A lease that is longer than what the server knows: nothing was sent that would allow it."""
+    """The lease is extended without a write that the server acknowledged."""
     world.ms += 3_500
     world.deliver("b", 2, 2)
 
 
 def delivery_after_the_end(world: GroupHistory) -> None:
-    """Release first, stop delivering later."""
+    """The member releases first and stops delivering later."""
     stale = world.tokens[tp(2)]
     world.release("b", 2)
     world.deliver("b", 2, 2, token=stale)
 
 
 def delivery_before_the_claim(world: GroupHistory) -> None:
-    """Delivered under a token that was never granted."""
+    """A record is delivered under a token that no claim has."""
     world.deliver("b", 2, 2, token=4711)
 
 
 def delivery_of_both_owners(world: GroupHistory) -> None:
-    """The old owner starts another record after the new one began (it believes in its lease)."""
+    """The old owner starts another record after the new one began, within its own lease."""
     stale = world.tokens[tp(2)]
-    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.end_session("b", 0, 1, 2, 3, recorded=False)
     world.register("c", 3)
     world.claim("c", 2)
     world.deliver("c", 2, 2)
@@ -176,7 +176,7 @@ def delivery_of_both_owners(world: GroupHistory) -> None:
 
 
 def delivery_from_an_old_position(world: GroupHistory) -> None:
-    """The offset read before the claim, while the predecessor committed on."""
+    """The start position was read before the claim, and the predecessor committed after that."""
     world.release("b", 2)
     world.register("c", 3)
     world.claim("c", 2)
@@ -188,8 +188,8 @@ def range_sorted_by_number(world: GroupHistory) -> None:
     world.rebalance("a", ["b"], mine=[], result="0123456789abcdef")
 
 
-def share_of_somebody_else(world: GroupHistory) -> None:
-    """The result is right, the member holds something else."""
+def share_of_another_member(world: GroupHistory) -> None:
+    """The assignment is right, but the member owns another share."""
     world.register("c", 3)
     world.rebalance("c", ["b", "c"], mine=[0])
 
@@ -199,16 +199,16 @@ def digest_that_forgets_the_threads(world: GroupHistory) -> None:
     world.rebalance("b", ["b"], members={"g_b": {TOPIC: 2}})
 
 
-def leaked_claim(world: GroupHistory) -> None:
-    """A claim whose reply was lost and that nobody looks after."""
+def orphaned_claim(world: GroupHistory) -> None:
+    """A claim whose response was lost, and which no member releases."""
     world.release("b", 2)
-    world.claim("b", 2, told=False)
+    world.claim("b", 2, recorded=False)
     world.ms += 60_000
     world.write(2, world.guard("b"))
 
 
-def released_only_on_paper(world: GroupHistory) -> None:
-    """The member gave the partition up, its znode stays."""
+def recorded_release_without_delete(world: GroupHistory) -> None:
+    """The member recorded a release, but its owner znode still exists."""
     world.note("b", "own.end", topic=TOPIC, partition=2, token=world.tokens[tp(2)], reason="rebalance")
     world.ms += 60_000
     world.write(2, world.guard("b"))
@@ -228,12 +228,12 @@ CATALOGUE: list[tuple[Callable[[GroupHistory], None], str, set[str]]] = [
     (member_writes_no_number, "S4", {"server"}),
     (commit_before_it_is_processed, "S5", BOTH),
     (release_of_what_is_not_processed, "S5", BOTH),
-    (claim_that_passes_records_over, "S5", {"server"}),
+    (claim_that_skips_records, "S5", {"server"}),
     (commit_that_is_not_written, "S6", {"server"}),
     (commit_of_another_value, "S6", {"server"}),
-    (refusal_that_is_none, "S6", {"server"}),
+    (applied_commit_reported_as_refused, "S6", {"server"}),
     (commit_sent_twice, "S6", {"server"}),
-    (commit_told_twice, "S6", {"server"}),
+    (commit_with_two_outcomes, "S6", {"server"}),
     (delivery_without_lease, "S7", BOTH),
     (delivery_after_lease_renewed_by_a_read, "S7", BOTH),
     (delivery_after_the_end, "S7", BOTH),
@@ -241,10 +241,10 @@ CATALOGUE: list[tuple[Callable[[GroupHistory], None], str, set[str]]] = [
     (delivery_of_both_owners, "S8", BOTH),
     (delivery_from_an_old_position, "S9", BOTH),
     (range_sorted_by_number, "S10", BOTH),
-    (share_of_somebody_else, "S10", BOTH),
+    (share_of_another_member, "S10", BOTH),
     (digest_that_forgets_the_threads, "S10", BOTH),
-    (leaked_claim, "S22", {"server"}),
-    (released_only_on_paper, "S22", {"server"}),
+    (orphaned_claim, "S22", {"server"}),
+    (recorded_release_without_delete, "S22", {"server"}),
 ]
 
 
@@ -253,10 +253,10 @@ CATALOGUE: list[tuple[Callable[[GroupHistory], None], str, set[str]]] = [
     [(m, i, source) for m, i, sources in CATALOGUE for source in sorted(sources)],
     ids=lambda value: getattr(value, "__name__", None) or str(value),
 )
-def test_each_broken_rule_is_caught_by_its_invariant(
+def test_each_violation_is_found_by_its_invariant(
     mutation: Callable[[GroupHistory], None], invariant: str, source: str
 ) -> None:
-    """The catalogue of seeded faults: exactly the invariants that name the rule are violated."""
+    """Each planted fault violates exactly the invariants that it should."""
     world = good_history()
     assert world.check(server=source == "server").violations == ()
 
@@ -268,6 +268,6 @@ def test_each_broken_rule_is_caught_by_its_invariant(
     assert all(str(violation).startswith(violation.invariant) for violation in report.violations)
 
 
-def test_the_catalogue_covers_every_invariant_of_safety() -> None:
-    """There is a seeded fault for each of S1-S10 and S22."""
+def test_planted_faults_cover_every_safety_invariant() -> None:
+    """There is a planted fault for each of S1-S10 and S22."""
     assert {name for _, names, _ in CATALOGUE for name in names.split()} == SERVER | RECORDS
