@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = list(pool.map(partial(schedules_until_found, name), batches))
             counts = [count for count in found if count is not None]
             took = f"{statistics.median(counts):.0f}, {max(counts)}" if counts else ""
-            rules = ", ".join(BUGS[name].noticed_by)
-            print(f"| {name} | {rules} | {len(counts)} of {len(found)} | {took} |", flush=True)
+            is_active = ", ".join(BUGS[name].noticed_by)
+            print(f"| {name} | {is_active} | {len(counts)} of {len(found)} | {took} |", flush=True)
             missed |= len(counts) < LEAST * len(found)
     return int(missed)
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.pure.simulation.bugs import BUGS, Bug
 from zkgroup.testing import Simulation, SimulationError
-from zkgroup.testing.simulation.group.setup import Setup
+from zkgroup.testing.simulation.group.setup import GroupSetup
 
 FIRST = 10_000
 BATCHES = 10
@@ -23,7 +23,7 @@ SEEDS = 250
 
 def schedules_until_found(bug: Bug, first: int) -> int | None:
     """How many of a batch were run until one noticed the mistake; None where none did."""
-    assert isinstance(bug.where, Setup)
+    assert isinstance(bug.where, GroupSetup)
     for seed in range(first, first + SEEDS):
         try:
             Simulation(seed, setup=bug.where).run()
@@ -38,7 +38,7 @@ def main(names: list[str]) -> None:
     print("| mistake | batches | schedules until found: median, most |")
     print("| --- | --- | --- |")
     for bug in BUGS:
-        if not isinstance(bug.where, Setup) or (names and bug.name not in names):
+        if not isinstance(bug.where, GroupSetup) or (names and bug.name not in names):
             continue
         with pytest.MonkeyPatch.context() as patch:
             bug.put_in(patch)

@@ -22,7 +22,7 @@ from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.testing.simulation.group.members import Actor
-from zkgroup.testing.simulation.schedule import Recording
+from zkgroup.testing.simulation.schedule import ScheduleRecording
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
@@ -57,7 +57,7 @@ class SteppedGroup:
     def __init__(self, topics: Mapping[str, int] | None = None, **settings: object) -> None:
         self.clock = FakeClock()
         self.server = MemoryZooKeeper(self.clock, stepped=True)
-        self.recording = Recording(self.clock)
+        self.recording = ScheduleRecording(self.clock)
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
         self.actors: dict[str, Member] = {}
         self._interferences: list[tuple[str, Callable[[Request], bool], Callable[[], object]]] = []
@@ -120,11 +120,11 @@ class SteppedGroup:
         self,
         client: str,
         wanted: Callable[[Request], bool],
-        act: Callable[[], object] | None = None,
+        action: Callable[[], object] | None = None,
         fault: Fault | None = None,
     ) -> None:
         """Just before the server executes the next such request of this client: act, or lose it."""
-        self._interferences.append((client, wanted, act or (lambda: fault)))
+        self._interferences.append((client, wanted, action or (lambda: fault)))
 
     def _interfere(self, step: Step) -> Fault | None:
         """What a test wants to happen at this moment; a fault for the request, if any."""
@@ -133,10 +133,10 @@ class SteppedGroup:
         request = self.server.clients[step.client].requests[0].request
         fault: Fault | None = None
         for entry in list(self._interferences):
-            client, wanted, act = entry
+            client, wanted, action = entry
             if client == step.client and request is not None and wanted(request):
                 self._interferences.remove(entry)
-                done = act()
+                done = action()
                 fault = cast("Fault", done) if isinstance(done, str) else fault
         return fault
 

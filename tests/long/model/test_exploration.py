@@ -15,7 +15,7 @@ from tests.programs.model.values import RULES
 
 WALKS_ALL = os.environ.get("ZKGROUP_MODEL") == "all"
 SHORT = {
-    "strangers",
+    "foreign-writes",
     "reassert",
     "reset",
     "reset-then-stranger",
@@ -73,6 +73,6 @@ def test_every_rule_is_left_out_somewhere() -> None:
 
 def test_walk_that_is_cut_short_says_so() -> None:
     """A limit ends a walk without a verdict."""
-    found = explore(CONFIGURATIONS["strangers"], limit_states=2000)
+    found = explore(CONFIGURATIONS["foreign-writes"], limit_states=2000)
 
     assert found.verdict == "unfinished"

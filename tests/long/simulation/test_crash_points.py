@@ -35,7 +35,7 @@ def test_a_successor_finishes_the_recovery() -> None:
     recovered(lambda points: others(points, "recovery"))
 
 
-@pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["ours", "in Kafka"])
+@pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["zkgroup", "in Kafka"])
 def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
     """The controller dies at any point of the deletion: the next one knows by the records alone."""
     deleted(setup, lambda points: others(points, "deletion"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from zkgroup.audit.is_active import Finding
 
 from tests.pure.audit.simulated import events_of_log
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.gathering import facts_of
-from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
 from zkgroup.testing import ClusterSimulation
 

@@ -15,13 +15,13 @@ from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
 from zkgroup.testing.server_history import server_transactions
 from zkgroup.testing.simulation.group import Simulation
-from zkgroup.testing.simulation.group.setup import GROUP, Setup
+from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup
 
 STRANGE = ("steal", "foreign_write", "reset", "reset_then_write", "unregister")
 """Faults that are a foreign hand in the group's znodes."""
 
 
-def _is_quiet(setup: Setup) -> bool:
+def _is_quiet(setup: GroupSetup) -> bool:
     """Offsets go forward: nobody else writes them, and no position is left for an earlier one."""
     goes_back = setup.habits.seeks or setup.weights.get("retention")
     return not any(map(setup.weights.get, STRANGE)) and not goes_back
@@ -51,7 +51,9 @@ def test_lost_replies_expiries_and_pauses_leave_no_fault_behind(name: str) -> No
         assert any(each.finding == "rebalance" for each in found)
 
 
-@pytest.mark.parametrize("name", ["strangers", "lagging-steal", "three", "abandon-shared", "sticky-lost"])
+@pytest.mark.parametrize(
+    "name", ["foreign-writes", "lagging-steal", "three", "abandon-shared", "sticky-lost"]
+)
 def test_each_claim_that_a_stranger_deletes_is_found_and_nothing_else(name: str) -> None:
     """Each owner that a stranger deletes is a `claim_stolen` at its zxid; our members have no error."""
     stolen = 0
@@ -82,7 +84,7 @@ def test_a_registration_that_somebody_deletes_leaves_claims_behind_for_a_moment(
 @pytest.mark.parametrize(
     ("name", "seeds"),
     [
-        *((name, range(SEEDS)) for name in ("join", "lost-claims", "strangers", "reset")),
+        *((name, range(SEEDS)) for name in ("join", "lost-claims", "foreign-writes", "reset")),
         *((name, range(SEEDS)) for name in ("sticky", "jvm", "shared-client")),
         ("threads", (5, 8)),  # in which a partition moves between threads of one member
     ],

@@ -14,7 +14,7 @@ import pytest
 from tests.pure.simulation import broken_beliefs, broken_delivery, broken_writes, scenarios
 from tests.pure.simulation.scenarios import Scenario
 from tests.pure.simulation.setups import EXPIRE, OFTEN, SETUPS, group
-from zkgroup.testing.simulation.group.setup import Setup
+from zkgroup.testing.simulation.group.setup import GroupSetup
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Bug:
 
     name: str
     put_in: Callable[[pytest.MonkeyPatch], None]
-    where: Setup | Scenario
+    where: GroupSetup | Scenario
     """Schedules of a group; or one interleaving, where schedules meet it too rarely."""
     caught_by: str
     """A regular expression on the failure."""
@@ -36,7 +36,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "commit without owner check",
         broken_writes.commit_without_owner_check,
-        SETUPS["strangers"],
+        SETUPS["foreign-writes"],
         "S2",
         "owner check",
     ),
@@ -61,12 +61,12 @@ BUGS: tuple[Bug, ...] = (
         SETUPS["reset"],
         "committed at",
     ),
-    Bug("claim without bump", broken_writes.claim_without_bump, SETUPS["strangers"], "S3", "bump"),
+    Bug("claim without bump", broken_writes.claim_without_bump, SETUPS["foreign-writes"], "S3", "bump"),
     Bug(
         "claim without creating the offset",
         broken_writes.claim_without_creating_the_offset,
         SETUPS["takeover"],
-        "S3|refused at rest|stands still",
+        "S3|refused after convergence|at one time of the clock",
         "create offset",
     ),
     Bug(
@@ -86,13 +86,13 @@ BUGS: tuple[Bug, ...] = (
         "leaked claims forgotten",
         broken_writes.leaked_claims_are_forgotten,
         group(weights={"unregister": 2 * OFTEN, "delete_topic": OFTEN, "grow": OFTEN}),
-        "not converged|S22|stands still",
+        "not converged|S22|at one time of the clock",
     ),
     Bug(
         "claims of an earlier registration adopted",
         broken_writes.claims_of_an_earlier_registration_are_adopted,
         SETUPS["unregister"],
-        "was given before",
+        "was assigned before",
     ),
     Bug(
         "owner read before offset",
@@ -156,7 +156,7 @@ BUGS: tuple[Bug, ...] = (
         "refusal tried again",
         broken_beliefs.refusal_is_tried_again,
         SETUPS["unregister"],
-        "not converged|again and again|stands still",
+        "not converged|again and again|at one time of the clock",
         "lost on refusal",
     ),
     Bug(
@@ -170,7 +170,7 @@ BUGS: tuple[Bug, ...] = (
         "ownership survives the session",
         broken_beliefs.ownership_survives_the_session,
         SETUPS["abandon"],
-        "S1|S2|S7|S8|registers anew",
+        "S1|S2|S7|S8|registers again",
         "deaf",
     ),
     Bug(
@@ -215,7 +215,7 @@ BUGS: tuple[Bug, ...] = (
         "seek lost at the release",
         broken_delivery.seek_is_lost_at_the_release,
         SETUPS["seeks"],
-        "was sought",
+        "had a seek",
     ),
     Bug(
         "recorded under the lock",
@@ -240,7 +240,7 @@ BUGS: tuple[Bug, ...] = (
         "claim without its topic",
         broken_delivery.claim_without_its_topic,
         SETUPS["growing"],
-        "by a plan for",
+        "by an assignment for",
     ),
     Bug(
         "seek undone by an older commit",

@@ -13,17 +13,17 @@ from zkgroup.znodes.brokers import Topic
 
 T0 = TopicPartition("t", 0)
 ALONE = ClusterSetup(
-    kind="ours",
+    kind="zkgroup",
     brokers=(1, 2, 3, 4),
-    candidates=(),
+    electors=(),
     alone=(101, 102),
     topics={"t": ((1, 2), (2, 3))},
 )
 """Brokers, and two controllers that host nothing: a crash takes the controller alone."""
-NODES = ClusterSetup(kind="ours", brokers=(1, 2, 3, 4), candidates=(1, 2, 3), topics={"t": ((1, 2), (2, 3))})
+NODES = ClusterSetup(kind="zkgroup", brokers=(1, 2, 3, 4), electors=(1, 2, 3), topics={"t": ((1, 2), (2, 3))})
 """A crash takes the broker beside the controller, too."""
 KAFKA = ClusterSetup(
-    kind="kafka", brokers=(1, 2, 3, 4), candidates=(), alone=(101, 102), topics={"t": ((1, 2), (2, 3))}
+    kind="kafka", brokers=(1, 2, 3, 4), electors=(), alone=(101, 102), topics={"t": ((1, 2), (2, 3))}
 )
 
 
@@ -51,7 +51,7 @@ def _force_and_make_again(simulation: ClusterSimulation, operations: Operations)
     """K20: the name is taken when the lost broker comes back, with its old lines."""
     _force(simulation, operations)
     simulation.convergence.pass_time(2_000)
-    assert "t" not in simulation.world.audit.look().topics
+    assert "t" not in simulation.world.audit.catch_up().topics
     assert simulation.world.write(Create(Topic.path("t"), Topic({0: (1, 2), 1: (2, 3)}).encode()))
     simulation.convergence.pass_time(1_000)
     simulation.world.restart(2)
@@ -104,16 +104,16 @@ def _resign(simulation: ClusterSimulation, operations: Operations) -> None:
 def _take_over(simulation: ClusterSimulation, operations: Operations) -> None:
     """With a broker lost, a topic that nobody has seen, and a move asked for."""
     world = simulation.world
-    world.kill(world.rulers[0].broker)
+    world.kill(world.active_controllers[0].broker)
     world.kill(4)
     _create(simulation, operations)
     _move(simulation, operations)
 
 
 def _shut_down(simulation: ClusterSimulation, operations: Operations) -> None:
-    (ruler,) = simulation.world.rulers
-    assert isinstance(ruler, ControllerProcess)
-    ruler.shut_down(2)
+    (controller,) = simulation.world.active_controllers
+    assert isinstance(controller, ControllerProcess)
+    controller.shut_down(2)
     simulation.world.stopping.add(2)
 
 

@@ -205,7 +205,7 @@ def _an_answer_to_the_second_copy_is_enough(patch: Patch) -> None:
 
 def _takes_every_broker_for_informed(patch: Patch) -> None:
     """Nothing of a predecessor is on its way."""
-    patch.setattr(PendingDeletes, "_has_answered", lambda self, picture, broker: True)
+    patch.setattr(PendingDeletes, "_has_answered", lambda self, cluster, broker: True)
 
 
 def _held_replicas_are_elected(patch: Patch) -> None:
@@ -337,12 +337,12 @@ RARE_BUGS = {
     "no grace": Rare(
         _no_grace,
         "recipes 13: a real controller that lives has the grace to notice",
-        {"test_a_living_real_controller_has_time_to_notice": "S11 .* rule at once"},
+        {"test_a_living_real_controller_has_time_to_notice": "S11 .* are controllers at once"},
     ),
     "reads the epoch after the grace": Rare(
         _reads_the_epoch_after_the_grace,
         "recipes 13: the election rests on the epoch's version as it was before the grace",
-        {"test_a_candidate_that_sleeps_over_its_own_grace_begins_anew": "S11 .* rule at once"},
+        {"test_a_candidate_that_sleeps_over_its_own_grace_begins_anew": "S11 .* are controllers at once"},
     ),
     "no recovery": Rare(
         _no_recovery,

@@ -9,7 +9,7 @@ from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
-from zkgroup.testing.simulation.cluster.network import BrokerConnection, LateRequest
+from zkgroup.testing.simulation.cluster.network import LateRequest, SimulatedConnection
 from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.testing.simulation.cluster.world import Controller as AnyController
 from zkgroup.wire.control import StopReplicaRequest
@@ -21,7 +21,7 @@ LONG_MS = 600_000
 BESIDE_KAFKA = ClusterSetup(
     kind="kafka",
     brokers=(1, 2, 3, 4),
-    candidates=(1,),
+    electors=(1,),
     alone=(101, 102),
     topics={"t": ((2, 3), (3, 2))},
 )
@@ -37,20 +37,20 @@ def begun(setup: ClusterSetup) -> ClusterSimulation:
 
 def ended(simulation: ClusterSimulation) -> None:
     """It arrives at the goal, stays there, and the checker finds nothing."""
-    simulation.settle()
-    simulation.judge()
+    simulation.converge()
+    simulation.check_history()
 
 
 def state_of(simulation: ClusterSimulation) -> PartitionState:
     """Of `t-0`."""
-    state = simulation.world.audit.look().state(T0)
+    state = simulation.world.audit.catch_up().state(T0)
     assert state is not None
     return state
 
 
-def ours(simulation: ClusterSimulation) -> ControllerProcess:
+def zkgroup_controller(simulation: ClusterSimulation) -> ControllerProcess:
     """The controller of ours that rules."""
-    (found,) = (one for one in simulation.world.rulers if isinstance(one, ControllerProcess))
+    (found,) = (one for one in simulation.world.active_controllers if isinstance(one, ControllerProcess))
     return found
 
 
@@ -64,10 +64,10 @@ def real_rules(simulation: ClusterSimulation) -> Kafka08Controller:
     assert isinstance(real, Kafka08Controller)
     for broker in (101, 102):
         world.pause(f"{world.controllers[broker].name}", 1_000)
-    if not real.rules:
+    if not real.is_active:
         world.write(Delete(Controller.path(), -1))
         simulation.convergence.pass_time(900)
-    assert real.rules
+    assert real.is_active
     simulation.convergence.pass_time(1_000)
     return real
 
@@ -82,7 +82,7 @@ def stepwise(simulation: ClusterSimulation, real: Kafka08Controller, until: Call
             server.deliver(step)
         if until():
             return
-        real.act()
+        real.step()
     raise AssertionError("it never came to that")
 
 
@@ -122,11 +122,11 @@ def ask_for(simulation: ClusterSimulation, replicas: tuple[int, ...]) -> None:
 def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
     """`t-0` moves from 1, 2 to 3, 4; stops where the ruler is about to tell 1 and 2 to delete."""
     world = simulation.world
-    ruler = ours(simulation)
+    controller = zkgroup_controller(simulation)
     assert Operations(world, simulation.rng).move({T0: (3, 4)})
 
     def is_shrunk() -> bool:
-        state = world.audit.look().state(T0)
+        state = world.audit.catch_up().state(T0)
         return state is not None and set(state.isr) == {3, 4}
 
     for _ in range(2_000):
@@ -134,7 +134,7 @@ def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
         for fetch in list(world.fetches()):
             fetch()
         if is_shrunk():
-            return ruler
+            return controller
         world.advance(5)
     raise AssertionError("the ISR was never shrunk")
 
@@ -146,9 +146,9 @@ def part(simulation: ClusterSimulation, controller: AnyController, broker: int) 
     """These two reach one another no more; what is on its way between them is lost."""
     network = simulation.world.network
     network.cut_off.add((controller.name, broker))
-    before = list(network.strays)
+    before = list(network.late_requests)
     network.cut_of(controller, broker)
-    network.strays[:] = before
+    network.late_requests[:] = before
 
 
 class LateDeletion:
@@ -181,10 +181,10 @@ class LateDeletion:
     def arrives(self) -> None:
         """Raises AuditError where a replica that is in sync deletes its lines for it."""
         (copy,) = self._copies
-        self._network.strays.append(copy)
+        self._network.late_requests.append(copy)
         self._network.arrive(copy)
 
-    def _point(self, kind: str, line: BrokerConnection) -> None:
+    def _point(self, kind: str, line: SimulatedConnection) -> None:
         request = line.request
         if kind != "sent" or line.broker != self._broker or request is None:
             return

@@ -18,18 +18,18 @@ from zkgroup.history import CheckOptions, check_history
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Create, Delete, ReadMany, Request, SetData
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.testing.simulation.group.audit import Audit
+from zkgroup.testing.simulation.group.audit import GroupAudit
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.group_records import Reset
 
 Scenario = Callable[[], None]
-Act = Callable[[], object]
+Action = Callable[[], object]
 IDLE = b'{"version":1,"subscription":{},"pattern":"static","timestamp":"1","zkgroup":"by hand"}'
 
 
-def judge(stage: SteppedGroup) -> None:
+def audit(stage: SteppedGroup) -> None:
     """Raises AssertionError for anything in this run that must not be."""
-    Audit(stage.server, GROUP, stage.recording).look()
+    GroupAudit(stage.server, GROUP, stage.recording).catch_up()
     log = server_transactions(stage.server.log, stage.clock)
     report = check_history(stage.recording.records, log, CheckOptions(group=GROUP))
     violations = [v for v in report.violations if v.invariant != "S8"]  # strangers overrule leases here
@@ -118,7 +118,7 @@ def adopted_claim_takes_the_fence_of_its_own_read() -> None:
     # Read for the claim, then twice for the read-back: between those two.
     stage.when("client-a", nth(3, of_partition), successor.takes)
     stage.join("a", run_ms=4000)
-    judge(stage)
+    audit(stage)
     successor.still_owns()
     for begun in stage.notes("own.begin", "a"):
         assert begun.fields["version"] == 0, "S2: adopted with the fence of the successor"
@@ -139,7 +139,7 @@ def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
             successor.takes()
             came.append(moment)
 
-        def lose_the_reply(stage: SteppedGroup = stage, moment: int = moment, takes: Act = takes) -> str:
+        def lose_the_reply(stage: SteppedGroup = stage, moment: int = moment, takes: Action = takes) -> str:
             stage.when("client-a", nth(moment, of_partition), takes)
             return "lost_reply"
 
@@ -147,7 +147,7 @@ def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
         member = stage.join("a", run_ms=4000)
         if member.machine.held():
             stage.commit(member, {tp(0): 1})
-        judge(stage)
+        audit(stage)
         for begun in stage.notes("own.begin", "a"):
             assert begun.fields["version"] == 0, "S2: adopted with the fence of the successor"
         if moment in came:
@@ -176,7 +176,7 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
         client.incarnation += 1
         client.become(client.link, client.connected_event())
         stage.run(3000)
-        judge(stage)
+        audit(stage)
         assert is_stable(member)
         assert stage.owners() == {0: "a-0", 1: "a-0"}
 
@@ -195,7 +195,7 @@ def release_without_commit_deletes_its_own_znode_only() -> None:
     stage.when("client-a", nth(2, writes_to("/owners/", Delete)), successor.takes)
     member.post(ev.HandBackRequested(frozenset({tp(0)})))
     stage.run(2000)
-    judge(stage)
+    audit(stage)
     successor.still_owns()
 
 
@@ -208,7 +208,7 @@ def release_of_what_was_taken_deletes_nothing() -> None:
     stage.when("client-a", writes_to("/owners/", Delete), successor.takes)
     member.post(ev.HandBackRequested(frozenset({tp(0)})))
     stage.run(2000)
-    judge(stage)
+    audit(stage)
     successor.still_owns()
     assert member.machine.held() == {}
 
@@ -224,7 +224,7 @@ def marker_counts_though_a_stranger_wrote_after_it() -> None:
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"60", -1))
     stage.commit(member, {tp(0): 51})
     stage.run(500)
-    judge(stage)
+    audit(stage)
     assert [move.offset for move in told(member, SeekTo)] == [7], "the reset is ignored"
     assert stage.offset(0).data == b"7", "the reset is ignored"
 
@@ -240,7 +240,7 @@ def reset_is_obeyed_by_the_owner_only() -> None:
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"7", -1), marker)
     stage.run(100)
     stage.commit(member, {tp(0): 8})
-    judge(stage)
+    audit(stage)
     assert told(member, SeekTo) == []
     assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
 
@@ -253,7 +253,7 @@ def refusal_at_the_registration_ends_everything() -> None:
     stage.commit(member, {tp(0): 1})
     assert [loss.partitions for loss in told(member, Lose)] == [(tp(0), tp(1))]
     stage.run(2000)
-    judge(stage)
+    audit(stage)
     assert is_stable(member)
 
 
@@ -267,7 +267,7 @@ def leaving_member_that_is_not_registered_has_left() -> None:
     stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.hangs.clear()
     stage.run(3000)
-    judge(stage)
+    audit(stage)
     assert member.finished is not None
 
 
@@ -277,7 +277,7 @@ def member_that_came_back_under_its_name_is_not_missed() -> None:
     first, second = stage.join("a"), stage.join("b")
     second.post(ev.SubscriptionChanged(StaticSubscription({})))
     stage.run(1000)
-    judge(stage)
+    audit(stage)
     assert sorted(held.partition for held in first.machine.held()) == [0, 1]
 
 
@@ -288,7 +288,7 @@ def neighbour_on_the_same_client_is_somebody_else() -> None:
     second = stage.join("b", client="shared", run_ms=None)
     stage.when("shared", writes_to("/owners/", Create), fault="lost_reply")
     stage.run(3000)
-    judge(stage)
+    audit(stage)
     owners = stage.owners()
     assert owners == {0: "a-0", 1: "b-0"}
     assert [len(actor.machine.held()) for actor in (first, second)] == [1, 1]
@@ -302,11 +302,11 @@ def neighbour_in_the_way_is_waited_for() -> None:
     first = stage.join("a", client="shared", run_ms=2000)
     if first.machine.held():
         stage.commit(first, dict.fromkeys(first.machine.held(), 5))
-    judge(stage)
+    audit(stage)
     assert stage.owners() == {0: "b-0", 1: "b-0"}, "release by a neighbour"
     stage.hangs.clear()
     stage.run(2000)
-    judge(stage)
+    audit(stage)
     assert stage.owners() == {0: "a-0", 1: "b-0"}
 
 
@@ -317,7 +317,7 @@ def sticky_readers_of_one_change_agree() -> None:
     third = stage.join("c")
     third.post(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
     stage.run(3000)
-    judge(stage)
+    audit(stage)
     assert first.machine.describe().owners == second.machine.describe().owners
     assert len(first.machine.held()) + len(second.machine.held()) == 4
 
@@ -329,7 +329,7 @@ def two_that_never_committed_are_told_apart() -> None:
     member = stage.join("a")
     successor.takes()
     stage.commit(member, {tp(0): 1})
-    judge(stage)
+    audit(stage)
     successor.still_owns()
     assert stage.offset(0).data == b"-1"
 
@@ -342,7 +342,7 @@ def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
     member.client.abandon(1, "a fault")
     member.post(member.application.commit({tp(0): 5}))
     stage.run(10_000)
-    judge(stage)
+    audit(stage)
     assert told(member, Lose)
     assert is_stable(member)
 
@@ -354,7 +354,7 @@ def late_request_is_over_before_it_is_read_back() -> None:
         stage.when(f"client-{name}", writes_to("/owners/", Create), fault="late")
     first, second = stage.join("a", run_ms=50), stage.join("b")
     stage.run(3000)
-    judge(stage)
+    audit(stage)
     assert [len(actor.machine.held()) for actor in (first, second)] == [1, 1]
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkgroup.model import StaticSubscription
-from zkgroup.testing.simulation.group.application import Habits
-from zkgroup.testing.simulation.group.setup import Setup
+from zkgroup.testing.simulation.group.application import ApplicationOptions
+from zkgroup.testing.simulation.group.setup import GroupSetup
 
 OFTEN = 8.0
 LOST = {"lost_reply": OFTEN, "lost_request": OFTEN / 2, "late": OFTEN / 2}
@@ -18,9 +18,9 @@ EXPIRE = {"expire": OFTEN / 2, "isolate": OFTEN / 2}
 JOIN_LEAVE = {"join": OFTEN / 2, "leave": OFTEN / 2}
 
 
-def group(members: int = 2, partitions: int = 2, **changes: object) -> Setup:
+def group(members: int = 2, partitions: int = 2, **changes: object) -> GroupSetup:
     """A group on one topic, everybody with one thread."""
-    setup = Setup(
+    setup = GroupSetup(
         members=members,
         clients=tuple(range(members)),
         topics={"t0": partitions},
@@ -33,13 +33,13 @@ def group(members: int = 2, partitions: int = 2, **changes: object) -> Setup:
     return replace(setup, **changes)  # type: ignore[arg-type]
 
 
-SETUPS: dict[str, Setup] = {
+SETUPS: dict[str, GroupSetup] = {
     "join": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}),
     "lost-claims": group(weights={"lost_reply": 10 * OFTEN, **JOIN_LEAVE}, partitions=4),
     "expiry": group(weights={**EXPIRE, **LOST}),
     "takeover": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}, partitions=1),
-    "strangers": group(weights={**LOST, "steal": OFTEN, "foreign_write": OFTEN}),
-    "strangers-expiry": group(weights={**EXPIRE, "steal": OFTEN, "foreign_write": OFTEN}),
+    "foreign-writes": group(weights={**LOST, "steal": OFTEN, "foreign_write": OFTEN}),
+    "foreign-writes-expiry": group(weights={**EXPIRE, "steal": OFTEN, "foreign_write": OFTEN}),
     "reassert": group(weights={"steal": OFTEN, "foreign_write": OFTEN}, policy="reassert"),
     "reset": group(weights={**LOST, "steal": OFTEN, "reset": OFTEN}),
     "reset-then-stranger": group(weights={**LOST, "reset": OFTEN, "foreign_write": OFTEN}),
@@ -72,9 +72,11 @@ SETUPS: dict[str, Setup] = {
     "lagging-lost": group(weights={**LOST, "steal": OFTEN}, stale=True),
     "lagging-reset": group(weights={"steal": OFTEN, "reset": OFTEN, "cut": OFTEN}, stale=True),
     "pauses": group(weights={"pause": OFTEN, "isolate": OFTEN, "slow_callback": OFTEN}),
-    "seeks": group(weights=JOIN_LEAVE, habits=Habits(seeks=True, calls_inside=True), steps=1200),
-    "bursts": group(weights=LOST, habits=Habits(bursts=True)),
-    "own-offsets": group(weights={**JOIN_LEAVE, "hand_back": OFTEN}, habits=Habits(own_offsets=True)),
+    "seeks": group(weights=JOIN_LEAVE, habits=ApplicationOptions(seeks=True, calls_inside=True), steps=1200),
+    "bursts": group(weights=LOST, habits=ApplicationOptions(bursts=True)),
+    "own-offsets": group(
+        weights={**JOIN_LEAVE, "hand_back": OFTEN}, habits=ApplicationOptions(own_offsets=True)
+    ),
     "late-answers": group(weights={"late_answer": 4 * OFTEN}),
     "slow-callbacks": group(weights={"unregister": 2 * OFTEN, "slow_callback": 2 * OFTEN}, steps=800),
     "polls": group(weights={"poll_timeout": 12 * OFTEN}, poll_interval_ms=1000, steps=800),

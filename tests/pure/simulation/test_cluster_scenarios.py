@@ -16,9 +16,9 @@ from tests.pure.simulation.cluster_scenes import (
     begun,
     ended,
     moved_up_to_deletion,
-    ours,
     part,
     state_of,
+    zkgroup_controller,
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
@@ -31,7 +31,7 @@ from zkgroup.znodes.brokers import NO_LEADER, Topic
 KAFKAS_FOLLOWERS = ClusterSetup(
     kind="kafka",
     brokers=(1, 2, 3),
-    candidates=(),
+    electors=(),
     alone=(101, 102, 103),
     topics={"t": ((1, 2, 3),)},
     fetches_without_terms=True,
@@ -48,12 +48,12 @@ def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
     simulation = begun(ALONE)
     world = simulation.world
     late = LateDeletion(simulation, 1, again=True)
-    ruler = moved_up_to_deletion(simulation)
+    controller = moved_up_to_deletion(simulation)
     late.wait()
     ask_for(simulation, (1, 2))
     simulation.convergence.pass_time(3_000)
-    assert world.rulers == [ruler]
-    assert world.audit.look().epoch == late.epoch
+    assert world.active_controllers == [controller]
+    assert world.audit.catch_up().epoch == late.epoch
     world.network.cut_off.clear()
     simulation.convergence.pass_time(3_000)
     if 1 in state_of(simulation).isr:
@@ -62,7 +62,7 @@ def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
     simulation.convergence.pass_time(3_000)
     assert 1 in state_of(simulation).isr, "it never came back"
     assert not late.has_to_part_again
-    assert world.audit.look().epoch == late.epoch + 1
+    assert world.audit.catch_up().epoch == late.epoch + 1
     refused = world.figures["requests refused"]
     late.arrives()
 
@@ -79,7 +79,7 @@ def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None
     ask_for(simulation, (1, 2, 3))
     simulation.convergence.pass_time(5_000)
     late.arrives()
-    assert world.audit.look().replicas(T0) == (1, 2)
+    assert world.audit.catch_up().replicas(T0) == (1, 2)
     world.network.cut_off.clear()
     simulation.convergence.pass_time(5_000)
 
@@ -92,14 +92,14 @@ def test_a_held_replica_is_not_named_to_its_leader() -> None:
     do not wait for it: the leader is told of another ISR, and of a list without the replica."""
     simulation = begun(KAFKAS_FOLLOWERS)
     world = simulation.world
-    old_read = world.audit.look().topics["t"]
+    old_read = world.audit.catch_up().topics["t"]
     assert old_read is not None
     late = _left_behind(simulation)
     ask_for(simulation, (1, 2, 3))
     grown = Topic({**old_read.partitions, 1: (2, 1)})
     assert world.write(SetData(Topic.path("t"), grown.encode(), -1))
     simulation.convergence.pass_time(3_000)
-    assert world.audit.look().replicas(T0) == (1, 2, 3)
+    assert world.audit.catch_up().replicas(T0) == (1, 2, 3)
     before = state_of(simulation)
     world.close(2)
     simulation.convergence.pass_time(3_000)
@@ -127,7 +127,7 @@ def test_a_held_replica_is_not_elected() -> None:
     world.kill(first.broker)
     world.server.expire(first.client.name)
     simulation.convergence.pass_time(1_000)
-    assert ours(simulation) is not first
+    assert zkgroup_controller(simulation) is not first
     for broker in (2, 3, 4):
         world.close(broker)
     simulation.convergence.pass_time(1_000)
@@ -147,17 +147,17 @@ def _left_behind(simulation: ClusterSimulation) -> LateDeletion:
     """`t-0` has moved from 1, 2, 3 to 1, 2, of which 3 has heard nothing. The controller dies; the next tells
     3 to delete, and dies with that on its way. The third does not reach 3."""
     world = simulation.world
-    first = ours(simulation)
+    first = zkgroup_controller(simulation)
     part(simulation, first, 3)
     ask_for(simulation, (1, 2))
     simulation.convergence.pass_time(3_000)
-    assert world.audit.look().replicas(T0) == (1, 2)
-    assert not world.audit.look().moves
+    assert world.audit.catch_up().replicas(T0) == (1, 2)
+    assert not world.audit.catch_up().moves
     late = LateDeletion(simulation, 3)
     world.kill(first.broker)
     world.server.expire(first.client.name)
     late.wait()
-    second = ours(simulation)
+    second = zkgroup_controller(simulation)
     for one in world.controllers.values():
         part(simulation, one, 3)
     world.kill(second.broker)
@@ -177,14 +177,14 @@ def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None
     assert Operations(world, simulation.rng).move({T0: (3, 4)})
     for _ in range(500):
         simulation.convergence.drain_some(1)
-        if world.audit.look().replicas(T0) == (3, 4, 1, 2):
+        if world.audit.catch_up().replicas(T0) == (3, 4, 1, 2):
             break
     assert world.write(SetData(Topic.path("t"), Topic({**old.partitions, 2: (4, 1)}).encode(), -1))
     ended(simulation)
 
-    picture = world.audit.look()
-    assert picture.replicas(T0) == (3, 4)
-    grown = picture.state(TopicPartition("t", 2))
+    cluster = world.audit.catch_up()
+    assert cluster.replicas(T0) == (3, 4)
+    grown = cluster.state(TopicPartition("t", 2))
     assert grown is not None
     assert grown.leader == 4
 
@@ -195,17 +195,17 @@ def test_a_partition_is_led_although_its_leader_died_with_the_controller(comes_b
 
     def begin(simulation: ClusterSimulation, operations: Operations) -> None:
         world = simulation.world
-        ruler = world.rulers[0].broker
-        one, two = (broker for broker in (1, 2, 3) if broker != ruler)
+        controller = world.active_controllers[0].broker
+        one, two = (broker for broker in (1, 2, 3) if broker != controller)
         if not comes_back:
-            world.lost.add(ruler)
-        topic = Topic({0: (ruler, one, two), 1: (ruler, one)})
+            world.lost.add(controller)
+        topic = Topic({0: (controller, one, two), 1: (controller, one)})
         assert world.write(Create(Topic.path("n"), topic.encode()))
 
     action = ControllerAction(NODES, begin)
     for at in range(len(play(action).passed)):
         world = play(action, [at]).simulation.world
         for tp in (TopicPartition("n", 0), TopicPartition("n", 1)):
-            state = world.audit.look().state(tp)
+            state = world.audit.catch_up().state(tp)
             assert state is not None
             assert world.brokers[state.leader].leads(tp) is not None

@@ -33,17 +33,17 @@ def test_what_nobody_can_read_stops_nothing_else(data: bytes) -> None:
         assert world.write(Create(Topic.path(name), Topic({0: (1, 2)}).encode()))
         assert Operations(world, simulation.rng).move({T0: (3, 4) if name == "n" else (2, 1)})
         simulation.convergence.pass_time(5_000)
-        (ruler,) = world.rulers
-        world.kill(ruler.broker)
-        world.restart(ruler.broker)
+        (controller,) = world.active_controllers
+        world.kill(controller.broker)
+        world.restart(controller.broker)
         simulation.convergence.pass_time(9_000)
-        assert world.audit.look().state(TopicPartition(name, 0)) is not None
+        assert world.audit.catch_up().state(TopicPartition(name, 0)) is not None
     assert world.write(Create(TopicDeletion.path("m"), b""))
     ended(simulation)
 
-    picture = world.audit.look()
-    assert picture.replicas(T0) == (2, 1)
-    assert sorted(name for name, topic in picture.topics.items() if topic is not None) == ["n", "t"]
+    cluster = world.audit.catch_up()
+    assert cluster.replicas(T0) == (2, 1)
+    assert sorted(name for name, topic in cluster.topics.items() if topic is not None) == ["n", "t"]
 
 
 @pytest.mark.parametrize("data", BROKEN)
@@ -55,12 +55,12 @@ def test_what_is_mended_is_taken_up_again(data: bytes) -> None:
     for path in reversed(needed):
         assert strangers.break_at(path, data)
     simulation.convergence.pass_time(2_000)
-    (ruler,) = world.rulers
-    world.kill(ruler.broker)
+    (controller,) = world.active_controllers
+    world.kill(controller.broker)
     simulation.convergence.pass_time(9_000)
-    assert sorted(world.garbage.unreadable) == sorted(needed)
-    world.garbage.mend()
+    assert sorted(world.corrupt.unreadable) == sorted(needed)
+    world.corrupt.repair()
     ended(simulation)
 
-    assert world.garbage.unreadable == {}
-    assert world.audit.look().state(T0) is not None
+    assert world.corrupt.unreadable == {}
+    assert world.audit.catch_up().state(T0) is not None

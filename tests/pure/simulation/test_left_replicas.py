@@ -19,7 +19,7 @@ MOVED_MS = 8_000
 
 def lines_of(world: ClusterWorld, broker: int) -> tuple[bytes, ...]:
     """What a broker keeps of `t-0`."""
-    log = world.places[broker].open(T0)
+    log = world.log_dirs[broker].open(T0)
     return () if log is None else tuple(each.lines for each in log.read(0, log.end_offset, 1 << 30))
 
 
@@ -36,14 +36,14 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
     assert operations.move({T0: (2, 3)})
     simulation.convergence.pass_time(MOVED_MS)
     assert world.server.find(Reassignment.path()) is None
-    assert world.audit.look().replicas(T0) == (2, 3)
+    assert world.audit.catch_up().replicas(T0) == (2, 3)
     assert lines_of(world, 1)
     world.network.point = point
     assert operations.delete_without("t", ())
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["ours", "in Kafka"])
+@pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["zkgroup", "in Kafka"])
 def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
     """The controller dies at any point of the deletion: the next one knows by the records alone."""
     deleted(setup, lambda points: each_fifth(points, "deletion"))
@@ -57,8 +57,8 @@ def deleted(setup: ClusterSetup, choose: Callable[[int], Iterable[int]]) -> None
         played = play(action, [at])
         world = played.simulation.world
         assert played.crashed
-        assert world.figures["topics made again"] == 1
-        assert world.audit.look().replicas(T0) == (1, 2)
+        assert world.figures["topics recreated"] == 1
+        assert world.audit.catch_up().replicas(T0) == (1, 2)
         assert world.audit.abandoned == set()
         assert lines_of(world, 1) == lines_of(world, 2) != ()
 

@@ -8,14 +8,14 @@ import pytest
 
 from tests.pure.simulation.bugs import BUGS, Bug
 from zkgroup.testing import Simulation, SimulationError
-from zkgroup.testing.simulation.group.setup import Setup
+from zkgroup.testing.simulation.group.setup import GroupSetup
 
 SEEDS = 150
 
 
 def failure(bug: Bug) -> str | None:
     """The first line of what was found, or None."""
-    if not isinstance(bug.where, Setup):
+    if not isinstance(bug.where, GroupSetup):
         try:
             bug.where()
         except AssertionError as error:

@@ -20,12 +20,12 @@ MARK = UnhostedTopic.path(NAME)
 def from_zero(seed: int) -> ClusterSetup | None:
     """The setup of a seed with brokers from 0 on; None where they are Kafka's, which know no marks."""
     drawn = draw_cluster(seed, 200)
-    if drawn.kind != "ours":
+    if drawn.kind != "zkgroup":
         return None
     return dataclasses.replace(
         drawn,
         brokers=tuple(each - 1 for each in drawn.brokers),
-        candidates=tuple(each - 1 for each in drawn.candidates),
+        electors=tuple(each - 1 for each in drawn.electors),
         topics={
             name: tuple(tuple(each - 1 for each in replicas) for replicas in lists)
             for name, lists in drawn.topics.items()
@@ -35,7 +35,7 @@ def from_zero(seed: int) -> ClusterSetup | None:
 
 def end_of(simulation: ClusterSimulation) -> str:
     """What has become of the topic: nobody hosts it, it was given brokers, or it was deleted."""
-    simulation.world.audit.look()
+    simulation.world.audit.catch_up()
     tree = simulation.world.server.tree()
     found = tree.get(Topic.path(NAME))
     if found is None:

@@ -1,4 +1,4 @@
-"""Simulated schedules of consumer groups and of clusters, drawn from a seed, on a ZooKeeper in memory."""
+"""Simulated schedules of consumer groups and of clusters on a ZooKeeper in memory, drawn from a seed."""
 
 from zkgroup.testing.simulation.group import Report, Simulation, SimulationError
 

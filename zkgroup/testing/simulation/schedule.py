@@ -1,7 +1,7 @@
-"""What simulated schedules of groups and of clusters share: seed, steps, faults, trace, report and recording.
+"""What simulated schedules of groups and of clusters share: seed, steps, faults, report and recording.
 
-Everything follows from the seed. A schedule first lets things go wrong for a number of steps, then ends the
-faults, demands convergence, and lets the history checker decide about the whole.
+Everything follows from the seed. A schedule injects faults for a number of steps, ends the faults, requires
+convergence, and has the history checker decide about the whole history.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 
 Action = Callable[[], object]
-"""One thing that may happen next."""
+"""One possible next event of a schedule."""
 TRACE_LINES_MAX = 40
-"""Of a failure's message."""
+"""Longest trace in the message of a failure."""
 _MOMENTS_MS = (1, 5, 20, 100)
 
 
 class ScheduleSetup(Protocol):
-    """What every setup has, beside what is drawn for the group or the cluster."""
+    """What the setups of groups and of clusters have in common."""
 
     @property
     def steps(self) -> int: ...
@@ -42,7 +42,7 @@ class ScheduleSetup(Protocol):
 
 
 class ScheduleWorld(Protocol):
-    """Where a schedule takes place."""
+    """What the worlds of groups and of clusters have in common."""
 
     clock: FakeClock
     server: MemoryZooKeeper
@@ -60,17 +60,17 @@ WorldT = TypeVar("WorldT", bound=ScheduleWorld)
 
 @dataclass(slots=True)
 class ScheduleReport(Generic[SetupT]):
-    """What happened in a schedule, so that a batch can show that its faults had effects."""
+    """Counts of what happened in a schedule, so that a batch can show that its faults had effects."""
 
     seed: int
     setup: SetupT
     figures: Counter[str] = field(default_factory=Counter)
     converged_ms: int | None = None
-    """From the end of the faults; None in a group with JVM members, which promises no convergence."""
+    """From the end of the faults; None in a group with JVM members, which need not converge."""
 
 
 class Schedule(ABC, Generic[SetupT, WorldT]):
-    """One schedule: draws, steps, injects faults, and reports. What happens is the subclass's."""
+    """One schedule: draws its setup, injects faults, requires convergence. A subclass has the events."""
 
     error: ClassVar[type[AssertionError]]
     """Raised where a schedule breaks an invariant; its message names the seed."""
@@ -88,11 +88,11 @@ class Schedule(ABC, Generic[SetupT, WorldT]):
         self.trace: list[str] = []
 
     def _run(self, faults: Action) -> ScheduleReport[SetupT]:
-        """Faults, convergence, verdict. Raises `error`."""
+        """Runs faults, convergence and the history check. Raises `error`."""
         try:
             faults()
-            self.settle()
-            self.judge()
+            self.converge()
+            self.check_history()
         except Exception as error:
             raise self.error(self._describe(f"{type(error).__name__}: {error}")) from error
         self._count()
@@ -104,19 +104,19 @@ class Schedule(ABC, Generic[SetupT, WorldT]):
 
     @abstractmethod
     def step(self) -> None:
-        """Perhaps a fault, and one of the things that may happen next."""
+        """Perhaps a fault, then one of the possible events."""
 
     @abstractmethod
-    def settle(self) -> None:
-        """Ends the faults and demands convergence within a bound, and that it stays."""
+    def converge(self) -> None:
+        """Ends the faults, and requires convergence within a bound and no change afterwards."""
 
     @abstractmethod
-    def judge(self) -> None:
-        """The history checker's verdict. Raises AssertionError."""
+    def check_history(self) -> None:
+        """Runs the history checker. Raises AssertionError for a violation."""
 
     @abstractmethod
     def _happen(self, what: str) -> tuple[str, object]:
-        """Makes a fault or an operation happen: its kind, and what was done; False where it cannot be."""
+        """Injects a fault or an operation: its kind, and what was done; False where it is not possible."""
 
     @abstractmethod
     def _count(self) -> None:
@@ -127,7 +127,7 @@ class Schedule(ABC, Generic[SetupT, WorldT]):
         """Lines about members or controllers, for a failure's message."""
 
     def inject(self, what: str) -> None:
-        """Makes one fault, operation or foreign write happen now, if it can."""
+        """Injects one fault, operation or foreign write now, where it is possible."""
         kind, did = self._happen(what)
         if did is not False:
             self.report.figures[f"{kind} {what}"] += 1
@@ -146,7 +146,7 @@ class Schedule(ABC, Generic[SetupT, WorldT]):
                 self.world.server.catch_up(name)
 
     def _advance(self, is_busy: Callable[[], bool]) -> None:
-        """Time passes: a moment, or up to the next timer where nothing else can happen."""
+        """Advances the clock a little, or to the next timer where nothing else can happen."""
         moments = [*_MOMENTS_MS]
         due_ms = self.world.next_due_ms()
         if due_ms is not None and not is_busy():
@@ -164,7 +164,7 @@ class Schedule(ABC, Generic[SetupT, WorldT]):
         return "\n".join(lines)
 
 
-class Recording:
+class ScheduleRecording:
     """Collects the records of all processes, in the order in which they were made."""
 
     def __init__(self, clock: FakeClock) -> None:

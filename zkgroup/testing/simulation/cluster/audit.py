@@ -1,4 +1,4 @@
-"""Checks at every step of what must never happen, beside the checker's verdict at the end."""
+"""Checks at every step that brokers keep lines that they must keep."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic, stray_replicas_path
 
 if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.broker import BrokerProcess
+    from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 
 
 class ClusterAuditError(AssertionError):
-    """Something that breaks a promise has just happened."""
+    """A broker violated an invariant at this step."""
 
 
 class ClusterAudit:
-    """Follows the server's log, so that what a broker does can be judged at the moment that it does it."""
+    """Replays the server's log, so that each action of a broker is checked when it happens."""
 
     def __init__(self, server: MemoryZooKeeper, clock: FakeClock) -> None:
-        self.picture = ReplayedCluster()
+        self.replayed = ReplayedCluster()
         self.lives: dict[str, int] = {}
         """zxid of the last creation of each topic."""
         self.unclean: dict[tuple[TopicPartition, int], int] = {}
-        """Partition and life to the term of its last unclean election."""
+        """Partition and incarnation to the leader epoch of its last unclean election."""
         self.abandoned: set[tuple[int, TopicPartition]] = set()
-        """Brokers and what they may have of topics that were deleted without them, until they delete it."""
+        """Stray replicas of deleted topics that brokers may still have, until they delete them."""
         self._recorded: dict[str, tuple[StrayTopic, ...]] = {}
         """By path."""
         self._server = server
         self._clock = clock
         self._seen = 0
 
-    def look(self) -> ReplayedCluster:
-        """The picture as it is now."""
+    def catch_up(self) -> ReplayedCluster:
+        """Replays new transactions; returns the present cluster."""
         log = self._server.log
         if self._seen < len(log):
             for transaction in server_transactions(log[self._seen :], self._clock):
@@ -49,36 +49,36 @@ class ClusterAudit:
                     for change in transaction.changes:
                         self._apply(transaction, change)
             self._seen = len(log)
-        return self.picture
+        return self.replayed
 
     def _apply(self, transaction: ServerTransaction, change: Change) -> None:
-        picture, place = self.picture, self.picture.place(change.path)
+        replayed, place = self.replayed, self.replayed.place(change.path)
         tp = place.topic_partition if place is not None and place.kind == "state" else None
-        before = picture.state(tp) if tp is not None else None
+        before = replayed.state(tp) if tp is not None else None
         if change.path.startswith(f"{stray_replicas_path()}/"):
-            self._strays(change)
+            self._stray_replicas_changed(change)
         if place is not None and place.kind == "topic" and change.action == "delete":
             self._is_deleted(transaction, place.topic)
         if place is not None and place.kind == "epoch" and not transaction.session:
-            self.abandoned.clear()  # a controller of Kafka may have let every broker in (recipes 17)
+            self.abandoned.clear()  # a Kafka controller may have added every broker to the ISR (recipes 17)
         if place is not None and place.kind == "topic" and change.action == "create":
             self.lives[place.topic] = transaction.zxid
-        picture.apply(transaction, change)
-        now = picture.state(tp) if tp is not None else None
+        replayed.apply(transaction, change)
+        now = replayed.state(tp) if tp is not None else None
         if tp is None or before is None or now is None:
             return
         if now.leader != NO_LEADER and now.leader not in before.isr:
             self.unclean[tp, self.lives.get(tp.topic, 0)] = now.leader_epoch
 
-    def _strays(self, change: Change) -> None:
-        """What is recorded of what brokers may still have."""
+    def _stray_replicas_changed(self, change: Change) -> None:
+        """Reads the records of stray replicas."""
         if change.action == "delete":
             self._recorded.pop(change.path, None)
         elif change.action != "check":
             self._recorded[change.path] = StrayReplicas.decode(change.path, change.data).topics
 
     def _is_deleted(self, transaction: ServerTransaction, topic: str) -> None:
-        """By a zkgroup controller, whose fence is in the transaction: what it has recorded stays."""
+        """Called when a zkgroup controller deletes a topic, with its fence: its records stay."""
         if not any(each.action == "check" and each.path == Controller.path() for each in transaction.changes):
             return
         for path, topics in self._recorded.items():
@@ -91,12 +91,13 @@ class ClusterAudit:
                 for number in each.partitions
             )
 
-    def deletes(self, process: BrokerProcess, tp: TopicPartition, request: ControlRequest) -> None:
-        """A broker removes its lines: never while it is in sync, unless the topic goes (recipes 17)."""
-        picture = self.look()
+    def deletes(self, process: SimulatedBroker, tp: TopicPartition, request: ControlRequest) -> None:
+        """Checks that a broker deletes no lines while it is in sync, unless the topic is deleted (recipes
+        17)."""
+        replayed = self.catch_up()
         self.abandoned.discard((process.broker, tp))
-        state = picture.state(tp)
-        if state is None or tp.topic in picture.deletions:
+        state = replayed.state(tp)
+        if state is None or tp.topic in replayed.deletions:
             return
         if process.broker in state.isr:
             raise ClusterAuditError(
@@ -104,11 +105,11 @@ class ClusterAudit:
                 f"while {list(state.isr)} are in sync"
             )
 
-    def begins(self, process: BrokerProcess, tp: TopicPartition, request: ControlRequest) -> None:
-        """A broker is made a replica: never with the lines of another topic of that name (K20)."""
-        self.look()
+    def begins(self, process: SimulatedBroker, tp: TopicPartition, request: ControlRequest) -> None:
+        """Checks that a broker becomes no replica with lines of a deleted topic of that name (K20)."""
+        self.catch_up()
         if (process.broker, tp) in self.abandoned:
             raise ClusterAuditError(
-                f"{tp}: broker {process.broker} is made a replica in epoch {request.controller_epoch}, "
-                "and has not deleted what it has of a topic that was deleted without it"
+                f"{tp}: broker {process.broker} becomes a replica in epoch {request.controller_epoch}, "
+                "and has not deleted its stray replica of the deleted topic"
             )

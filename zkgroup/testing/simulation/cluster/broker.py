@@ -1,6 +1,6 @@
-"""A broker process in the simulation: production machine, control requests, metadata cache and replicas.
+"""A broker in the simulation: production machine, control requests, metadata cache and replicas.
 
-A broker of Kafka 0.8.2.2 is the same one with Kafka's registration.
+A broker of Kafka 0.8.2.2 is the same with Kafka's registration.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
-from zkgroup.testing.simulation.cluster.shell import Shell
+from zkgroup.testing.simulation.cluster.shell import MachineShell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
 from zkgroup.wire.replica_host import (
@@ -66,14 +66,14 @@ if TYPE_CHECKING:
 
 LAG_MAX_MS: Final = 3_000
 FETCH_WAIT_MS: Final = 500
-"""So long a leader may hold a fetch."""
+"""Longest time for which a leader holds a fetch."""
 NOTICES: Final = IsrChangePropagationConfig(every_ms=500, quiet_ms=500, waiting_max_ms=5_000)
 CLUSTER_ID: Final = bytes(range(16))
 
 
 @dataclass(frozen=True)
 class Appended:
-    """Lines appended with acks=all that are not answered yet."""
+    """Lines appended with acks=all, without a response yet."""
 
     topic_partition: TopicPartition
     request: AppendLinesRequest
@@ -82,53 +82,54 @@ class Appended:
 
 @dataclass(frozen=True, eq=False)
 class HeldFetch:
-    """A follower's fetch that waits for something to be said."""
+    """A follower's fetch that the leader holds until there are new lines."""
 
     topic_partition: TopicPartition
-    follower: BrokerProcess
+    follower: SimulatedBroker
     request: FetchLinesRequest
-    """As the leader takes it."""
+    """The request as the leader handles it."""
     asked: FetchLinesRequest
     first: FetchLinesResponse
     until_ms: int
 
 
-class BrokerProcess:
-    """One start of a broker. Its lines (`place`) outlive it."""
+class SimulatedBroker:
+    """One start of a broker. Its lines (`log_dir`) outlive it."""
 
     def __init__(
-        self, world: ClusterWorld, broker: int, place: MemoryLogDir, *, pid: int, is_kafka: bool
+        self, world: ClusterWorld, broker: int, log_dir: MemoryLogDir, *, pid: int, is_kafka: bool
     ) -> None:
         self.broker, self.pid = broker, pid
         self.name = f"b{broker}-{pid}"
-        self.host = ReplicaManager(broker, place)
+        self.host = ReplicaManager(broker, log_dir)
         self.cache = MetadataCache()
         self.receiver = ControlRequestHandler(broker, self.cache)
         self.client = world.server.client(self.name, world.setup.session_timeout_ms)
-        self.gate = RegisteredStore(self.client)
+        self.registered_store = RegisteredStore(self.client)
         self.epoch = -1
-        self.is_up = self.obeys = False
+        self.is_up = self.accepts_requests = False
         self.failure: Exception | None = None
         self.unfit: set[TopicPartition] = set()
-        """What it could not serve: to its controller it is offline there until it starts or is in sync."""
-        self.errands: deque[Callable[[], None]] = deque()
-        """What the machine's thread has left to the replicas' thread, in order."""
+        """Partitions that it could not serve: for its controller it is offline there until it restarts or is
+        in sync."""
+        self.host_tasks: deque[Callable[[], None]] = deque()
+        """Work of the machine's thread for the replicas' thread, in order."""
         self.lives: dict[TopicPartition, int] = {}
-        """Life of the topic when a role was taken."""
+        """Incarnation of the topic when the role was taken."""
         self.follows: dict[TopicPartition, int] = {}
-        self.held: set[TopicPartition] = set()
-        """Followed, and not to be fetched for now."""
+        self.paused: set[TopicPartition] = set()
+        """Partitions whose fetches are paused."""
         self.min_insync = MinInsync(broker, 1)
         self.line_requests = LineRequests(self.knows, self.min_insync)
         self.waiting: list[Appended] = []
         self.held_fetches: list[HeldFetch] = []
-        """Of others, by this leader."""
+        """Fetches of other brokers that this leader holds."""
         self._changed: set[TopicPartition] = set()
-        """Where there may be more to say since the held fetches were looked at."""
+        """Partitions that changed since the held fetches were checked."""
         self.host.listen(self._changed_at)
         self.answers: dict[TopicPartition, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
         self.asking: dict[TopicPartition, HeldFetch] = {}
-        """Fetches that a leader holds, and that are not given up."""
+        """Fetches of this broker that a leader holds."""
         self._world, self._is_kafka = world, is_kafka
         timing: dict[str, Any] = {"lag_max_ms": LAG_MAX_MS, "notices": NOTICES}
         config = BrokerConfig(broker=broker, new_cluster_id=CLUSTER_ID, jitter=world.rng.random, **timing)
@@ -136,13 +137,13 @@ class BrokerProcess:
         if is_kafka:
             self.machine.startup = Kafka08Startup(self.machine.core)
         store: Store = Kafka08Registering(self.client) if is_kafka else self.client
-        self.shell = Shell(self.machine, store, world.clock, self._perform)
+        self.shell = MachineShell(self.machine, store, world.clock, self._perform)
 
     def stop(self) -> None:
-        """The process is gone; its session is not told."""
+        """Ends the process; its session stays."""
         self.shell.stop()
         self.is_up = False
-        self.errands.clear()
+        self.host_tasks.clear()
         self.waiting.clear()
         for fetch in self.held_fetches:  # their connections break
             fetch.follower.asking.pop(fetch.topic_partition, None)
@@ -154,11 +155,11 @@ class BrokerProcess:
 
     @property
     def is_listening(self) -> bool:
-        return self.is_up and self.obeys
+        return self.is_up and self.accepts_requests
 
-    def obey(self, request: ControlRequest) -> Response | None:
-        """What the broker's service does, at one moment; None where it closes the connection."""
-        if not self.obeys:
+    def handle_request(self, request: ControlRequest) -> Response | None:
+        """Handles a control request at one moment; None where the broker closes the connection."""
+        if not self.accepts_requests:
             return None
         before = self.receiver.controller_epoch
         match request:
@@ -168,26 +169,26 @@ class BrokerProcess:
                 handling = self.receiver.stop_replica(request)
             case _:
                 response: Response = self.receiver.update_metadata(request, self._world.clock.now_ms())
-                return self._obeyed(request, before, response)
+                return self._answered(request, before, response)
         try:
             action = next(handling)
             while True:
-                error = self._act(action, request)
-                self._acted(action, error)
+                error = self._perform_action(action, request)
+                self._action_done(action, error)
                 action = handling.send(error)
         except StopIteration as end:
-            return self._obeyed(request, before, end.value)
+            return self._answered(request, before, end.value)
 
-    def _told(self, request: LeaderAndIsrRequest) -> None:
-        """A word on what is held, too."""
+    def _leader_and_isr_applied(self, request: LeaderAndIsrRequest) -> None:
+        """Resumes paused fetches that the request sets up again."""
         followed = followed_again(self.receiver.replicas, request)
-        self.held -= followed
-        self.shell.tell(TopicsFollowed(frozenset(tp.topic for tp in followed)))
+        self.paused -= followed
+        self.shell.enqueue(TopicsFollowed(frozenset(tp.topic for tp in followed)))
 
-    def _obeyed(self, request: ControlRequest, before: int | None, response: Any) -> Response:
+    def _answered(self, request: ControlRequest, before: int | None, response: Any) -> Response:
         if response.error == ErrorCode.NONE:
             if isinstance(request, LeaderAndIsrRequest):
-                self._told(request)
+                self._leader_and_isr_applied(request)
             if before != request.controller_epoch:
                 self._note(
                     "control.accepted",
@@ -200,35 +201,35 @@ class BrokerProcess:
         assert isinstance(response, Response)
         return response
 
-    def _act(self, action: Action, request: ControlRequest) -> int:
+    def _perform_action(self, action: Action, request: ControlRequest) -> int:
         if isinstance(action, BecomeLeader | BecomeFollower):
             self._world.audit.begins(self, action.topic_partition, request)
         elif isinstance(action, DeleteReplica):
             self._world.audit.deletes(self, action.topic_partition, request)
         return perform(self.host, self.broker, action)
 
-    def _acted(self, action: Action, error: int) -> None:
+    def _action_done(self, action: Action, error: int) -> None:
         if isinstance(action, SetReplicas):
-            self.shell.tell(ReplicasChanged(action.state))
+            self.shell.enqueue(ReplicasChanged(action.state))
             return
         change = role_change(action, error)
         tp = change.topic_partition
         self.follows.pop(tp, None)
-        self.held.discard(tp)
+        self.paused.discard(tp)
         self.answers.pop(tp, None)
         self.asking.pop(tp, None)
         change.tell(self.min_insync)
-        self.shell.tell(change.event)
+        self.shell.enqueue(change.event)
         if change.leader is not None:
             self.follows[tp] = change.leader.broker
         if change.role is Role.LEADER:
             self.unfit.discard(tp)
         if isinstance(action, BecomeLeader | BecomeFollower) and error == ErrorCode.NONE:
-            self._took(tp, action.state.leader, action.state.leader_epoch)
+            self._role_taken(tp, action.state.leader, action.state.leader_epoch)
         elif error == ErrorCode.KAFKA_STORAGE_ERROR:
             self.unfit.add(tp)
 
-    def _took(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
+    def _role_taken(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
         life = self.lives[tp] = self._world.life(tp.topic)
         self._note(
             "role.taken",
@@ -241,30 +242,30 @@ class BrokerProcess:
 
     def _note(self, kind: str, **fields: object) -> None:
         session = self.client.session.session_id if self.client.session else 0
-        told = {"broker": self.broker, **fields}
-        self._world.recording.record(self.pid, f"broker-{self.broker}", session, kind, told)
+        record_fields = {"broker": self.broker, **fields}
+        self._world.recording.record(self.pid, f"broker-{self.broker}", session, kind, record_fields)
 
-    # --- the machine's orders -------------------------------------------------------------------------
+    # --- the machine's effects ------------------------------------------------------------------------
 
     def _perform(self, effect: ef.BrokerEffect) -> None:
         match effect:
             case ef.Prepared():
-                self.shell.tell(Serving(f"h{self.broker}", 9092, f"folder-{self.broker}"))
+                self.shell.enqueue(Serving(f"h{self.broker}", 9092, f"folder-{self.broker}"))
             case ef.Registered(epoch, incarnation):
                 if self.epoch >= 0:
                     self.cache.doubt()
                 self.epoch = epoch
                 self.is_up = True
-                self.errands.append(self._registered)
+                self.host_tasks.append(self._registered)
                 self._world.registered(self, incarnation)
             case ef.SetMaximalIsrs():
-                self.errands.append(lambda: self._count(effect))
+                self.host_tasks.append(lambda: self._count(effect))
             case ef.ReadFollowers():
-                self.errands.append(lambda: self._look(effect))
+                self.host_tasks.append(lambda: self._read_followers(effect))
             case ef.PauseFetches():
-                self.errands.append(self._hold)
+                self.host_tasks.append(self._hold)
             case ef.ResumeFetches(partitions):
-                self.errands.append(lambda: self.held.difference_update(partitions))
+                self.host_tasks.append(lambda: self.paused.difference_update(partitions))
             case ef.IsrChanged(tp, leader_epoch, isr):
                 self.min_insync.isr_changed(tp, leader_epoch, isr)
             case ef.Failed(error):
@@ -276,21 +277,21 @@ class BrokerProcess:
     def _count(self, order: ef.SetMaximalIsrs) -> None:
         behind = set_maximal_isrs(self.host, order)
         if order.batch is not None:
-            self.shell.tell(MaximalIsrsSet(order.batch, behind))
+            self.shell.enqueue(MaximalIsrsSet(order.batch, behind))
 
-    def _look(self, order: ef.ReadFollowers) -> None:
-        self.shell.tell(read_followers(self.host, order))
+    def _read_followers(self, order: ef.ReadFollowers) -> None:
+        self.shell.enqueue(read_followers(self.host, order))
 
     def _registered(self) -> None:
-        self.obeys = True
+        self.accepts_requests = True
 
     def _hold(self) -> None:
-        self.obeys = False
+        self.accepts_requests = False
         self.answers.clear()
         self.asking.clear()
-        new = frozenset(self.follows.keys() - self.held)
-        self.held.update(new)
-        self.shell.tell(FetchesPaused(new))
+        new = frozenset(self.follows.keys() - self.paused)
+        self.paused.update(new)
+        self.shell.enqueue(FetchesPaused(new))
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -299,7 +300,7 @@ class BrokerProcess:
         return view if view is not None and view.role is Role.LEADER else None
 
     def append(self, tp: TopicPartition, lines: tuple[bytes, ...]) -> bool:
-        """A producer with acks=all; answered by `look_at_waiting`."""
+        """Appends lines of a producer with acks=all; `answer_waiting` responds."""
         view = self.leads(tp)
         if view is None:
             return False
@@ -313,8 +314,8 @@ class BrokerProcess:
     def _changed_at(self, tp: TopicPartition) -> None:
         self._changed.add(tp)
 
-    def look_at_waiting(self) -> None:
-        """Answers what can be answered now: lines that were appended, and fetches that are held."""
+    def answer_waiting(self) -> None:
+        """Responds to waiting appends and held fetches where it can."""
         waiting, self.waiting = self.waiting, []
         for one in waiting:
             answer = self.line_requests.replicated(self.host, one.request, one.response)
@@ -322,9 +323,9 @@ class BrokerProcess:
                 self.waiting.append(one)
             elif answer.error == ErrorCode.NONE:
                 self._acknowledged(one)
-        held, self.held_fetches = self.held_fetches, []
+        paused, self.held_fetches = self.held_fetches, []
         changed, self._changed = self._changed, set()
-        for fetch in held:
+        for fetch in paused:
             tp = fetch.topic_partition
             if fetch.follower.asking.get(tp) is not fetch:
                 continue  # its connection is closed
@@ -348,9 +349,9 @@ class BrokerProcess:
         self._world.acknowledged(tp, offset, request.lines)
 
     def keep(self, tp: TopicPartition) -> None:
-        """Records what this leader holds."""
-        place = self._world.places[self.broker]
-        log = place.open(tp)
+        """Records the lines of this leader."""
+        log_dir = self._world.log_dirs[self.broker]
+        log = log_dir.open(tp)
         batches = log.read(0, log.end_offset, 1 << 30) if log is not None else ()
         lines = b"".join(batch.lines for batch in batches).decode().splitlines()
         life = self._world.life(tp.topic)
@@ -359,7 +360,7 @@ class BrokerProcess:
     def note_read(
         self, tp: TopicPartition, offset: int, lines: list[bytes], leader_epoch: int, life: int
     ) -> None:
-        """A consumer was given these lines."""
+        """Records that a consumer has read these lines."""
         self._note(
             "lines.read",
             topic=tp.topic,
@@ -372,13 +373,13 @@ class BrokerProcess:
         self._world.lines_read(tp, life, offset + len(lines))
 
     def ask(self, tp: TopicPartition) -> bool:
-        """A follower asks the leader that it knows; the answer is on its way. Whether it could ask."""
-        if tp in self.held:
+        """Sends a fetch to the leader that this follower knows; returns whether it could."""
+        if tp in self.paused:
             return False
         leader = self._world.network.processes.get(self.follows[tp])
         wait_ms = FETCH_WAIT_MS if self._world.setup.holds_fetches else 0
         asked = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=wait_ms)
-        if asked is None or not isinstance(leader, BrokerProcess) or not leader.is_up:
+        if asked is None or not isinstance(leader, SimulatedBroker) or not leader.is_up:
             return False
         request = self._as_asked(asked, leader.leads(tp))
         response = leader.line_requests.refused(asked) or leader.host.fetch(request)
@@ -389,10 +390,10 @@ class BrokerProcess:
 
     def _fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
         if (event := follower_fetched(request, response)) is not None:
-            self.shell.tell(event)
+            self.shell.enqueue(event)
 
     def _answer(self, fetch: HeldFetch, response: FetchLinesResponse) -> None:
-        """Sends the answer, or holds the fetch while there is nothing to say."""
+        """Sends the response, or holds the fetch while there is nothing new."""
         tp, follower = fetch.topic_partition, fetch.follower
         is_over = self._world.clock.now_ms() >= fetch.until_ms
         if self.line_requests.says_nothing(fetch.first, response) and not is_over:
@@ -403,30 +404,30 @@ class BrokerProcess:
         follower.answers[tp] = fetch.asked, response
 
     def knows(self, broker: int) -> bool:
-        """Whether a controller has said that it lives."""
+        """Whether the metadata cache has this broker as live."""
         return broker in self.cache.brokers
 
     def _as_asked(self, request: FetchLinesRequest, leader: ReplicaView | None) -> FetchLinesRequest:
-        """What the leader makes of it."""
+        """The request as the leader handles it."""
         if leader is None or not self._world.setup.fetches_without_terms:
             return request
         return dataclasses.replace(request, leader_epoch=leader.leader_epoch)
 
     def take(self, tp: TopicPartition) -> None:
-        """The leader's answer arrives."""
+        """The leader's response arrives."""
         request, response = self.answers.pop(tp)
         self.host.take(request, response)
 
 
 class Kafka08Startup(BrokerStartup):
-    """Of a broker of Kafka: other brokers of Kafka are no obstacle."""
+    """The start of a Kafka broker, which accepts other Kafka brokers."""
 
     def _is_foreign(self, znode: Znode) -> bool:
         return False
 
 
 class Kafka08Registering:
-    """A store that registers a broker as Kafka does: without our key."""
+    """A store that registers a broker as Kafka does: without zkgroup's key."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -451,9 +452,9 @@ class Kafka08Registering:
 
 
 def _without_key(operation: Any) -> Any:
-    is_ours = isinstance(operation, Create | SetData) and operation.path.startswith("/brokers/ids/")
-    if not is_ours:
+    by_zkgroup = isinstance(operation, Create | SetData) and operation.path.startswith("/brokers/ids/")
+    if not by_zkgroup:
         return operation
-    told = BrokerRegistration.decode(operation.path, operation.data)
-    plain = dataclasses.replace(told, extensions={})
+    record_fields = BrokerRegistration.decode(operation.path, operation.data)
+    plain = dataclasses.replace(record_fields, extensions={})
     return dataclasses.replace(operation, data=plain.encode())

@@ -1,4 +1,4 @@
-"""A zkgroup controller in the simulation: the production machine, its connections and its lease."""
+"""A zkgroup controller in the simulation: the production machine, with its connections and its lease."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Outc
 from zkgroup.runtime.events import LogEvent
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
-from zkgroup.testing.simulation.cluster.network import BrokerConnection
-from zkgroup.testing.simulation.cluster.shell import Shell, Task
+from zkgroup.testing.simulation.cluster.network import SimulatedConnection
+from zkgroup.testing.simulation.cluster.shell import MachineShell, Task
 from zkgroup.wire.messages import Response
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class ProvenStore:
-    """A store that remembers when the newest write that was accepted in this session was sent."""
+    """A store that remembers the sending time of the newest accepted write of this session."""
 
     def __init__(self, store: Store, clock: FakeClock) -> None:
         self.listen, self.abandon, self.close = store.listen, store.abandon, store.close
         self._store = store
         self._clock = clock
         self._proven: tuple[int, int] | None = None
-        """The session's incarnation, and when."""
+        """The session's incarnation, and the time."""
 
     @property
     def last_zxid(self) -> int:
@@ -46,7 +46,7 @@ class ProvenStore:
 
     @property
     def age_ms(self) -> int | None:
-        """How long ago that was; None before the first."""
+        """Time since then; None before the first."""
         return None if self._proven is None else self._clock.now_ms() - self._proven[1]
 
     def submit(
@@ -65,12 +65,12 @@ class ProvenStore:
                 self._proven = sent
             on_outcome(outcome)
 
-        told = heard if isinstance(request, Multi) else on_outcome
-        self._store.submit(request, incarnation=incarnation, on_outcome=told, on_watch=on_watch)
+        watched_outcome = heard if isinstance(request, Multi) else on_outcome
+        self._store.submit(request, incarnation=incarnation, on_outcome=watched_outcome, on_watch=on_watch)
 
 
 class ControllerProcess:
-    """One candidate, beside a broker (on the broker's gate) or by itself."""
+    """One controller, on the store of its broker or on its own client."""
 
     def __init__(
         self, world: ClusterWorld, broker: int, name: str, store: Store, client: MemoryClient, *, alone: bool
@@ -78,7 +78,7 @@ class ControllerProcess:
         self.broker, self.name, self.client = broker, name, client
         self.is_alone = alone
         self.epochs: list[int] = []
-        """Those that it has won."""
+        """Epochs that it has won."""
         self._world = world
         self._lease_until_ms: int | None = None
         self._last_shutdown = 0
@@ -91,26 +91,26 @@ class ControllerProcess:
         self.machine = ControllerMachine(config, world.setup.controller_settings())
         self._proof = ProvenStore(store, world.clock)
         self._lease_fraction = config.lease_fraction
-        self.shell = Shell(self.machine, self._proof, world.clock, self._perform)
+        self.shell = MachineShell(self.machine, self._proof, world.clock, self._perform)
 
     @property
-    def rules(self) -> bool:
+    def is_active(self) -> bool:
         return self.machine.election.is_active
 
     def has_read(self, tp: TopicPartition) -> bool:
-        """Whether it rules and has read a request to move this partition."""
+        """Whether it is active and has read a reassignment of this partition."""
         request = self.machine.active.open_reassignments.request if self.machine.active is not None else None
         return request is not None and tp in request.targets
 
     @property
-    def awaited(self) -> list[BrokerConnection]:
-        """Connections with a request, or its answer, on the way, after which the broker is told more."""
+    def awaited(self) -> list[SimulatedConnection]:
+        """Connections with a request or response in flight, and more requests queued."""
         active = self.machine.active
         waiting = {} if active is None else active.ports.requests.queues.waiting
         return [line for line in self._world.network.busy(self) if waiting.get(line.broker, 0) > 1]
 
     def transactions(self) -> list[list[Create | SetData | Delete]]:
-        """What it has sent to ZooKeeper to change znodes, and no server has executed."""
+        """Transactions in flight that change znodes."""
         sent = [flight.request for flight in self.client.requests if isinstance(flight.request, Multi)]
         found = [[each for each in one.operations if not isinstance(each, Check)] for one in sent]
         return [changes for changes in found if changes]
@@ -121,35 +121,35 @@ class ControllerProcess:
         self._world.network.close_all(self)
 
     def retire(self) -> None:
-        self.shell.tell(Retire("the simulation asks for it"))
+        self.shell.enqueue(Retire("the simulation asks for it"))
 
     def shut_down(self, broker: int) -> None:
-        """A broker asks to be relieved."""
+        """A broker requests a controlled shutdown."""
         self._last_shutdown += 1
-        self.shell.tell(ShutdownAsked(self._last_shutdown, broker))
+        self.shell.enqueue(ShutdownAsked(self._last_shutdown, broker))
 
     # --- connections ----------------------------------------------------------------------------------
 
-    def connected(self, line: BrokerConnection) -> None:
+    def connected(self, line: SimulatedConnection) -> None:
         self._happened(line, ChannelUp(line.broker, line.incarnation))
 
-    def disconnected(self, line: BrokerConnection) -> None:
+    def disconnected(self, line: SimulatedConnection) -> None:
         self._happened(line, ChannelDown(line.broker, line.incarnation))
 
-    def answered(self, line: BrokerConnection, response: Response) -> None:
+    def answered(self, line: SimulatedConnection, response: Response) -> None:
         self._happened(line, BrokerAnswered(line.broker, line.incarnation, response))
 
-    def _happened(self, line: BrokerConnection, event: ControllerEvent) -> None:
-        """As the real pool: nothing is told of a channel that was closed meanwhile, and what the machine
-        orders upon the news goes out on that very connection or on none."""
+    def _happened(self, line: SimulatedConnection, event: ControllerEvent) -> None:
+        """As `ControllerChannelManager`: events of a closed channel are dropped, and requests that the
+        machine sends on an event go out on that connection or not at all."""
         connection = line.connection
 
-        def look() -> None:
+        def deliver() -> None:
             if line.is_open:
-                line.told = connection
-                self.shell.give(event)
+                line.seen_connection = connection
+                self.shell.step(event)
 
-        self.shell.tell(Task(look))
+        self.shell.enqueue(Task(deliver))
 
     # --- effects --------------------------------------------------------------------------------------
 
@@ -176,12 +176,12 @@ class ControllerProcess:
                 self._world.figures[f"note {kind}"] += 1
                 if kind == "abandoned.wanted":
                     partitions = cast("tuple[str, ...]", fields["partitions"])
-                    self._world.let_go.update((fields["broker"], name) for name in partitions)
+                    self._world.unprotected.update((fields["broker"], name) for name in partitions)
             case _:
                 pass
 
     def _send(self, broker: int, incarnation: int, effect: ef.SendToBroker) -> None:
-        """As the real channel: without a lease nothing goes out, and the connection is given up."""
+        """As `Channel`: without a lease no request is sent, and the connection is closed."""
         lease = self._lease_until_ms
         if lease is None or self._world.clock.now_ms() >= lease:
             self._world.figures["requests held back by the lease"] += 1

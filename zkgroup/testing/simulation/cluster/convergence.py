@@ -28,29 +28,29 @@ FETCH_ROUNDS = 1
 
 
 class ClusterConvergence:
-    """Lets everything happen in turns, without faults."""
+    """Runs all processes in turns, without faults."""
 
     def __init__(self, world: ClusterWorld) -> None:
         self._world = world
 
     def start(self) -> None:
-        """Everybody is started, and a cluster comes to be, before anything goes wrong."""
+        """Starts all processes, and waits for convergence before any fault."""
         for group in (self._world.setup.brokers, self._world.setup.alone):
             for broker in group:
                 self._world.restart(broker)
-            if self._world.setup.real_first:
+            if self._world.setup.kafka_first:
                 self.drain()
         self.drain()
 
     def converge(self) -> int:
-        """Milliseconds until the goal was reached. Raises AssertionError where it is not, or not kept."""
+        """Milliseconds until convergence. Raises AssertionError where it is not reached, or not kept."""
         world = self._world
         world.heal()
         world.stop_kafka()
         self.drain()
-        if world.garbage.paths():
-            self._serve_the_rest()
-        world.garbage.mend()
+        if world.corrupt.paths():
+            self._check_with_corruption()
+        world.corrupt.repair()
         started_ms = world.clock.now_ms()
         self.drain()
         while True:
@@ -59,56 +59,57 @@ class ClusterConvergence:
                 world.restart_uninformed()
                 self.pass_time(500)
             reached_ms, states = world.clock.now_ms(), self._states()
-            self.pass_time(CALM_MS)  # what was told of last may yet be acted upon
+            self.pass_time(CALM_MS)  # the last notifications may still have effects
             if self.missing() is None and self._states() == states:
                 if not world.switched_off:
                     return reached_ms - started_ms
                 self._switch_on()
                 started_ms = world.clock.now_ms()
 
-    def _serve_the_rest(self) -> None:
-        """With what strangers have left all else is done, and the status names what is unreadable."""
+    def _check_with_corruption(self) -> None:
+        """Checks that everything unaffected by corrupt znodes converges, and that the status names them."""
         world = self._world
         started_ms = world.clock.now_ms()
         while (
-            reason := self.missing(AffectedByCorruption(world.garbage.paths())) or self._not_told()
+            reason := self.missing(AffectedByCorruption(world.corrupt.paths())) or self._unreported()
         ) is not None:
             assert world.clock.now_ms() - started_ms <= CONVERGE_MS, f"L7 not served: {reason}"
             world.restart_uninformed()
             self.pass_time(500)
-        world.figures["garbage outlived"] += 1
+        world.figures["corruption outlived"] += 1
 
-    def _not_told(self) -> str | None:
-        """An unreadable topic that the status does not name, or a state of a readable one.
+    def _unreported(self) -> str | None:
+        """An unreadable topic, or a state of a readable one, that the status does not name.
 
-        All states are read at a take-over, and later one only where something happens to its partition.
+        An active controller reads all states at its election, and one again only when its partition changes.
         """
         world = self._world
-        ruler = world.audit.look().controller
+        controller = world.audit.catch_up().controller
         found = world.server.find(ControllerStatus.path())
-        told = {} if found is None else ControllerStatus.decode(found.path, found.data).unreadable
-        unreadable = [path for path in world.garbage.paths() if path in world.garbage.unreadable]
+        metadata = {} if found is None else ControllerStatus.decode(found.path, found.data).unreadable
+        unreadable = [path for path in world.corrupt.paths() if path in world.corrupt.unreadable]
         for path in unreadable:
             topic = "/".join(path.split("/")[:4])
             znode = world.server.find(path)
-            was_read = znode is not None and ruler is not None and znode.stat.mzxid < ruler.czxid
+            was_read = znode is not None and controller is not None and znode.stat.mzxid < controller.czxid
             is_state = topic not in unreadable and was_read
             is_asked = path.startswith(f"{topics_path()}/") and (path == topic or is_state)
-            if is_asked and path not in told:
-                return f"{path} is unreadable, and the status names {sorted(told)}"
+            if is_asked and path not in metadata:
+                return f"{path} is unreadable, and the status names {sorted(metadata)}"
         return None
 
     def _switch_on(self) -> None:
-        """Who was switched off comes back, and finds topics of the names of those that went without it."""
+        """Starts switched off brokers again, with topics of the names of deleted ones whose replicas they
+        have."""
         world = self._world
-        topics = world.audit.look().topics
+        topics = world.audit.catch_up().topics
         other = min(world.brokers.keys() - world.switched_off)
         lists: dict[str, dict[int, tuple[int, ...]]] = {}
         for broker, tp in sorted(world.audit.abandoned):
             if tp.topic not in topics and broker in world.switched_off:
                 lists.setdefault(tp.topic, {})[tp.partition] = (broker, other)
         for name, replicas in lists.items():
-            world.figures["topics made again"] += world.write(
+            world.figures["topics recreated"] += world.write(
                 Create(Topic.path(name), Topic(replicas).encode())
             )
         brokers = sorted(world.switched_off)
@@ -117,102 +118,106 @@ class ClusterConvergence:
             world.restart(broker)
 
     def stay(self) -> None:
-        """Everything remains as it is, and lines can be acknowledged everywhere."""
+        """Checks that nothing changes any more, and that lines can be acknowledged everywhere."""
         world = self._world
-        (ruler,) = world.rulers
+        (controller,) = world.active_controllers
         states = self._states()
         self._acknowledge()
         self.pass_time(STAY_MS)
-        assert world.rulers == [ruler], "L6 another controller at rest"
+        assert world.active_controllers == [controller], "L6 another controller at rest"
         assert (reason := self.missing()) is None, f"L7 did not stay: {reason}"
         self._compare_logs()
         moved = {tp: (states.get(tp), now) for tp, now in self._states().items() if states.get(tp) != now}
         assert not moved or world.setup.rebalances, f"S12 states changed at rest: {moved}"
 
     def _states(self) -> dict[TopicPartition, PartitionState | None]:
-        """Of the partitions that wait neither for a broker to start anew nor for their deletion, which leaves
-        the ISR to the lag of those that are gone."""
-        picture = self._world.audit.look()
+        """States of partitions that wait neither for a broker's restart nor for their deletion, during which
+        the ISR may still shrink."""
+        cluster = self._world.audit.catch_up()
         return {
             tp: seen.state
-            for tp, seen in picture.states.items()
-            if tp.topic not in picture.deletions
-            and not self._waits_for_a_start(tp, picture.replicas(tp) or ())
+            for tp, seen in cluster.states.items()
+            if tp.topic not in cluster.deletions
+            and not self._waits_for_a_start(tp, cluster.replicas(tp) or ())
         }
 
     # --- the goal -------------------------------------------------------------------------------------
 
-    def missing(self, spoilt: AffectedByCorruption = NOTHING_AFFECTED) -> str | None:
-        """What is not as it should be, or None. Nothing is asked of what is spoilt."""
+    def missing(self, affected: AffectedByCorruption = NOTHING_AFFECTED) -> str | None:
+        """The first difference from the goal, or None. Partitions affected by corrupt znodes are left out."""
         world = self._world
-        rulers = world.rulers
-        if len(rulers) != 1:
-            return f"{len(rulers)} rule"
-        ruler = rulers[0]
-        picture = world.audit.look()
-        session = ruler.client.session
-        if picture.controller is None or session is None or picture.controller.session != session.session_id:
-            return f"{ruler.name} rules, and does not hold /controller"
-        if isinstance(ruler, ControllerProcess) and not ruler.machine.election.may_send:
-            return f"{ruler.name} may not send"
+        active_controllers = world.active_controllers
+        if len(active_controllers) != 1:
+            return f"{len(active_controllers)} active controllers"
+        controller = active_controllers[0]
+        cluster = world.audit.catch_up()
+        session = controller.client.session
+        if cluster.controller is None or session is None or cluster.controller.session != session.session_id:
+            return f"{controller.name} is active, and does not hold /controller"
+        if isinstance(controller, ControllerProcess) and not controller.machine.election.may_send:
+            return f"{controller.name} may not send"
         kept = self._kept_by_the_lost()
         for violation in unfinished_work(
-            picture, ClusterOptions(unserved=world.unserved, down=spoilt.brokers)
+            cluster, ClusterOptions(unserved=world.unserved, down=affected.brokers)
         ):
             is_kept = violation.topic_partition in kept and "the move to" in violation.detail
-            if not spoilt.concerns(str(violation)) and not is_kept:
-                return f"{violation}; {_unfinished(ruler)}"
-        moving = picture.moves or any(topic is not None and topic.moving for topic in picture.topics.values())
-        if not moving and not spoilt and (plan := self._unfinished_plan()) is not None:
-            return f"L7 {plan}; {_unfinished(ruler)}"
+            if not affected.concerns(str(violation)) and not is_kept:
+                return f"{violation}; {_unfinished(controller)}"
+        moving = cluster.moves or any(topic is not None and topic.moving for topic in cluster.topics.values())
+        if not moving and not affected and (plan := self._unfinished_plan()) is not None:
+            return f"L7 {plan}; {_unfinished(controller)}"
         for broker in world.brokers.values():
             if broker.failure is not None:
                 return f"broker {broker.broker} failed: {broker.failure}"
-        if not spoilt and (left := self._left_of_forced_deletions()) is not None:
-            return f"L7 {left}; {_unfinished(ruler)}"
-        known = {id_: held for id_, held in picture.brokers.items() if id_ not in spoilt.brokers}
+        if not affected and (left := self._left_of_forced_deletions()) is not None:
+            return f"L7 {left}; {_unfinished(controller)}"
+        known = {id_: held for id_, held in cluster.brokers.items() if id_ not in affected.brokers}
         registered = {id_: held.session for id_, held in known.items() if held.hosts}
         if registered != world.registrations():
             return f"registered are {sorted(registered)}, running are {sorted(world.brokers)}"
-        waiting = {*picture.moves, *_moving(picture), *world.taken_back} if spoilt.has_moves else ()
-        served = {tp: state for tp, state in self._states().items() if tp not in spoilt and tp not in waiting}
-        return self._unlike(served)
+        waiting = {*cluster.moves, *_moving(cluster), *world.withdrawn} if affected.has_moves else ()
+        served = {
+            tp: state for tp, state in self._states().items() if tp not in affected and tp not in waiting
+        }
+        return self._difference(served)
 
-    def _unlike(self, states: dict[TopicPartition, PartitionState | None]) -> str | None:
-        """A broker that does not know, or do, what stands in ZooKeeper."""
+    def _difference(self, states: dict[TopicPartition, PartitionState | None]) -> str | None:
+        """A broker whose state differs from ZooKeeper's."""
         world = self._world
-        picture = world.audit.look()
+        cluster = world.audit.catch_up()
         for tp, state in sorted(states.items()):
-            replicas = picture.replicas(tp)
-            if state is None or replicas is None or tp.topic in picture.deletions:
+            replicas = cluster.replicas(tp)
+            if state is None or replicas is None or tp.topic in cluster.deletions:
                 continue
             if state.leader not in world.brokers:
                 continue
-            former = {one for one in replicas if (one, str(tp)) in world.let_go}
+            former = {one for one in replicas if (one, str(tp)) in world.unprotected}
             if {*state.isr, *former} != {one for one in replicas if one in world.brokers} | former:
                 return f"{tp}: of {list(replicas)} only {list(state.isr)} are in sync"
             for broker in replicas:
                 if (why := self._role(tp, broker, state)) is not None:
                     return why
             for broker, process in world.brokers.items():
-                told = process.cache.partition(tp)
-                if told is None or (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
-                    return f"{tp}: broker {broker} tells clients {told and (told.leader, told.leader_epoch)}"
+                cached = process.cache.partition(tp)
+                known = None if cached is None else (cached.leader, cached.leader_epoch)
+                if known != (state.leader, state.leader_epoch):
+                    return f"{tp}: broker {broker} sends clients {known} as leader and epoch"
         for broker, process in world.brokers.items():
             if set(process.cache.brokers) != set(world.brokers):
-                return f"broker {broker} tells clients of brokers {sorted(process.cache.brokers)}"
+                return f"broker {broker} sends clients the brokers {sorted(process.cache.brokers)}"
         return None
 
     def _left_of_forced_deletions(self) -> str | None:
-        """A topic that nobody has to be waited for, or what a broker that is there should have deleted."""
+        """A forced deletion that could be finished, or a stray replica that a running broker should have
+        deleted."""
         world = self._world
-        picture, live = world.audit.look(), world.brokers.keys()
-        for name in sorted(picture.deletions & picture.topics.keys()):
-            topic, found = picture.topics[name], world.server.find(TopicDeletion.path(name))
-            if topic is None or found is None or any(tp.topic == name for tp in picture.moves):
+        cluster, live = world.audit.catch_up(), world.brokers.keys()
+        for name in sorted(cluster.deletions & cluster.topics.keys()):
+            topic, found = cluster.topics[name], world.server.find(TopicDeletion.path(name))
+            if topic is None or found is None or any(tp.topic == name for tp in cluster.moves):
                 continue
-            moving = [tp for tp in _moving(picture) if tp.topic == name]
-            if any(self._waits_for_a_start(tp, picture.replicas(tp) or ()) for tp in moving):
+            moving = [tp for tp in _moving(cluster) if tp.topic == name]
+            if any(self._waits_for_a_start(tp, cluster.replicas(tp) or ()) for tp in moving):
                 continue  # the deletion waits for a reassignment, and that for an offline replica
             named = TopicDeletion.decode(found.path, found.data).without_brokers
             awaited = {id_ for each in topic.partitions.values() for id_ in each} - set(named)
@@ -224,12 +229,12 @@ class ClusterConvergence:
                 znode = world.server.find(path)
                 topics = StrayReplicas.decode(path, znode.data if znode else None).topics
                 names = sorted({each.topic for each in topics})
-                return f"broker {place[0]} has not deleted what it had of {', '.join(names)}"
+                return f"broker {place[0]} has not deleted its stray replicas of {', '.join(names)}"
         return None
 
     def _kept_by_the_lost(self) -> set[TopicPartition]:
-        """Partitions with a replica on a broker that is gone, and that has something of a former topic: no
-        move of theirs begins until the broker is back, or is forgotten."""
+        """Partitions with a replica on a lost broker that has a stray replica of a deleted topic: their
+        reassignments wait until the broker is back or is forgotten."""
         world = self._world
         found = set()
         for path in world.server.tree():
@@ -238,16 +243,17 @@ class ClusterConvergence:
             if place is None or znode is None or place[0] in world.brokers:
                 continue
             topics = {each.topic for each in StrayReplicas.decode(path, znode.data).topics}
-            picture = world.audit.look()
+            cluster = world.audit.catch_up()
             found |= {
                 tp
-                for tp in picture.moves
-                if tp.topic in topics and place[0] in (*(picture.replicas(tp) or ()), *picture.moves[tp])
+                for tp in cluster.moves
+                if tp.topic in topics and place[0] in (*(cluster.replicas(tp) or ()), *cluster.moves[tp])
             }
         return found
 
     def _unfinished_plan(self) -> str | None:
-        """A stored plan that goes on although nothing is being moved, or has ended and is throttled still."""
+        """A stored plan that is running although nothing is being reassigned, or has ended and is still
+        throttled."""
         for name in self._world.plans:
             path = StoredPlan.path(name)
             found = self._world.server.find(path)
@@ -257,8 +263,9 @@ class ClusterConvergence:
         return None
 
     def _waits_for_a_start(self, tp: TopicPartition, replicas: Iterable[int]) -> bool:
-        """A replica was to lead before it was ever told of the partition. Its host cannot tell that from
-        lost lines and refuses; the controller passes it over until its broker starts anew."""
+        """Whether a replica was elected before its broker knew of the partition. The broker cannot
+        distinguish that from lost lines and refuses; the controller passes the replica over until the broker
+        restarts."""
         return any(tp in self._world.brokers[one].unfit for one in replicas if one in self._world.brokers)
 
     def _role(self, tp: TopicPartition, broker: int, state: PartitionState) -> str | None:
@@ -275,7 +282,7 @@ class ClusterConvergence:
     # --- time and steps -------------------------------------------------------------------------------
 
     def pass_time(self, ms: int) -> None:
-        """Everything that happens meanwhile."""
+        """Advances the clock, and runs everything that happens meanwhile."""
         clock = self._world.clock
         end_ms = clock.now_ms() + ms
         while clock.now_ms() < end_ms:
@@ -285,61 +292,63 @@ class ClusterConvergence:
             self.drain()
 
     def drain(
-        self, deliver: Callable[[Step], object] | None = None, acted: Callable[[], object] = lambda: None
+        self,
+        deliver: Callable[[Step], object] | None = None,
+        after_action: Callable[[], object] = lambda: None,
     ) -> None:
-        """Everything that can happen without time passing. Raises AssertionError where it never ends.
+        """Runs everything that needs no time. Raises AssertionError where it does not end.
 
-        `deliver` makes a step of the server happen, `acted` is called after each act of a process.
+        `deliver` performs a step of the server, `after_action` is called after each action of a process.
         """
         deliver = deliver or self._world.server.deliver
         for _ in range(FETCH_ROUNDS):
-            self._drain(deliver, acted)
+            self._drain(deliver, after_action)
             for fetch in list(self._world.fetches()):
                 fetch()
-        self._drain(deliver, acted)
+        self._drain(deliver, after_action)
 
     def drain_some(self, steps: int) -> None:
-        """So many steps of the server, with what processes make of each."""
+        """Performs a number of steps of the server, and the steps of processes in between."""
         world = self._world
         for _ in range(steps):
             pending = world.server.pending()
             if pending:
                 world.server.deliver(pending[0])
-            for act in world.acts():
-                act()
+            for action in world.actions():
+                action()
 
-    def _drain(self, deliver: Callable[[Step], object], acted: Callable[[], object]) -> None:
+    def _drain(self, deliver: Callable[[Step], object], after_action: Callable[[], object]) -> None:
         world = self._world
         for _ in range(ROUNDS_MAX):
             steps = world.server.pending()
             for step in steps:
                 deliver(step)
-            acts = 0
-            for act in world.acts():
-                acts += 1
-                act()
-                if acted():
-                    break  # somebody is gone
+            done = 0
+            for action in world.actions():
+                done += 1
+                action()
+                if after_action():
+                    break  # a process has ended
             for broker in world.brokers.values():
                 if broker.waiting or broker.held_fetches:
-                    broker.look_at_waiting()
-            if not steps and not acts:
+                    broker.answer_waiting()
+            if not steps and not done:
                 return
-        raise AssertionError("something goes on for ever without time passing")
+        raise AssertionError("endless activity without time passing")
 
     # --- lines ----------------------------------------------------------------------------------------
 
     def _acknowledge(self) -> None:
-        """At rest every leader acknowledges, and has all that was acknowledged before."""
+        """Checks that every leader acknowledges a line, and has all acknowledged lines."""
         world = self._world
-        picture = world.audit.look()
+        cluster = world.audit.catch_up()
         led = {
             tp: state.leader
             for tp, state in self._states().items()
-            if state is not None and state.leader in world.brokers and tp.topic not in picture.deletions
+            if state is not None and state.leader in world.brokers and tp.topic not in cluster.deletions
         }
         for tp, leader in led.items():
-            assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} takes no line"
+            assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} accepts no line"
         self.pass_time(1_000)
         for tp, leader in sorted(led.items()):
             assert not [one for one in world.brokers[leader].waiting if one.topic_partition == tp], (
@@ -348,32 +357,32 @@ class ClusterConvergence:
             world.brokers[leader].keep(tp)
 
     def _compare_logs(self) -> None:
-        """Whoever is in sync holds what the leader holds, line for line."""
+        """Checks that all replicas in sync have equal logs."""
         world = self._world
         for tp, state in sorted(self._states().items()):
             if state is None or state.leader not in world.brokers:
                 continue
             wanted = _lines(world, state.leader, tp)
-            if any((broker, str(tp)) in world.let_go for broker in world.brokers):
+            if any((broker, str(tp)) in world.unprotected for broker in world.brokers):
                 continue
             for broker in sorted(world.brokers.keys() & set(state.isr)):
                 found = _lines(world, broker, tp)
                 assert found == wanted, f"lines {tp}: {broker} holds {found}, its leader {wanted}"
 
 
-def _moving(picture: ReplayedCluster) -> Iterator[TopicPartition]:
-    """Partitions of which their topic says that they are being moved."""
-    for name, topic in picture.topics.items():
+def _moving(cluster: ReplayedCluster) -> Iterator[TopicPartition]:
+    """Partitions that their topic znode marks as being reassigned."""
+    for name, topic in cluster.topics.items():
         yield from (TopicPartition(name, number) for number in (topic.moving if topic is not None else ()))
 
 
 def _lines(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[bytes]:
-    log = world.places[broker].open(tp)
+    log = world.log_dirs[broker].open(tp)
     return [] if log is None else [batch.lines for batch in log.read(0, log.end_offset, 1 << 30)]
 
 
-def _unfinished(ruler: object) -> str:
-    active = getattr(getattr(ruler, "machine", None), "active", None)
+def _unfinished(controller: object) -> str:
+    active = getattr(getattr(controller, "machine", None), "active", None)
     return f"waiting: {getattr(active, 'waiting', None)}"
 
 

@@ -1,4 +1,4 @@
-"""Faults of a schedule of a cluster: networks, processes, disks."""
+"""Faults of a schedule of a cluster: networks, processes and disks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 class ClusterFaults:
-    """The faults of one schedule. Each method does one thing to the world, or returns False."""
+    """The faults of one schedule. Each method injects one fault, or returns False where it is not
+    possible."""
 
     def __init__(self, world: ClusterWorld, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
 
-    def happen(self, fault: str) -> object:
-        """Does the fault of that name. False where it could not happen."""
+    def inject(self, fault: str) -> object:
+        """Injects the fault of that name; False where it is not possible."""
         return getattr(self, fault)()
 
     # --- between clients and ZooKeeper ----------------------------------------------------------------
@@ -46,10 +47,10 @@ class ClusterFaults:
         return self._lose("late")
 
     def _client(self) -> str | None:
-        """The ruler's more often than another's."""
-        rulers = [one.client.name for one in self._world.rulers]
+        """A client; the active controller's is drawn more often."""
+        active_controllers = [one.client.name for one in self._world.active_controllers]
         names = sorted(self._world.clients())
-        return self._rng.choice(rulers * len(names) + names) if names else None
+        return self._rng.choice(active_controllers * len(names) + names) if names else None
 
     def cut_client(self) -> object:
         name = self._client()
@@ -68,7 +69,7 @@ class ClusterFaults:
         return name
 
     def isolate(self) -> object:
-        """No server can be reached for a while, perhaps for longer than the session lives."""
+        """The client reaches no server for a while, perhaps for longer than its session timeout."""
         name = self._client()
         if name is None:
             return False
@@ -76,7 +77,7 @@ class ClusterFaults:
         return name
 
     def stall(self) -> object:
-        """Nothing passes between a client and ZooKeeper for a while, and its connection stands."""
+        """Stops the traffic of a client with ZooKeeper for a while; its connection stays open."""
         name = self._client()
         if name is None:
             return False
@@ -84,29 +85,34 @@ class ClusterFaults:
         self._world.stall(name, ms)
         return f"{name} for {ms}"
 
-    # --- at the moment at which they matter -----------------------------------------------------------
+    # --- faults at rare moments -----------------------------------------------------------
 
     def answer_late(self) -> object:
-        """A broker that is to be told more answers when the lease of a ruler of ours is over, as ZooKeeper
-        has not answered either."""
+        """A broker with more queued requests responds after the controller's lease is over: ZooKeeper has not
+        responded either."""
         world = self._world
         awake = world.awake_brokers()
-        able = [(one, line) for one in self._ours() for line in one.awaited if line.process in awake]
+        able = [
+            (one, line)
+            for one in self._zkgroup_controllers()
+            for line in one.awaited
+            if line.process in awake
+        ]
         if not able:
             return False
-        ruler, line = self._rng.choice(able)
+        controller, line = self._rng.choice(able)
         ms = self._rng.randint(4_000, 5_500)
-        world.stall(ruler.name, ms + self._rng.choice((1, 500)))
+        world.stall(controller.name, ms + self._rng.choice((1, 500)))
         world.advance(ms)
         world.network.deliver(line)
         world.network.answer(line)
-        while ruler.shell.inbox and world.is_awake(ruler.name):
-            ruler.shell.take_event()
+        while controller.shell.inbox and world.is_awake(controller.name):
+            controller.shell.take_event()
         return f"{line} after {ms}"
 
     def depose(self) -> object:
-        """`/controller` is deleted by hand between two transactions of its owner that are on their way."""
-        able = [one for one in self._ours() if len(one.transactions()) > 1]
+        """Deletes `/controller` between two transactions in flight of its owner."""
+        able = [one for one in self._zkgroup_controllers() if len(one.transactions()) > 1]
         if not able:
             return False
         one = self._rng.choice(able)
@@ -116,8 +122,8 @@ class ClusterFaults:
             self._world.server.deliver(step)
         return one.name if self.delete_controller() else False
 
-    def _ours(self) -> list[ControllerProcess]:
-        return [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
+    def _zkgroup_controllers(self) -> list[ControllerProcess]:
+        return [one for one in self._world.active_controllers if isinstance(one, ControllerProcess)]
 
     def delete_controller(self) -> object:
         """By hand."""
@@ -126,7 +132,7 @@ class ClusterFaults:
     # --- processes ------------------------------------------------------------------------------------
 
     def pause(self) -> object:
-        """The whole process stops, its broker and its candidate."""
+        """Pauses the whole process: broker and controller."""
         name = self._client()
         if name is None:
             return False
@@ -138,24 +144,24 @@ class ClusterFaults:
         return f"{broker} for {ms}"
 
     def kill_controller(self) -> object:
-        """The ruler's process dies; it is started again, sometimes at once."""
-        rulers = self._world.rulers
-        return self._kill(self._rng.choice(rulers).broker) if rulers else False
+        """Kills the active controller's process; it is started again, sometimes at once."""
+        active_controllers = self._world.active_controllers
+        return self._kill(self._rng.choice(active_controllers).broker) if active_controllers else False
 
     def kill_broker(self) -> object:
         running = sorted(self._world.brokers)
         return self._kill(self._rng.choice(running)) if running else False
 
     def kill_ahead(self) -> object:
-        """A leader takes a line in, shows it to consumers if it will, and dies before any follower has it."""
+        """A leader appends a line, may serve it to consumers, and is killed before any follower has it."""
         world = self._world
-        picture = world.audit.look()
+        cluster = world.audit.catch_up()
         able = [
             (one, tp)
-            for tp in sorted(picture.partitions())
+            for tp in sorted(cluster.partitions())
             for one in world.awake_brokers()
             if one.leads(tp) is not None
-            and (state := picture.state(tp)) is not None
+            and (state := cluster.state(tp)) is not None
             and len(world.brokers.keys() & set(state.isr)) > 1
         ]
         if not able:
@@ -173,7 +179,7 @@ class ClusterFaults:
         return f"{broker}{' and back' if back else ''}"
 
     def start(self) -> object:
-        """Somebody who is down comes back."""
+        """Starts a stopped process again."""
         setup = self._world.setup
         down = [one for one in (*setup.brokers, *setup.alone) if not self._runs(one)]
         if not down:
@@ -187,7 +193,7 @@ class ClusterFaults:
         )
 
     def bounce(self) -> object:
-        """An orderly restart that is faster than any watch."""
+        """Restarts a broker in order, faster than any watch."""
         running = sorted(self._world.brokers)
         if not running:
             return False
@@ -199,7 +205,7 @@ class ClusterFaults:
     # --- disks ----------------------------------------------------------------------------------------
 
     def lose_broker(self) -> object:
-        """A broker and its disk are gone for good, where no acknowledged line is lost by it."""
+        """Removes a broker and its disk for good, where no acknowledged line is lost by it."""
         world = self._world
         gone = world.lost | world.switched_off
         able = [one for one in sorted(world.brokers) if not gone and self._may_lose(one)]
@@ -208,14 +214,14 @@ class ClusterFaults:
         broker = self._rng.choice(able)
         world.kill(broker)
         world.lost.add(broker)
-        world.places[broker].lose()
+        world.log_dirs[broker].lose()
         return broker
 
     def _may_lose(self, broker: int) -> bool:
-        """Whether another member of each ISR that it is in has every acknowledged line."""
-        picture = self._world.audit.look()
+        """Whether another replica in each of its ISRs has every acknowledged line."""
+        cluster = self._world.audit.catch_up()
         for tp, lines in self._world.acked.items():
-            state = picture.state(tp)
+            state = cluster.state(tp)
             if state is None or broker not in state.isr or not lines:
                 continue
             others = [self._world.brokers.get(one) for one in state.isr if one != broker]
@@ -225,19 +231,20 @@ class ClusterFaults:
         return True
 
     def break_disk(self) -> object:
-        """One log of a broker cannot be opened, made or deleted, until it is repaired."""
-        partitions = sorted(self._world.audit.look().partitions())
+        """Breaks one log of a broker, so that it cannot be opened, created or deleted until it is
+        repaired."""
+        partitions = sorted(self._world.audit.catch_up().partitions())
         if not partitions:
             return False
         broker, tp = self._rng.choice(self._world.setup.brokers), self._rng.choice(partitions)
-        self._world.places[broker].break_log(tp)
+        self._world.log_dirs[broker].break_log(tp)
         self._world.broken.add((broker, tp))
         return f"{tp} of {broker}"
 
     # --- between controllers and brokers --------------------------------------------------------------
 
     def cut_line(self) -> object:
-        """A connection breaks; one with an unanswered request, if there is one."""
+        """Breaks a connection; preferably one with a request in flight."""
         lines = [line for line in self._world.network.lines if line.process is not None]
         busy = [line for line in lines if line.request is not None or line.response is not None]
         if not lines:
@@ -247,8 +254,10 @@ class ClusterFaults:
         return str(line)
 
     def part(self) -> object:
-        """A controller and a broker reach one another no more, or again."""
-        pairs = [(one.name, broker) for one in self._world.rulers for broker in self._world.brokers]
+        """Cuts the network between a controller and a broker, or restores it."""
+        pairs = [
+            (one.name, broker) for one in self._world.active_controllers for broker in self._world.brokers
+        ]
         if not pairs:
             return False
         name, broker = self._rng.choice(pairs)

@@ -1,4 +1,4 @@
-"""Foreign writers: people with a shell, Kafka's tools and 0.8.2.2 controllers, and corrupt znodes."""
+"""Foreign writers of a schedule: people with a shell, Kafka's tools and controllers, and corrupt znodes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from zkgroup.zookeeper.settings import OPEN_ACL, Acl
 
 
 class CorruptZnodes:
-    """It lasts until an operator mends it."""
+    """Corrupt znodes, which stay until an operator repairs them."""
 
     def __init__(self, server: MemoryZooKeeper) -> None:
         self._server = server
         self.unreadable: dict[str, tuple[bytes, bytes | None]] = {}
-        """Path of each znode that was made unreadable to what it was made, and what it was."""
+        """Path of each corrupted znode to its corrupt and its former data."""
         self.forbidden: set[str] = set()
-        """Znodes that nobody may set."""
+        """Znodes whose ACL forbids every write."""
 
     def paths(self) -> list[str]:
-        """Paths that still are as a stranger has made them: unreadable, or not to be set."""
+        """Paths that are still corrupt: unreadable, or read-only."""
         broken = [
             path
             for path, (data, _) in self.unreadable.items()
@@ -43,9 +43,8 @@ class CorruptZnodes:
         ]
         return [*broken, *(path for path in sorted(self.forbidden) if self._server.find(path) is not None)]
 
-    def mend(self) -> None:
-        """An operator makes what was made unreadable what it was, unless somebody has made it something else,
-        and lifts every ban."""
+    def repair(self) -> None:
+        """Restores the data of znodes that are still unreadable, and the ACLs of read-only ones."""
         for path, (broken, before) in self.unreadable.items():
             found = self._server.find(path)
             if found is not None and found.data == broken:
@@ -61,7 +60,7 @@ class CorruptZnodes:
 
 
 class AffectedByCorruption:
-    """What rests on znodes that strangers have spoilt."""
+    """Topics, brokers and requests that corrupt znodes affect."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._paths = tuple(paths)
@@ -70,7 +69,7 @@ class AffectedByCorruption:
         self._partitions = {place.topic_partition for place in places if place.kind == "state"}
         self.brokers = {place.number for place in places if place.kind == "broker"}
         self.has_moves = any(place.kind == "moves" for place in places)
-        """Whether moves cannot begin, or not end."""
+        """Whether reassignments cannot begin or end."""
 
     def __bool__(self) -> bool:
         return bool(self._paths)
@@ -79,7 +78,7 @@ class AffectedByCorruption:
         return tp.topic in self._topics or tp in self._partitions
 
     def concerns(self, what: str) -> bool:
-        """Whether something that is left undone waits for them: a topic for all of its partitions."""
+        """Whether unfinished work waits for corrupt znodes: a corrupt topic affects all of its partitions."""
         if not self._paths:
             return False
         topics = {*self._topics, *(tp.topic for tp in self._partitions)}
@@ -99,33 +98,34 @@ if TYPE_CHECKING:
 Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 BROKEN = (b"{", b"[]", b'"text"', b"\xff\xfe", b'{"version":"one"}')
-"""No znode of Kafka or of ours."""
+"""Data that no znode of Kafka or zkgroup has."""
 READ_ONLY = Acl("r", "world", "anyone")
-NOBODY = 9
+NO_BROKER = 9
 """No broker has this id."""
 
 
 class ForeignWriters:
-    """The strangers of one schedule. Each method is one act, or returns False."""
+    """The foreign writers of one schedule. Each method makes one write, or returns False."""
 
     def __init__(self, world: ClusterWorld, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
 
-    def happen(self, act: str) -> object:
-        """Does the act of that name. False where it could not happen."""
-        return getattr(self, act)()
+    def inject(self, step: str) -> object:
+        """Makes the write of that name; False where it is not possible."""
+        return getattr(self, step)()
 
-    # --- the request for moves ------------------------------------------------------------------------
+    # --- the reassignment znode -----------------------------------------------------------------------
 
     def write_request(self) -> object:
-        """A request in Kafka's form, perhaps over the present one, with entries that nobody can carry out."""
+        """Writes a request in Kafka's form, perhaps over the present one, with entries that cannot be
+        executed."""
         world, rng = self._world, self._rng
-        picture = world.audit.look()
-        partitions = sorted(picture.partitions())
+        cluster = world.audit.catch_up()
+        partitions = sorted(cluster.partitions())
         if not partitions:
             return False
-        before = dict(picture.moves)
+        before = dict(cluster.moves)
         chosen = rng.sample(partitions, rng.randint(1, min(3, len(partitions))))
         entries = [_entry(tp, self._target()) for tp in chosen]
         if rng.random() < 0.3:
@@ -138,27 +138,27 @@ class ForeignWriters:
             return entries if can_be_made and world.write(Create(Reassignment.path(), data)) else False
         if not world.write(SetData(Reassignment.path(), data, -1)):
             return False
-        world.take_back(before.keys() - set(chosen))
-        return f"over another one: {entries}"
+        world.withdraw(before.keys() - set(chosen))
+        return f"over another: {entries}"
 
     def _target(self) -> list[int]:
-        """Mostly one that can be reached."""
+        """A target, mostly of running brokers."""
         brokers = list(self._world.setup.brokers)
         target = self._rng.sample(brokers, self._rng.randint(1, min(3, len(brokers))))
-        odd: list[int] = self._rng.choice(([], [], [], [], [], [], [target[0]], [NOBODY]))
+        odd: list[int] = self._rng.choice(([], [], [], [], [], [], [target[0]], [NO_BROKER]))
         return [] if self._rng.random() < 0.05 else target + odd
 
     def delete_request(self) -> object:
-        moves = dict(self._world.audit.look().moves)
+        moves = dict(self._world.audit.catch_up().moves)
         if not self._world.write(Delete(Reassignment.path(), -1)):
             return False
-        self._world.take_back(moves)
+        self._world.withdraw(moves)
         return list(map(str, moves))
 
     # --- states of partitions -------------------------------------------------------------------------
 
     def outrun(self) -> object:
-        """A state that a zkgroup controller is about to write gets a higher leader epoch before it does."""
+        """Raises the leader epoch of a state just before a zkgroup controller writes it."""
         sent = self._about_to_be_set()
         paths = sorted(path for path in sent if path.endswith("/state"))
         if not paths:
@@ -174,45 +174,49 @@ class ForeignWriters:
         raised = dataclasses.replace(state, leader_epoch=state.leader_epoch + self._rng.choice((1, 2, 5)))
         return f"{path}: {raised}" if self._world.write(SetData(path, raised.encode(), -1)) else False
 
-    # --- real controllers -----------------------------------------------------------------------------
+    # --- Kafka's controllers --------------------------------------------------------------------------
 
-    def real_step(self) -> object:
-        """The real controller that rules takes the next step of a move, each a write of its own (4.4, K10).
+    def kafka_step(self) -> object:
+        """The active Kafka controller performs the next step of a reassignment, each as one write (4.4, K10).
 
-        It tells nobody but of states, and whoever follows finds what it has left.
+        It sends states only, and its successor finds the unfinished reassignment.
         """
         world = self._world
-        picture = world.audit.look()
-        rulers = [one for one in world.rulers if isinstance(one, Kafka08Controller) and one.client.session]
-        moves = sorted(tp for tp in picture.moves if picture.replicas(tp) and picture.state(tp))
-        if not rulers:
+        cluster = world.audit.catch_up()
+        kafka = [
+            one
+            for one in world.active_controllers
+            if isinstance(one, Kafka08Controller) and one.client.session
+        ]
+        moves = sorted(tp for tp in cluster.moves if cluster.replicas(tp) and cluster.state(tp))
+        if not kafka:
             return False
         if not moves:
             return self.write_request()
-        real, tp = self._rng.choice(rulers), self._rng.choice(moves)
+        real, tp = self._rng.choice(kafka), self._rng.choice(moves)
         assert real.client.session is not None
-        step = self._next_step(real, tp, picture.moves)
+        step = self._next_step(real, tp, cluster.moves)
         if step is None:
             return False
         name, operation = step
         session_id = real.client.session.session_id
         world.server.write(operation, session_id=session_id)
-        state = world.audit.look().state(tp)
+        state = world.audit.catch_up().state(tp)
         found = world.server.find(PartitionState.path(tp))
         if name == "state" and state is not None and found is not None:
             real.cluster.states[tp], real.cluster.versions[tp] = state, found.stat.version
-            real.tell([tp], real.cluster.live)
+            real.send_states([tp], real.cluster.live)
         return f"{name} of {tp} by {real.name}"
 
     def _next_step(
         self, real: Kafka08Controller, tp: TopicPartition, moves: Targets
     ) -> tuple[str, Operation] | None:
-        picture = self._world.audit.look()
-        target, now = moves[tp], picture.replicas(tp) or ()
-        topic, state = picture.topics[tp.topic], picture.state(tp)
+        cluster = self._world.audit.catch_up()
+        target, now = moves[tp], cluster.replicas(tp) or ()
+        topic, state = cluster.topics[tp.topic], cluster.state(tp)
         assert topic is not None
         assert state is not None
-        if not target or NOBODY in target or len(set(target)) < len(target):
+        if not target or NO_BROKER in target or len(set(target)) < len(target):
             return None
         path = Topic.path(tp.topic)
         if not set(target) <= set(now):
@@ -234,28 +238,29 @@ class ForeignWriters:
         return "end", SetData(Reassignment.path(), data, -1)
 
     def _about_to_be_set(self) -> dict[str, int]:
-        """Paths that requests of a zkgroup controller set, with the version, before they are executed."""
-        ours = [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
-        changes = [each for one in ours for transaction in one.transactions() for each in transaction]
+        """Paths and versions that requests in flight of a zkgroup controller will set."""
+        active = [one for one in self._world.active_controllers if isinstance(one, ControllerProcess)]
+        changes = [each for one in active for transaction in one.transactions() for each in transaction]
         return {each.path: each.version for each in changes if isinstance(each, SetData)}
 
     def raise_epoch(self) -> object:
-        """The epoch is raised by hand: whoever rules resigns."""
-        epoch = self._world.audit.look().epoch
+        """Raises the controller epoch by hand: the active controller resigns."""
+        epoch = self._world.audit.catch_up().epoch
         if epoch is None:
             return False
         raised = ControllerEpoch(epoch + self._rng.choice((1, 3)))
         return raised if self._world.write(SetData(ControllerEpoch.path(), raised.encode(), -1)) else False
 
-    # --- znodes that cannot be read -------------------------------------------------------------------
+    # --- unreadable znodes -------------------------------------------------------------------
 
     def break_znode(self) -> object:
-        """One of those that a controller reads. What it cannot do without is mended when the faults end."""
+        """Corrupts a znode that a controller reads. Needed ones are repaired when the faults end."""
         path = self._rng.choice(self.lasting() + 2 * self.needed())
         return self.break_at(path, self._rng.choice(BROKEN))
 
     def forbid(self) -> object:
-        """A topic, a state or a request that a zkgroup controller is about to set nobody may set any more."""
+        """Makes a znode read-only that a zkgroup controller is about to set: a topic, a state or a
+        request."""
         sent = self._about_to_be_set()
         paths = sorted(
             path
@@ -266,26 +271,26 @@ class ForeignWriters:
             return False
         path = self._rng.choice(paths)
         self._world.server.set_acl(path, READ_ONLY)
-        self._world.garbage.forbidden.add(path)
+        self._world.corrupt.forbidden.add(path)
         return path
 
     def break_at(self, path: str, data: bytes) -> object:
-        """A znode of this path, or a sequential one where it is a prefix."""
+        """Corrupts the znode at a path, or creates a sequential one where the path is a prefix."""
         if path.endswith(("-", "_")):
             self._world.server.put(path.rpartition("/")[0])
             return path if self._world.write(Create(path, data, sequential=True)) else False
         found = self._world.server.find(path)
-        if path in self.needed() and path not in self._world.garbage.unreadable:
-            self._world.garbage.unreadable[path] = data, None if found is None else found.data
+        if path in self.needed() and path not in self._world.corrupt.unreadable:
+            self._world.corrupt.unreadable[path] = data, None if found is None else found.data
         elif path in self.needed():
             return False
         if path == Reassignment.path():
-            self._world.take_back(self._world.audit.look().moves)
+            self._world.withdraw(self._world.audit.catch_up().moves)
         self._world.server.put(path, data)
         return path
 
     def lasting(self) -> list[str]:
-        """Nothing that anybody has asked for hangs on these."""
+        """Paths whose corruption affects no requested work."""
         return [
             f"{topics_path()}/broken",
             PreferredElection.path(),
@@ -299,15 +304,15 @@ class ForeignWriters:
         ]
 
     def needed(self) -> list[str]:
-        """Without these something cannot be done, or is done for ever."""
-        picture = self._world.audit.look()
-        topics = sorted(name for name, topic in picture.topics.items() if topic is not None)
+        """Paths whose corruption stops some work, or repeats it for ever."""
+        cluster = self._world.audit.catch_up()
+        topics = sorted(name for name, topic in cluster.topics.items() if topic is not None)
         return [
             Reassignment.path(),
-            BrokerRegistration.path(NOBODY),
+            BrokerRegistration.path(NO_BROKER),
             *map(Topic.path, topics),
             *(ConfigEntity.topic(name).config_path for name in topics),
-            *map(PartitionState.path, sorted(tp for tp in picture.partitions() if picture.state(tp))),
+            *map(PartitionState.path, sorted(tp for tp in cluster.partitions() if cluster.state(tp))),
         ]
 
 

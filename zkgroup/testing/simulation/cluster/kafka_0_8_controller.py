@@ -1,7 +1,9 @@
-"""The controller inside a broker of Kafka 0.8.2.2, as far as it meets zkgroup. Source: controller.md 2, 3, 5.
+"""A model of the controller in a Kafka 0.8.2.2 broker, as far as it affects zkgroup.
 
-It writes without fences and holds nothing back: one thread that handles events one at a time, and a queue of
-requests for each broker, of which one is in flight.
+Source: controller.md 2, 3, 5.
+
+It writes and sends without a fence. One thread handles events one at a time; each broker has a queue of
+requests, of which one is in flight.
 
 Source of the queues: controller.md 7; kafka/controller/ControllerChannelManager.scala@0.8.2.2.
 """
@@ -42,7 +44,11 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
-from zkgroup.testing.simulation.cluster.network import BrokerConnection, Network, RequestSender
+from zkgroup.testing.simulation.cluster.network import (
+    SendingController,
+    SimulatedConnection,
+    SimulatedNetwork,
+)
 from zkgroup.wire.control import (
     Broker,
     LeaderAndIsrRequest,
@@ -55,9 +61,9 @@ from zkgroup.znodes.controller import Controller, ControllerEpoch
 
 
 class Kafka08Channels:
-    """Those of one controller; an answer is taken for one whatever it says."""
+    """The channels of one controller; every response counts as success."""
 
-    def __init__(self, network: Network, owner: RequestSender) -> None:
+    def __init__(self, network: SimulatedNetwork, owner: SendingController) -> None:
         self._network = network
         self._owner = owner
         self._queues: dict[int, deque[ControlRequest]] = {}
@@ -81,7 +87,7 @@ class Kafka08Channels:
             self._flying.pop(broker, None)
         self._opened = {broker: at for broker, at in self._opened.items() if broker in live}
         for broker, czxid in live.items():
-            if broker not in self._opened:  # one that came back unseen keeps its connection (K7)
+            if broker not in self._opened:  # a broker that came back unnoticed keeps its connection (K7)
                 self._opened[broker] = czxid
                 self._network.open(self._owner, broker, czxid)
 
@@ -89,18 +95,18 @@ class Kafka08Channels:
         self._queues.setdefault(broker, deque()).append(request)
         self._flush(broker)
 
-    def connected(self, line: BrokerConnection) -> None:
-        line.told = line.connection
+    def connected(self, line: SimulatedConnection) -> None:
+        line.seen_connection = line.connection
         self._up.add(line.broker)
         if line.broker in self._flying:
             self._network.send(self._owner, line.broker, line.incarnation, self._flying[line.broker])
         else:
             self._flush(line.broker)
 
-    def disconnected(self, line: BrokerConnection) -> None:
+    def disconnected(self, line: SimulatedConnection) -> None:
         self._up.discard(line.broker)
 
-    def answered(self, line: BrokerConnection) -> None:
+    def answered(self, line: SimulatedConnection) -> None:
         self._flying.pop(line.broker, None)
         self._flush(line.broker)
 
@@ -116,7 +122,7 @@ Brokers = tuple[int, ...]
 
 @dataclass
 class Kafka08Cluster:
-    """What it remembers."""
+    """The controller's cached state of the cluster."""
 
     live: dict[int, int] = field(default_factory=dict)
     """Broker to the czxid of its registration."""
@@ -203,15 +209,15 @@ def _address(broker: int) -> Broker:
 
 
 Calls = Generator[Request, Any, Any]
-"""Yields requests to ZooKeeper, is sent their outcomes."""
+"""A procedure that yields requests to ZooKeeper, and is sent their outcomes."""
 
 
 class MovedError(Exception):
-    """What `ControllerMovedException` and every other error of a failover come to."""
+    """Stands for `ControllerMovedException` and all other errors of a failover."""
 
 
 class Kafka08Thread:
-    """`begin`: what an event makes the controller do; None for nothing."""
+    """The controller's thread. `begin` returns the procedure for an event, or None."""
 
     def __init__(self, store: Store, begin: Callable[[str], Calls | None]) -> None:
         self.events: deque[str] = deque(["elect"])
@@ -219,7 +225,7 @@ class Kafka08Thread:
         self._begin = begin
         self._calls: Calls | None = None
         self._waiting: Request | None = None
-        """A call that is to be made, or made again."""
+        """The call to make next, or to repeat."""
         self._asked = False
         self._incarnation = 0
         self._stop_listening = store.listen(self._heard)
@@ -251,7 +257,7 @@ class Kafka08Thread:
         return lambda path: self.events.append(event)
 
     def choices(self) -> list[Callable[[], object]]:
-        """What it can do now: make its call (again), or take the next event."""
+        """Possible next steps: make its call (again), or handle the next event."""
         if self._waiting is not None and not self._asked:
             return [self._call]
         if self._calls is None and self.events:
@@ -277,7 +283,7 @@ class Kafka08Thread:
             self._calls = self._waiting = None
 
     def _call(self) -> None:
-        """Made in whatever session there is now: a client of that time repeats a call in a new one."""
+        """Makes the call in the present session: a client of that time repeats a call in a new one."""
         request = self._waiting
         assert request is not None
         self._asked = True
@@ -334,7 +340,7 @@ ANY_VERSION: Final = -1
 
 
 class Kafka08Controller:
-    """One candidate of Kafka, on the session of its broker."""
+    """One controller of Kafka, on the session of its broker."""
 
     is_alone = False
 
@@ -345,15 +351,11 @@ class Kafka08Controller:
         self.is_active = False
         self.epoch = 0
         self.epochs: list[int] = []
-        self.stands = True
+        self.may_elect = True
         self.cluster = Kafka08Cluster()
         self._world = world
         self._thread = Kafka08Thread(store, self._begin)
         self._channels = Kafka08Channels(world.network, self)
-
-    @property
-    def rules(self) -> bool:
-        return self.is_active
 
     def is_writing(self, path: str) -> bool:
         """Whether its next call, not made yet, changes this znode."""
@@ -362,21 +364,21 @@ class Kafka08Controller:
     def stop(self) -> None:
         """The process is gone."""
         self._thread.stop()
-        self.stands = False
+        self.may_elect = False
         self._channels.close_all()
 
     def retire(self) -> None:
-        """Stands for election no more. A real broker cannot be asked to: its process is stopped."""
-        self.stands = False
+        """Takes part in no further election. A Kafka broker cannot be asked to: its process is stopped."""
+        self.may_elect = False
 
     # --- events ---------------------------------------------------------------------------------------
 
     def choices(self) -> list[Callable[[], object]]:
-        """What it can do now: make its call (again), or take the next event."""
-        return self._thread.choices() if self.stands or self.is_active else []
+        """Possible next steps: make its call (again), or handle the next event."""
+        return self._thread.choices() if self.may_elect or self.is_active else []
 
-    def act(self) -> bool:
-        """Does one thing, if there is one."""
+    def step(self) -> bool:
+        """Performs one step, if one is possible."""
         found = self.choices()
         if found:
             found[0]()
@@ -385,10 +387,10 @@ class Kafka08Controller:
     def _begin(self, event: str) -> Calls | None:
         match event:
             case "elect" | "reconnected":
-                return self._look() if event == "elect" or not self.is_active else self._rearm()
+                return self._check_controller() if event == "elect" or not self.is_active else self._rearm()
             case "expired":
                 self._resign()
-                return self._look()
+                return self._check_controller()
             case "controller":
                 return self._controller_changed()
             case _:
@@ -396,19 +398,19 @@ class Kafka08Controller:
 
     # --- election -------------------------------------------------------------------------------------
 
-    def _look(self) -> Calls:
-        """Elects where nobody holds `/controller`; else waits for its watch."""
+    def _check_controller(self) -> Calls:
+        """Elects where `/controller` does not exist; otherwise waits for its watch."""
         found = yield from read(Controller.path(), watch=True)
-        if found is None and self.stands:
+        if found is None and self.may_elect:
             yield from self._elect()
 
     def _controller_changed(self) -> Calls:
         found = yield from read(Controller.path(), watch=True)
         if found is None:
             self._resign()
-            if self.stands:
+            if self.may_elect:
                 yield from self._elect()
-        # else: another's, or still its own. It remembers the id and rules on (K1).
+        # else: another controller's, or still its own. It remembers the id and stays active (K1).
 
     def _elect(self) -> Calls:
         data = Controller(self.broker, self._world.clock.wall_ms()).encode()
@@ -416,12 +418,14 @@ class Kafka08Controller:
         if isinstance(made, MultiRefused):
             found = yield from read(Controller.path(), watch=True)
             if found is None or found.data != data:
-                return  # somebody else's; the lost reply of an own create is known by its text
+                return  # another controller's; an own create with a lost response is recognised by its text
         try:
             yield from self._fail_over()
         except MovedError:
             self._resign()
-            yield from write(Delete(Controller.path(), ANY_VERSION))  # whoever owns it (K2)
+            yield from write(
+                Delete(Controller.path(), ANY_VERSION)
+            )  # even if another controller owns it (K2)
 
     def _fail_over(self) -> Calls:
         found = yield from read(ControllerEpoch.path())
@@ -440,7 +444,7 @@ class Kafka08Controller:
         yield from self._load()
 
     def _rearm(self) -> Calls:
-        """The client arms its watches anew and fires what has changed meanwhile."""
+        """Sets the watches again, and handles changes since."""
         yield from read(Controller.path(), watch=True)
         self._thread.events.extend(("brokers", "topics"))
 
@@ -448,7 +452,7 @@ class Kafka08Controller:
         self.is_active = False
         self._channels.close_all()
 
-    # --- ruling ---------------------------------------------------------------------------------------
+    # --- active controller ----------------------------------------------------------------------------
 
     def _load(self) -> Calls:
         yield from self._read_brokers()
@@ -456,7 +460,7 @@ class Kafka08Controller:
         for tp in self.cluster.partitions():
             yield from self._read_state(tp)
         every = list(self.cluster.partitions())
-        self.tell(every, self.cluster.live)
+        self.send_states(every, self.cluster.live)
         yield from self._elect_leaderless()
         self._send_all(metadata_of(self.cluster, self.broker, self.epoch, every))
 
@@ -480,7 +484,7 @@ class Kafka08Controller:
                 yield from self._change(tp, partial(without, broker=broker, epoch=self.epoch))
         every = list(self.cluster.partitions())
         if new:
-            self.tell([tp for tp in every if new & set(self.cluster.replicas(tp))], new)
+            self.send_states([tp for tp in every if new & set(self.cluster.replicas(tp))], new)
             for tp in every:
                 if tp not in self.cluster.states:
                     yield from self._create_state(tp)
@@ -498,7 +502,8 @@ class Kafka08Controller:
                 yield from self._change(tp, decide)
 
     def _change(self, tp: TopicPartition, decide: Callable[[PartitionState], PartitionState | None]) -> Calls:
-        """Reads, refuses what a newer controller has decided (fence F3), decides, writes at that version."""
+        """Reads the state, skips one of a newer controller (fence F3), decides, writes at the version
+        read."""
         path = PartitionState.path(tp)
         while True:
             found = yield from self._read_state(tp)
@@ -512,7 +517,7 @@ class Kafka08Controller:
             if isinstance(answer, MultiDone):
                 self.cluster.states[tp] = wanted
                 self.cluster.versions[tp] = found.stat.version + 1
-                self.tell([tp], self.cluster.live)
+                self.send_states([tp], self.cluster.live)
                 return
             if answer.code is not Code.BAD_VERSION:
                 return
@@ -526,7 +531,7 @@ class Kafka08Controller:
         answer = yield from write(Create(PartitionState.path(tp), state.encode()))
         if isinstance(answer, MultiDone):
             self.cluster.states[tp], self.cluster.versions[tp] = state, 0
-            self.tell([tp], self.cluster.live)
+            self.send_states([tp], self.cluster.live)
 
     # --- reading and writing --------------------------------------------------------------------------
 
@@ -560,9 +565,9 @@ class Kafka08Controller:
             self.cluster.versions[tp] = found.stat.version
         return found
 
-    # --- telling --------------------------------------------------------------------------------------
+    # --- requests to brokers --------------------------------------------------------------------------
 
-    def tell(self, partitions: list[TopicPartition], brokers: Any) -> None:
+    def send_states(self, partitions: list[TopicPartition], brokers: Any) -> None:
         for broker, request in requests_of(self.cluster, self.broker, self.epoch, partitions, brokers):
             self._channels.send(broker, request)
         self._send_all(metadata_of(self.cluster, self.broker, self.epoch, partitions))
@@ -571,11 +576,11 @@ class Kafka08Controller:
         for broker in sorted(self.cluster.live):
             self._channels.send(broker, request)
 
-    def connected(self, line: BrokerConnection) -> None:
+    def connected(self, line: SimulatedConnection) -> None:
         self._channels.connected(line)
 
-    def disconnected(self, line: BrokerConnection) -> None:
+    def disconnected(self, line: SimulatedConnection) -> None:
         self._channels.disconnected(line)
 
-    def answered(self, line: BrokerConnection, response: Response) -> None:
+    def answered(self, line: SimulatedConnection, response: Response) -> None:
         self._channels.answered(line)

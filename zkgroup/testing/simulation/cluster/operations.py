@@ -1,4 +1,4 @@
-"""Operations of a cluster, requested by the znodes that Kafka's and zkgroup's tools write."""
+"""Operations of a schedule of a cluster, requested by the znodes that Kafka's and zkgroup's tools write."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX = 4
 PLANS_MAX = 2
-"""Of a schedule: all of them end before it does."""
+"""Most stored plans of a schedule, so that all of them end before it does."""
 
 
 class Operations:
-    """The operators of one schedule. Each method asks for one thing, or returns False."""
+    """The operators of one schedule. Each method requests one operation, or returns False."""
 
     def __init__(self, world: ClusterWorld, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
         self._origins: dict[TopicPartition, tuple[int, ...]] = {}
-        """Replicas before a move, as its operator noted them."""
+        """Replicas before a reassignment, as its operator noted them."""
         self._old_reads: dict[str, Topic] = {}
         self._created = 0
         self._plans = 0
 
-    def happen(self, operation: str) -> object:
-        """Does the operation of that name. False where it could not happen."""
+    def inject(self, operation: str) -> object:
+        """Requests the operation of that name; False where it is not possible."""
         return getattr(self, operation)()
 
     def _topics(self) -> dict[str, Topic]:
-        picture = self._world.audit.look()
-        return {name: topic for name, topic in picture.topics.items() if topic is not None}
+        cluster = self._world.audit.catch_up()
+        return {name: topic for name, topic in cluster.topics.items() if topic is not None}
 
     def _replicas(self) -> tuple[int, ...]:
         brokers = self._world.setup.brokers
@@ -66,11 +66,12 @@ class Operations:
         return name if self._world.write(Create(Topic.path(name), Topic(lists).encode())) else False
 
     def grow(self) -> object:
-        """Our tool: conditional."""
+        """Adds partitions as zkgroup's tool does, with a version check."""
         return self._grow(stale=False)
 
     def grow_from_old_read(self) -> object:
-        """Kafka's tool: writes the whole map as it read it some time ago, and at any version (recipes 15)."""
+        """Adds partitions as Kafka's tool does: writes the whole map of an old read, at any version (recipes
+        15)."""
         return self._grow(stale=True)
 
     def _grow(self, *, stale: bool) -> object:
@@ -100,20 +101,20 @@ class Operations:
         return name if self._world.write(Create(TopicDeletion.path(name), b"")) else False
 
     def force_deletion(self) -> object:
-        """A topic goes, or its deletion goes on, without its brokers that are not there; where all are there,
-        one is switched off until all is well without it (K20)."""
+        """Deletes a topic, or continues its deletion, without its absent brokers. Where all are running, one
+        is switched off until the cluster has converged without it (K20)."""
         world = self._world
-        picture, ruler = world.audit.look(), world.server.find(Controller.path())
+        cluster, controller = world.audit.catch_up(), world.server.find(Controller.path())
         topics = self._topics()
-        if ruler is None or ruler.stat.version != CONTROLLER_VERSION or not topics:
+        if controller is None or controller.stat.version != CONTROLLER_VERSION or not topics:
             return False
-        name = self._rng.choice(sorted(picture.deletions & topics.keys()) or sorted(topics))
+        name = self._rng.choice(sorted(cluster.deletions & topics.keys()) or sorted(topics))
         replicas = {id_ for each in topics[name].partitions.values() for id_ in each}
-        gone = replicas - picture.brokers.keys()
+        gone = replicas - cluster.brokers.keys()
         if not gone:
-            able = sorted(replicas & world.brokers.keys() - {one.broker for one in world.rulers})
+            able = sorted(replicas & world.brokers.keys() - {one.broker for one in world.active_controllers})
             if not able or world.switched_off or world.lost:
-                return False  # enough of them stay to go on without one
+                return False  # enough brokers are left without it
             gone = {self._rng.choice(able)}
             world.switched_off |= gone
             world.close(*gone)
@@ -121,26 +122,26 @@ class Operations:
         return (name, brokers) if self.delete_without(name, brokers) else False
 
     def delete_without(self, name: str, brokers: tuple[int, ...]) -> bool:
-        """Asks for it; a request that waits is made again."""
+        """Requests the deletion; a waiting request is replaced."""
         path = TopicDeletion.path(name)
         found = self._world.server.find(path)
         before = [] if found is None else [Delete(path, found.stat.version)]
         return self._world.write(*before, Create(path, TopicDeletion(brokers).encode()))
 
-    # --- moves ----------------------------------------------------------------------------------------
+    # --- reassignments --------------------------------------------------------------------------------
 
     def reassign(self) -> object:
-        partitions = sorted(self._world.audit.look().partitions())
+        partitions = sorted(self._world.audit.catch_up().partitions())
         if not partitions:
             return False
         chosen = self._rng.sample(partitions, min(len(partitions), self._rng.choice((1, 1, 2, 3))))
         return self.move({tp: self._replicas() for tp in chosen})
 
     def move(self, targets: dict[TopicPartition, tuple[int, ...]]) -> object:
-        """Asks for these moves, unless some are under way."""
+        """Requests these reassignments, unless some are open."""
         request = Reassignment(tuple(Move(tp, target) for tp, target in targets.items()))
-        picture = self._world.audit.look()
-        origins = {tp: picture.replicas(tp) or () for tp in targets}
+        cluster = self._world.audit.catch_up()
+        origins = {tp: cluster.replicas(tp) or () for tp in targets}
         if not self._world.has_forgotten_requests or not self._world.write(
             Create(Reassignment.path(), request.encode())
         ):
@@ -155,10 +156,10 @@ class Operations:
         return self._edit(lambda tp: self._origins.get(tp) or self._replicas())
 
     def _edit(self, target: object) -> object:
-        """A conditional edit of the request, where a zkgroup controller rules (recipes 17)."""
+        """Edits the request with a version check, where a zkgroup controller is active (recipes 17)."""
         world = self._world
-        found, ruler = world.server.find(Reassignment.path()), world.server.find(Controller.path())
-        if found is None or ruler is None or ruler.stat.version != CONTROLLER_VERSION:
+        found, controller = world.server.find(Reassignment.path()), world.server.find(Controller.path())
+        if found is None or controller is None or controller.stat.version != CONTROLLER_VERSION:
             return False
         try:
             targets = dict(Reassignment.decode(found.path, found.data).targets)
@@ -171,45 +172,48 @@ class Operations:
         request = Reassignment(tuple(Move(each, brokers) for each, brokers in targets.items()))
         try:
             data = request.encode()
-        except ConfigError:  # a stranger has made it, which no tool of ours would write again
+        except ConfigError:  # a foreign writer wrote it; zkgroup's tools would not write it back
             return False
         return targets if world.write(SetData(Reassignment.path(), data, found.stat.version)) else False
 
     # --- elections ------------------------------------------------------------------------------------
 
     def prefer(self) -> object:
-        partitions = tuple(sorted(self._world.audit.look().partitions()))
+        partitions = tuple(sorted(self._world.audit.catch_up().partitions()))
         if not partitions:
             return False
         data = PreferredElection(partitions).encode()
         return self._world.write(Create(PreferredElection.path(), data))
 
     def resign(self) -> object:
-        """Asks the holder of `/controller` to give it up."""
-        ruler = self._world.server.find(Controller.path())
-        if ruler is None:
+        """Requests the resignation of the active controller."""
+        controller = self._world.server.find(Controller.path())
+        if controller is None:
             return False
-        return self._world.write(Create(ResignRequest.path(), ResignRequest(ruler.stat.czxid).encode()))
+        return self._world.write(Create(ResignRequest.path(), ResignRequest(controller.stat.czxid).encode()))
 
     def shut_down(self) -> object:
-        """A broker asks the controller to relieve it, and stops whatever becomes of it some time later."""
-        rulers = [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
+        """A broker requests a controlled shutdown, and stops some time later in any case."""
+        active = [one for one in self._world.active_controllers if isinstance(one, ControllerProcess)]
         awake = [one.broker for one in self._world.awake_brokers()]
-        if not rulers or len(awake) < 2:
+        if not active or len(awake) < 2:
             return False
         broker = self._rng.choice(awake)
-        self._rng.choice(rulers).shut_down(broker)
+        self._rng.choice(active).shut_down(broker)
         self._world.stopping.add(broker)
         return broker
 
     def elect_unclean(self) -> object:
-        """Some partitions shall be led by whoever lives, where a zkgroup controller rules (recipes 15)."""
+        """Requests unclean elections, where a zkgroup controller is active (recipes 15)."""
         world = self._world
-        partitions, ruler = sorted(world.audit.look().partitions()), world.server.find(Controller.path())
-        if not partitions or ruler is None or ruler.stat.version != CONTROLLER_VERSION:
+        partitions, controller = (
+            sorted(world.audit.catch_up().partitions()),
+            world.server.find(Controller.path()),
+        )
+        if not partitions or controller is None or controller.stat.version != CONTROLLER_VERSION:
             return False
         chosen = tuple(self._rng.sample(partitions, self._rng.randint(1, len(partitions))))
-        request = UncleanElection(chosen, world.clock.wall_ms(), "somebody")
+        request = UncleanElection(chosen, world.clock.wall_ms(), "operator")
         if not world.write(Create(UncleanElection.path(), request.encode())):
             return False
         world.may_lose.update(tp.topic for tp in chosen)
@@ -218,7 +222,7 @@ class Operations:
     # --- configurations -------------------------------------------------------------------------------
 
     def configure(self) -> object:
-        """A setting of a topic or a broker that asks nothing of the controller."""
+        """Changes a setting that needs nothing from the controller."""
         topics = sorted(self._topics())
         if topics and self._rng.random() < 0.5:
             return self._set(ConfigEntity.topic(self._rng.choice(topics)), "retention.ms")
@@ -227,7 +231,7 @@ class Operations:
         return self._set(ConfigEntity.broker(self._rng.choice(self._world.setup.brokers)), FOLLOWER_RATE)
 
     def allow_unclean(self) -> object:
-        """A topic may be led by whoever lives, or may no more."""
+        """Allows or forbids unclean elections for a topic."""
         topics = sorted(self._topics())
         if not topics:
             return False
@@ -236,7 +240,7 @@ class Operations:
         return self._set(ConfigEntity.topic(name), UNCLEAN_SETTING, value)
 
     def _set(self, entity: ConfigEntity, name: str, value: str | None = None) -> object:
-        """One override, and its notification in the format that the brokers read (controller.md 1.5)."""
+        """Writes one override, and its notification in the format that brokers read (controller.md 1.5)."""
         server, path = self._world.server, entity.config_path
         found = server.find(path)
         try:
@@ -247,15 +251,15 @@ class Operations:
         server.put(path, now.changed({name: value}).encode())
         change = ConfigChange(entity, "bare" if self._world.setup.kind == "kafka" else "v2")
         server.put(config_changes_path())
-        told = self._world.write(Create(ConfigChange.prefix(), change.encode(), sequential=True))
-        return f"{entity} {name}={value}" if told else False
+        is_written = self._world.write(Create(ConfigChange.prefix(), change.encode(), sequential=True))
+        return f"{entity} {name}={value}" if is_written else False
 
     # --- plans ----------------------------------------------------------------------------------------
 
     def store_plan(self) -> object:
-        """Moves in one or two phases, some with a throttle."""
+        """Stores a reassignment plan of one or two phases, some with a throttle."""
         world, rng = self._world, self._rng
-        partitions = sorted(world.audit.look().partitions())
+        partitions = sorted(world.audit.catch_up().partitions())
         if not partitions or len(world.plans) == PLANS_MAX:
             return False
         phases = tuple(
@@ -265,7 +269,7 @@ class Operations:
             for _ in range(rng.choice((1, 2, 2)))
         )
         throttle = None if world.setup.kind == "kafka" else rng.choice((None, 1_000_000))
-        plan = StoredPlan(phases, "running", 0, world.clock.wall_ms(), "somebody", throttle=throttle)
+        plan = StoredPlan(phases, "running", 0, world.clock.wall_ms(), "operator", throttle=throttle)
         self._plans += 1
         name = f"p{self._plans}"
         world.server.put(StoredPlan.path(name), plan.encode())
@@ -273,7 +277,7 @@ class Operations:
         return name
 
     def change_plan(self) -> object:
-        """Pauses one, lets it run again, or ends it."""
+        """Pauses, resumes or ends a plan."""
         world = self._world
         if not world.plans:
             return False
@@ -289,5 +293,5 @@ class Operations:
         }
         if plan.state not in states:
             return False
-        changed = plan.at(plan.next_phase, self._rng.choice(states[plan.state]), "somebody says so")
+        changed = plan.at(plan.next_phase, self._rng.choice(states[plan.state]), "an operator's change")
         return changed.state if world.write(SetData(path, changed.encode(), found.stat.version)) else False

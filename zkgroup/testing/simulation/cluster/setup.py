@@ -49,53 +49,53 @@ OPERATIONS = (
     "change_plan",
 )
 _APART = frozenset({"force_deletion"})
-"""Drawn by themselves: the schedules without them are what they were before there were these."""
+"""Drawn separately, so that the other draws of a seed stay as they were before these were added."""
 FOREIGN_WRITES = (
     "write_request",
     "delete_request",
-    "real_step",
+    "kafka_step",
     "break_znode",
     "outrun",
     "raise_epoch",
     "forbid",
 )
-AWAITED = {"real_step": 10.0, "answer_late": 50.0, "depose": 100.0, "outrun": 20.0, "forbid": 25.0}
-"""What seldom finds its moment, and so many times as often tries."""
+AWAITED = {"kafka_step": 10.0, "answer_late": 50.0, "depose": 100.0, "outrun": 20.0, "forbid": 25.0}
+"""Events that need a rare state: the factor by which they are tried more often."""
 SMALL_BYTES = 720
-"""Holds two states of partitions, or one with its parents, or the throttles of a topic."""
-Kind = Literal["ours", "kafka"]
+"""Size for two partition states, or one with its parents, or the throttles of a topic."""
+Kind = Literal["zkgroup", "kafka"]
 Replicas = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSetup:
-    """The cluster and the weights of what may happen to it."""
+    """A cluster, and the weights of its faults, operations and foreign writes."""
 
     kind: Kind
-    """`kafka`: the brokers are Kafka's, with candidates of Kafka; ours are controllers that host nothing."""
+    """`kafka`: the brokers and their controllers are Kafka's; zkgroup's controllers host nothing."""
     brokers: tuple[int, ...]
-    candidates: tuple[int, ...]
-    """Brokers that also stand for election."""
+    electors: tuple[int, ...]
+    """Brokers with a controller that can be elected."""
     alone: tuple[int, ...] = ()
-    """Ids of candidates of ours that host nothing."""
-    real_first: bool = False
-    """A candidate of Kafka rules before those of ours start."""
+    """Ids of zkgroup controllers that host nothing."""
+    kafka_first: bool = False
+    """Whether a Kafka controller is active before zkgroup's controllers start."""
     topics: Mapping[str, tuple[Replicas, ...]] = field(default_factory=dict)
     """Replica lists of the topics at the start."""
     steps: int = 250
     bursts: float = 0.12
-    """Chance in each step that all that waits happens, a few times."""
+    """Chance in each step that all waiting events happen, a few times."""
     stale: bool = False
-    """Servers of clients lag behind by any amount."""
+    """Whether the servers of clients may be stale by any amount."""
     rebalances: bool = False
     fetches_without_terms: bool = False
-    """Followers ask as those of Kafka 0.8.2.2: not for a leader of a certain leader epoch."""
+    """Whether followers fetch as those of Kafka 0.8.2.2: without a leader epoch."""
     holds_fetches: bool = False
-    """Leaders hold a fetch until there is something to say, for a while."""
+    """Whether leaders hold a fetch for a while until there are new lines."""
     request_bytes_max: int = DATA_BYTES_MAX
-    """Of one transaction of a controller's many writes."""
+    """Largest transaction in bytes of a controller's bulk writes."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Chance of each fault, operation and act of a stranger in a thousand steps."""
+    """Chance of each fault, operation and foreign write in a thousand steps."""
     session_timeout_ms: int = 6000
 
     def controller_settings(self) -> ControllerSettings:
@@ -103,9 +103,9 @@ class ClusterSetup:
 
 
 def draw_cluster(seed: int, steps: int) -> ClusterSetup:
-    """The setup of a seed. Every fault is drawn on its own, so that each pair meets in some schedule."""
+    """The setup of a seed. Every fault is drawn independently, so that each pair occurs in some schedule."""
     rng = random.Random(seed)  # noqa: S311 - the same seed shall draw the same
-    kind: Kind = "kafka" if rng.random() < 0.25 else "ours"
+    kind: Kind = "kafka" if rng.random() < 0.25 else "zkgroup"
     brokers = tuple(range(1, rng.choice((3, 3, 4)) + 1))
     few = brokers[: rng.choice((2, 2, 3))]
     topics = {}
@@ -116,17 +116,17 @@ def draw_cluster(seed: int, steps: int) -> ClusterSetup:
     weights |= {
         operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS if operation not in _APART
     }
-    weights |= {stranger: rng.choice((0.0, 0.0, 4.0, 12.0)) for stranger in FOREIGN_WRITES}
+    weights |= {write: rng.choice((0.0, 0.0, 4.0, 12.0)) for write in FOREIGN_WRITES}
     weights |= {name: weights[name] * times for name, times in AWAITED.items()}
-    if kind == "ours":  # a real controller would make a replica of whatever a broker has kept
+    if kind == "zkgroup":  # Kafka's controller would use any replica that a broker has kept
         apart = random.Random(f"apart {seed}")  # noqa: S311
         weights |= {operation: apart.choice((0.0, 0.0, 12.0)) for operation in sorted(_APART)}
     return ClusterSetup(
         kind=kind,
         brokers=brokers,
-        candidates=few,
+        electors=few,
         alone=(101, 102) if kind == "kafka" else (101,) if rng.random() < 0.3 else (),
-        real_first=kind == "kafka" and rng.random() < 0.6,
+        kafka_first=kind == "kafka" and rng.random() < 0.6,
         topics=topics,
         steps=steps,
         stale=rng.random() < 0.5,

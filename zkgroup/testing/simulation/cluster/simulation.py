@@ -26,7 +26,7 @@ from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.convergence import ClusterConvergence
 from zkgroup.testing.simulation.cluster.faults import ClusterFaults
 from zkgroup.testing.simulation.cluster.foreign_writers import ForeignWriters
-from zkgroup.testing.simulation.cluster.network import BrokerConnection
+from zkgroup.testing.simulation.cluster.network import SimulatedConnection
 from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.testing.simulation.cluster.setup import (
     AWAITED,
@@ -43,7 +43,7 @@ BURST_ROUNDS_MAX = 8
 
 
 class ClusterSimulationError(AssertionError):
-    """A schedule broke a promise. The message names the seed; the same seed does it again."""
+    """A schedule violated an invariant. The message names the seed, which reproduces it."""
 
 
 ClusterRun = ScheduleReport[ClusterSetup]
@@ -65,7 +65,8 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         self._quiet_from_ms = 0
 
     def run(self, chaos: Action | None = None) -> ClusterRun:
-        """The whole schedule: a cluster comes to be, chaos (drawn, unless it is given), quiet, verdict."""
+        """Runs the whole schedule: start, faults (drawn, unless `chaos` is given), convergence, history
+        check."""
         return self._run(lambda: self._begin_and_disturb(self._steps if chaos is None else chaos))
 
     def _begin_and_disturb(self, chaos: Action) -> None:
@@ -73,16 +74,16 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         chaos()
 
     def begin(self) -> None:
-        """Everybody starts, and topics are made."""
+        """Starts all processes, and creates the topics."""
         self.convergence.start()
         for name, lists in self.setup.topics.items():
             self.world.server.put(Topic.path(name), Topic(dict(enumerate(lists))).encode())
         self.convergence.pass_time(100)
 
-    # --- chaos ----------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Perhaps a fault or an operation, and one of the things that may happen next."""
+        """Perhaps a fault or an operation, then one of the possible events."""
         self._disturb(self.setup.weights)
         if self.rng.random() < 0.02:
             self.inject("start")
@@ -91,25 +92,25 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             self._drain_for_a_while()
         for broker in self.world.brokers.values():
             if broker.waiting or broker.held_fetches:
-                broker.look_at_waiting()
+                broker.answer_waiting()
 
     def _happen(self, what: str) -> tuple[str, object]:
         if what in OPERATIONS:
-            return "operation", self._operations.happen(what)
+            return "operation", self._operations.inject(what)
         if what in FOREIGN_WRITES:
-            return "stranger", self._foreign_writers.happen(what)
-        return "fault", self._faults.happen(what)
+            return "foreign write", self._foreign_writers.inject(what)
+        return "fault", self._faults.inject(what)
 
     def _drain_for_a_while(self) -> None:
-        """Whatever waits happens for a while, and timers fire: else no controller would get anywhere between
-        two faults."""
+        """Lets waiting events happen for a while, and timers fire: otherwise no controller would finish
+        anything between two faults."""
         world = self.world
         for _ in range(self.rng.randint(1, BURST_ROUNDS_MAX)):
             self._disturb(AWAITED)
             for step in filter(world.passes, world.server.pending()):
                 world.server.deliver(step)
-            for act in world.acts():
-                act()
+            for action in world.actions():
+                action()
             if self.rng.random() < 0.3:
                 due_ms = world.next_due_ms()
                 wait_ms = 100 if due_ms is None else due_ms - world.clock.now_ms()
@@ -120,7 +121,7 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         self._catch_up()
         pending = filter(world.passes, server.pending())
         choices: list[Action] = [lambda s=step: server.deliver(s) for step in pending]  # type: ignore[misc]
-        choices += list(world.acts()) * 2
+        choices += list(world.actions()) * 2
         is_busy = bool(choices)
         fetches = list(world.fetches())
         if fetches:
@@ -129,9 +130,9 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         return choices
 
     def _produce(self) -> None:
-        """A producer with acks=all sends to whoever says that he leads."""
+        """A producer with acks=all sends to a broker that leads the partition, in the broker's own view."""
         brokers = self.world.awake_brokers()
-        partitions = sorted(self.world.audit.look().partitions())
+        partitions = sorted(self.world.audit.catch_up().partitions())
         if not brokers or not partitions:
             return
         tp = self.rng.choice(partitions)
@@ -150,18 +151,19 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
                 if broker in self.world.brokers:
                     self.world.close(broker)
 
-    # --- quiet, and the verdict -----------------------------------------------------------------------
+    # --- convergence and the history check ------------------------------------------------------------
 
-    def settle(self) -> None:
-        """No more faults: one rules, and everything is done within a bound (L6, L7), and remains so."""
+    def converge(self) -> None:
+        """Ends the faults: one controller must be active and finish all work within a bound (L6, L7), and
+        stay."""
         for broker in sorted(self.world.stopping & self.world.brokers.keys()):
             self.world.close(broker)
         self.report.converged_ms = self.convergence.converge()
         self._quiet_from_ms = self.world.clock.now_ms()
         self.convergence.stay()
 
-    def judge(self) -> None:
-        """The checker's verdict over the log and the brokers' records."""
+    def check_history(self) -> None:
+        """Runs the history checker on the log and the brokers' records."""
         world = self.world
         options = ClusterOptions(
             quiet_from_ms=self._quiet_from_ms,
@@ -171,17 +173,17 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             unserved=world.unserved,
         )
         log = server_transactions(world.server.log, world.clock)
-        report = check_cluster(log, self._kept_promises(), options)
+        report = check_cluster(log, self._checked_records(), options)
         if not report.holds:
             raise AssertionError("; ".join(map(str, (*report.violations, *report.damage))))
         for each in fields(report.figures):
             self.report.figures[each.name.replace("_", " ")] += getattr(report.figures, each.name)
 
-    def _kept_promises(self) -> list[Record]:
-        """What brokers recorded; an unclean election that somebody has allowed may lose what was acknowledged
-        or read of the terms before it."""
+    def _checked_records(self) -> list[Record]:
+        """The brokers' records, without lines that an unclean election may lose: those of earlier leader
+        epochs."""
         world = self.world
-        world.audit.look()
+        world.audit.catch_up()
         kept = []
         for record in world.recording.records:
             if record.kind in ("append.ok", "lines.read"):
@@ -200,85 +202,85 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
 
     def _state(self) -> Iterable[str]:
         controllers = self.world.controllers.values()
-        return (f"{one.name}: active {one.rules}, won {one.epochs}" for one in controllers)
+        return (f"{one.name}: active {one.is_active}, won {one.epochs}" for one in controllers)
 
 
 LIMIT_MS = 60_000
 LINES = 2
 STOP_MS = 3_000
-"""After so long a broker that has asked to be relieved stops, whatever has become of that."""
+"""Delay after which a broker that requested a controlled shutdown stops in any case."""
 CHECKS = 2
-"""Operations of a heartbeat: the fence alone."""
+"""Number of operations of a heartbeat: the fence alone."""
 
 
 @dataclass
 class Crashes:
-    """Counts the points of whoever rules, and crashes him at the given ones."""
+    """Counts the points of the active controller, and kills it at the given ones."""
 
     simulation: ClusterSimulation
     at: Sequence[int]
-    """How many points are passed before each crash, counted anew after each."""
+    """Number of points before each crash, counted from the crash before it."""
     passed: list[str] = field(default_factory=list)
     """The points since the last crash."""
     crashed: list[str] = field(default_factory=list)
-    """What was going on at each crash."""
+    """The point of each crash."""
 
     def __post_init__(self) -> None:
         self._left = list(self.at)
         self._due_at: int | None = None
-        """Number of steps of the ruler's machine at which it dies."""
+        """Step of the controller's machine at which the controller dies."""
         self._due = ""
-        """The point at which that was decided."""
+        """The point of the next crash."""
 
     @property
-    def _ruler(self) -> Controller | None:
-        rulers = self.simulation.world.rulers
-        return rulers[0] if rulers else None
+    def _controller(self) -> Controller | None:
+        active_controllers = self.simulation.world.active_controllers
+        return active_controllers[0] if active_controllers else None
 
     def point(self, what: str) -> None:
-        """A point is passed. Whoever is answered dies once he has acted upon the answer."""
-        ruler = self._ruler
-        if ruler is None:
+        """Passes a point. With a response in flight the controller dies after it has handled the response."""
+        controller = self._controller
+        if controller is None:
             return
         self.passed.append(what)
         if self._left and self._due_at is None and len(self.passed) > self._left[0]:
-            self._due_at, self._due = _steps(ruler) + what.endswith("answered"), what
+            self._due_at, self._due = _steps(controller) + what.endswith("answered"), what
 
-    def request_point(self, kind: str, line: BrokerConnection) -> None:
-        """Of the network."""
-        if line.owner is self._ruler:
+    def request_point(self, kind: str, line: SimulatedConnection) -> None:
+        """Passes a point of the network."""
+        if line.owner is self._controller:
             self.point(f"request to {line.broker} {kind}")
 
     def crash_if_due(self) -> bool:
-        """Takes the ruler away where his time has come; whether it did."""
-        ruler, world = self._ruler, self.simulation.world
-        if self._due_at is None or ruler is None or _steps(ruler) < self._due_at:
+        """Kills the controller where its crash is due; returns whether it did."""
+        controller, world = self._controller, self.simulation.world
+        if self._due_at is None or controller is None or _steps(controller) < self._due_at:
             return False
         self._due_at = None
         self._left.pop(0)
         self.crashed.append(self._due)
         self.passed.clear()
-        world.kill(ruler.broker)
-        world.network.strays.clear()
-        world.restart(ruler.broker)
+        world.kill(controller.broker)
+        world.network.late_requests.clear()
+        world.restart(controller.broker)
         return True
 
 
-def _steps(ruler: Controller) -> int:
-    return ruler.shell.steps if isinstance(ruler, ControllerProcess) else 0
+def _steps(controller: Controller) -> int:
+    return controller.shell.steps if isinstance(controller, ControllerProcess) else 0
 
 
 @dataclass(frozen=True)
 class ControllerAction:
-    """Something that takes a controller many steps."""
+    """An action that takes a controller several steps."""
 
     setup: ClusterSetup
     begin: Callable[[ClusterSimulation, Operations], object]
-    """Asks for it, or makes it necessary, in a cluster at rest."""
+    """Requests the action, or makes it necessary, in a converged cluster."""
 
 
 def play(action: ControllerAction, crashes: Sequence[int] = (), *, seed: int = 1) -> Crashes:
-    """Carries the action out with crashes at these points, and judges what became of it.
+    """Runs the action with crashes at these points, and checks the result.
 
     Raises ClusterSimulationError, as `ClusterSimulation.run` does.
     """
@@ -287,7 +289,7 @@ def play(action: ControllerAction, crashes: Sequence[int] = (), *, seed: int = 1
 
     def chaos() -> None:
         _rest(simulation)
-        for tp in sorted(simulation.world.audit.look().partitions()):
+        for tp in sorted(simulation.world.audit.catch_up().partitions()):
             _produce(simulation, tp)
         _rest(simulation)
         simulation.world.network.point = played.request_point
@@ -310,7 +312,7 @@ def _rest(simulation: ClusterSimulation) -> None:
 
 
 def _go_on(simulation: ClusterSimulation, played: Crashes) -> None:
-    """Until the goal is reached, in turns, with a look at the points. What follows is no part of it."""
+    """Runs until the goal is reached, and passes the points."""
     world, convergence = simulation.world, simulation.convergence
     started_ms = world.clock.now_ms()
     end_ms = started_ms + LIMIT_MS
@@ -329,10 +331,10 @@ def _go_on(simulation: ClusterSimulation, played: Crashes) -> None:
 
 
 def _deliver(simulation: ClusterSimulation, played: Crashes, step: Step) -> None:
-    """One step of the server; transactions of the ruler are points."""
+    """Performs one step of the server; transactions of the controller are points."""
     world = simulation.world
     client = world.server.clients[step.client]
-    if not any(ruler.client is client for ruler in world.rulers):
+    if not any(controller.client is client for controller in world.active_controllers):
         world.server.deliver(step)
     elif step.kind == "request" and client.requests and _changes(client.requests[0].request):
         played.point("transaction sent")
@@ -352,5 +354,5 @@ def _changes(request: object) -> bool:
 
 
 def _has_changed(outcome: object) -> bool:
-    """Of anything but a heartbeat."""
+    """Whether the outcome is of anything but a heartbeat."""
     return isinstance(outcome, MultiDone) and len(outcome.stats) > CHECKS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.controller.machine.events import ShutdownAnswered
@@ -13,67 +13,67 @@ from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, Step
 from zkgroup.testing.simulation.cluster.audit import ClusterAudit
-from zkgroup.testing.simulation.cluster.broker import BrokerProcess
+from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.foreign_writers import CorruptZnodes
 from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
-from zkgroup.testing.simulation.cluster.network import Network
+from zkgroup.testing.simulation.cluster.network import SimulatedNetwork
 from zkgroup.testing.simulation.cluster.setup import ClusterSetup
-from zkgroup.testing.simulation.schedule import Recording
+from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import CONSUMER, NO_EPOCH, FetchLinesRequest
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
 
 Controller = ControllerProcess | Kafka08Controller
-Act = Callable[[], object]
 TICK_MS = 1_000
-"""A server ends a session at most so long after its time."""
+"""Longest delay of a server that ends a session."""
 
 
 class ClusterWorld:
-    """Everything that a schedule acts on."""
+    """The state of one schedule: server, clock, brokers, controllers, network and figures."""
 
     def __init__(self, setup: ClusterSetup, rng: random.Random) -> None:
         self.setup = setup
         self.rng = rng
         self.clock = FakeClock()
         self.server = MemoryZooKeeper(self.clock, stepped=True)
-        self.recording = Recording(self.clock)
+        self.recording = ScheduleRecording(self.clock)
         self.audit = ClusterAudit(self.server, self.clock)
         self.figures: Counter[str] = Counter()
-        self.brokers: dict[int, BrokerProcess] = {}
-        """Those that run."""
-        self.network = Network(self.brokers)
+        self.brokers: dict[int, SimulatedBroker] = {}
+        """Running brokers, by id."""
+        self.network = SimulatedNetwork(self.brokers)
         self.controllers: dict[int, Controller] = {}
-        """Candidates that run, by their broker's id."""
-        self.places = {broker: MemoryLogDir() for broker in setup.brokers}
+        """Running controllers, active or not, by their broker's id."""
+        self.log_dirs = {broker: MemoryLogDir() for broker in setup.brokers}
         self.consumers = Consumers(self, rng)
         self.lost: set[int] = set()
-        """Brokers that never come back."""
+        """Brokers that are never started again."""
         self.switched_off: set[int] = set()
-        """Brokers that come back when all is well without them."""
+        """Brokers that are started again after the cluster has converged without them."""
         self.broken: set[tuple[int, TopicPartition]] = set()
         self.acked: dict[TopicPartition, dict[int, bytes]] = {}
-        """Lines that were acknowledged, of each partition's present life."""
+        """Acknowledged lines of each partition, for the present incarnation of its topic."""
         self.read_ends: dict[tuple[TopicPartition, int], int] = {}
-        """Where what consumers were given ends, of each partition and life of its topic."""
+        """End of what consumers have read, by partition and incarnation of its topic."""
         self.sessions: dict[int, list[int]] = {}
-        """Sessions of each broker of ours, one after the other."""
+        """Sessions of each zkgroup broker, in order."""
         self.stopping: set[int] = set()
-        """Brokers that have asked to be relieved."""
+        """Brokers that requested a controlled shutdown."""
         self.may_lose: set[str] = set()
-        """Topics for which somebody has allowed a leader that is not in sync."""
+        """Topics for which an operator allowed a leader that is not in sync."""
         self.plans: list[str] = []
-        """Plans of moves that were stored."""
-        self.garbage = CorruptZnodes(self.server)
-        self.taken_back: dict[TopicPartition, set[int]] = {}
-        """Moves of which the request was taken away by hand, to the epochs of those who had read it last."""
-        self.let_go: set[tuple[object, object]] = set()
-        """Brokers and partitions of which a former topic's lines may be a new one's: a controller that is not
-        ours may have ruled in between (docs/adr/0024)."""
-        self.kafka_stands = True
-        """Whether candidates of Kafka stand for election."""
+        """Names of stored reassignment plans."""
+        self.corrupt = CorruptZnodes(self.server)
+        self.withdrawn: dict[TopicPartition, set[int]] = {}
+        """Reassignments whose entries were deleted by hand, to the epochs of controllers that may have read
+        them."""
+        self.unprotected: set[tuple[object, object]] = set()
+        """Brokers and partitions on which lines of a deleted topic may pass for the new one's, because a
+        Kafka controller may have been active in between (docs/adr/0024)."""
+        self.kafka_may_elect = True
+        """Whether Kafka's controllers can be elected."""
         self._paused_until: dict[str, int] = {}
         self._isolated_until: dict[str, int] = {}
         self._stalled_until: dict[str, int] = {}
@@ -82,10 +82,10 @@ class ClusterWorld:
 
     # --- processes ------------------------------------------------------------------------------------
 
-    def start_broker(self, broker: int) -> BrokerProcess:
+    def start_broker(self, broker: int) -> SimulatedBroker:
         self._pids += 1
-        process = BrokerProcess(
-            self, broker, self.places[broker], pid=self._pids, is_kafka=self.setup.kind == "kafka"
+        process = SimulatedBroker(
+            self, broker, self.log_dirs[broker], pid=self._pids, is_kafka=self.setup.kind == "kafka"
         )
         self.brokers[broker] = process
         return process
@@ -98,29 +98,29 @@ class ClusterWorld:
         self.controllers[broker] = process
         return process
 
-    def registered(self, process: BrokerProcess, incarnation: int) -> None:
-        """A broker stands in `/brokers/ids`: its candidate may begin."""
+    def registered(self, process: SimulatedBroker, incarnation: int) -> None:
+        """Called when a broker is registered in `/brokers/ids`: its controller may start."""
         assert process.client.session is not None
         self.sessions.setdefault(process.broker, []).append(process.client.session.session_id)
         if (
-            process.broker in self.setup.candidates
+            process.broker in self.setup.electors
             and process.broker not in self.controllers
-            and (self.kafka_stands or self.setup.kind == "ours")
+            and (self.kafka_may_elect or self.setup.kind == "zkgroup")
         ):
             if self.setup.kind == "kafka":
                 self.controllers[process.broker] = Kafka08Controller(
-                    self, process.broker, process.name, process.gate, process.client
+                    self, process.broker, process.name, process.registered_store, process.client
                 )
             else:
                 self.controllers[process.broker] = ControllerProcess(
-                    self, process.broker, process.name, process.gate, process.client, alone=False
+                    self, process.broker, process.name, process.registered_store, process.client, alone=False
                 )
-        process.gate.registered(incarnation)
+        process.registered_store.registered(incarnation)
 
     def kill(self, broker: int, *, executed: int = 0, keep_requests: bool = False) -> None:
-        """SIGKILL of a broker with its candidate, or of a candidate by itself: nobody is told.
+        """Kills a broker with its controller, or a controller without a broker, without any notification.
 
-        What it has sent to ZooKeeper and to brokers may still arrive, the first `executed` have.
+        Requests that it sent to ZooKeeper and to brokers may still arrive; the first `executed` have.
         """
         process = self.brokers.pop(broker, None)
         controller = self.controllers.pop(broker, None)
@@ -136,13 +136,13 @@ class ClusterWorld:
         self.server.cut(client.name, executed=executed, keep_requests=keep_requests, hold=True)
 
     def close(self, broker: int) -> None:
-        """An orderly end: the session goes at once."""
+        """Stops a broker in order: its session ends at once."""
         client = self.brokers[broker].client
-        self.kill_gently(broker)
+        self.stop_process(broker)
         client.close()
 
-    def kill_gently(self, broker: int) -> None:
-        """Stops the machines, and leaves the connection as it is."""
+    def stop_process(self, broker: int) -> None:
+        """Stops the broker's machines, and keeps its connection."""
         process = self.brokers.pop(broker)
         controller = self.controllers.pop(broker, None)
         if controller is not None:
@@ -151,40 +151,40 @@ class ClusterWorld:
         self.network.process_gone(process)
 
     def restart(self, broker: int) -> None:
-        """Starts what is not running; who is lost stays away."""
+        """Starts a broker or controller that is not running, except lost ones."""
         if broker in self.setup.alone:
             if broker not in self.controllers:
                 self.start_alone(broker)
         elif broker not in self.brokers.keys() | self.lost | self.switched_off:
             self.start_broker(broker)
 
-    # --- who is there ---------------------------------------------------------------------------------
+    # --- what runs ---------------------------------------------------------------------------------
 
     def is_awake(self, name: str) -> bool:
         return self._paused_until.get(name, 0) <= self.clock.now_ms()
 
-    def awake_brokers(self) -> list[BrokerProcess]:
+    def awake_brokers(self) -> list[SimulatedBroker]:
         return [one for one in self.brokers.values() if self.is_awake(one.name)]
 
     def awake_controllers(self) -> list[Controller]:
         return [one for one in self.controllers.values() if self.is_awake(one.name)]
 
     def clients(self) -> dict[str, int]:
-        """Clients of processes that run, with the id of the process."""
+        """Clients of running processes, with the id of the process."""
         found = {one.client.name: one.broker for one in self.controllers.values()}
         return found | {one.client.name: one.broker for one in self.brokers.values()}
 
     @property
     def unserved(self) -> dict[TopicPartition, set[int]]:
-        """Partitions that a running broker refuses, with those brokers: until it starts or is in sync.
+        """Partitions that running brokers refuse, with these brokers, until they restart or are in sync.
 
-        An ISR says so only where its leader leads: one that refuses as well has found nobody in sync.
+        An ISR shows that a broker is in sync only where its leader can lead.
         """
-        picture = self.audit.look()
+        cluster = self.audit.catch_up()
         found: dict[TopicPartition, set[int]] = {}
         for id_, one in self.brokers.items():
             for tp in one.unfit:
-                state = picture.state(tp)
+                state = cluster.state(tp)
                 leader = None if state is None else self.brokers.get(state.leader)
                 is_led = leader is not None and tp not in leader.unfit
                 if state is None or id_ not in state.isr or tp not in one.follows or not is_led:
@@ -192,7 +192,7 @@ class ClusterWorld:
         return found
 
     def registrations(self) -> dict[int, int]:
-        """Brokers that run, with their sessions."""
+        """Sessions of the running brokers."""
         return {
             id_: one.client.session.session_id
             for id_, one in self.brokers.items()
@@ -200,18 +200,18 @@ class ClusterWorld:
         }
 
     @property
-    def rulers(self) -> list[Controller]:
-        return [one for one in self.controllers.values() if one.rules]
+    def active_controllers(self) -> list[Controller]:
+        return [one for one in self.controllers.values() if one.is_active]
 
     def life(self, topic: str) -> int:
-        """Names the present life of a topic."""
-        self.audit.look()
+        """The present incarnation of a topic: the zxid of its creation."""
+        self.audit.catch_up()
         return self.audit.lives.get(topic, 0)
 
-    # --- what happens ---------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------
 
     def write(self, *operations: Operation) -> bool:
-        """An operator's transaction, at once; whether it was accepted."""
+        """Executes an operator's transaction at once; returns whether it was accepted."""
         return isinstance(self.server.write(*operations), MultiDone)
 
     def acknowledged(self, tp: TopicPartition, offset: int, lines: tuple[bytes, ...]) -> None:
@@ -222,7 +222,7 @@ class ClusterWorld:
         self.figures["lines acknowledged"] += len(lines)
 
     def lines_read(self, tp: TopicPartition, life: int, end: int) -> None:
-        """A consumer was given lines up to there."""
+        """Called when a consumer has read lines up to `end`."""
         before = self.read_ends.get((tp, life), 0)
         self.read_ends[tp, life] = max(before, end)
         self.figures["lines read"] += max(0, end - before)
@@ -235,24 +235,24 @@ class ClusterWorld:
         self._paused_until[name] = self.clock.now_ms() + ms
 
     def wake_up(self, name: str) -> None:
-        """The end of a pause."""
+        """Ends a pause."""
         self._paused_until.pop(name, None)
 
     def isolate(self, name: str, ms: int) -> None:
-        """Cuts a client off; `advance` brings it back."""
+        """Disconnects a client; `advance` reconnects it."""
         self.server.suspend(name)
         self._isolated_until[name] = self.clock.now_ms() + ms
 
     def stall(self, name: str, ms: int) -> None:
-        """Nothing passes on the connection of a client, which stands; `advance` ends it."""
+        """Stops all traffic on a client's connection, which stays open; `advance` ends it."""
         self._stalled_until[name] = self.clock.now_ms() + ms
 
     def passes(self, step: Step) -> bool:
-        """Whether this step of the server can happen now."""
+        """Whether this step of the server is possible now."""
         return step.client not in self._stalled_until or step.kind == "catch_up"
 
     def heal(self) -> None:
-        """The end of everything that lasts. Who had trouble with a disk is started again."""
+        """Ends all lasting faults. Brokers with a broken disk are restarted."""
         self._paused_until.clear()
         self._stalled_until.clear()
         self._isolated_until.clear()
@@ -261,73 +261,73 @@ class ClusterWorld:
             self.server.resume(name)
         repaired = {broker for broker, _ in self.broken}
         for broker, tp in self.broken:
-            self.places[broker].break_log(tp, broken=False)
+            self.log_dirs[broker].break_log(tp, broken=False)
         self.broken.clear()
         for broker in sorted(repaired & self.brokers.keys()):
             self.kill(broker)
         for broker in (*self.setup.brokers, *self.setup.alone):
             self.restart(broker)
 
-    def take_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """The entries of these are taken away from the request without asking the controller."""
-        picture = self.audit.look()
+    def withdraw(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remembers that entries for these partitions were deleted without the controller."""
+        cluster = self.audit.catch_up()
         for tp in partitions:
-            if picture.epoch is not None and self.server.find(PartitionState.path(tp)) is not None:
+            if cluster.epoch is not None and self.server.find(PartitionState.path(tp)) is not None:
                 is_new = any(
-                    isinstance(one, ControllerProcess) and not one.has_read(tp) for one in self.rulers
+                    isinstance(one, ControllerProcess) and not one.has_read(tp)
+                    for one in self.active_controllers
                 )
-                self.taken_back.setdefault(tp, set()).add(picture.epoch - is_new)
+                self.withdrawn.setdefault(tp, set()).add(cluster.epoch - is_new)
 
     @property
     def has_forgotten_requests(self) -> bool:
-        """Whether no zkgroup controller takes a request that is made now for one that is gone.
+        """Whether no zkgroup controller could confuse a new reassignment znode with a deleted one.
 
-        Both begin with version 0, a transaction cannot check a czxid, and so a write that is on the way for
-        the one would be accepted for the other: who deletes by hand is told to wait (docs/reassignments.md).
+        Both begin with version 0, and a transaction cannot check a czxid, so a write in flight for the one
+        would be accepted for the other. The docs advise to wait after a deletion (docs/reassignments.md).
         """
         if self.server.find(Reassignment.path()) is not None:
             return True
-        ours = [one for one in self.controllers.values() if isinstance(one, ControllerProcess)]
+        zkgroup_controllers = [one for one in self.controllers.values() if isinstance(one, ControllerProcess)]
         return all(
             active.open_reassignments.request is None and one.machine.is_idle and not one.shell.inbox
-            for one in ours
+            for one in zkgroup_controllers
             if (active := one.machine.active) is not None
         )
 
     def restart_uninformed(self) -> None:
-        """An operator restarts leaders that keep a live replica out of the ISR, as the docs advise.
+        """Restarts leaders that keep a live replica out of the ISR, as the docs advise.
 
-        Only where a request was taken away by hand and another controller has come since: it cannot know that
-        the former one had told a shorter list (`OpenReassignments.cut`), which it may do on the request that
-        it had read.
+        Only where an entry was deleted by hand and another controller was elected since: it cannot know that
+        the former one had sent a shorter replica list (`OpenReassignments.cut`).
         """
-        picture = self.audit.look()
-        for tp, epochs in list(self.taken_back.items()):
-            state, replicas = picture.state(tp), picture.replicas(tp)
+        cluster = self.audit.catch_up()
+        for tp, epochs in list(self.withdrawn.items()):
+            state, replicas = cluster.state(tp), cluster.replicas(tp)
             if (
                 state is None
                 or replicas is None
-                or state.controller_epoch > max(epochs - {picture.epoch}, default=-1)
+                or state.controller_epoch > max(epochs - {cluster.epoch}, default=-1)
             ):
                 continue
             left_out = self.brokers.keys() & (set(replicas) - set(state.isr))
             if left_out and state.leader in self.brokers:
-                del self.taken_back[tp]
+                del self.withdrawn[tp]
                 self.kill(state.leader)
                 self.restart(state.leader)
                 self.figures["uninformed leaders"] += 1
 
     def stop_kafka(self) -> None:
-        """Candidates of Kafka stand no more: what they promise is no matter of ours. Their brokers go on."""
-        self.kafka_stands = False
+        """Stops Kafka's controllers, whose convergence is not checked. Their brokers go on."""
+        self.kafka_may_elect = False
         for controller in [one for one in self.controllers.values() if isinstance(one, Kafka08Controller)]:
             self.kill(controller.broker)
             self.restart(controller.broker)
 
     # --- steps ----------------------------------------------------------------------------------------
 
-    def acts(self) -> Iterator[Act]:
-        """Everything that processes and the network can do now; ZooKeeper's own steps are not among it."""
+    def actions(self) -> Iterator[Action]:
+        """Possible next steps of processes and network, without ZooKeeper's own steps."""
         for controller in self.awake_controllers():
             if isinstance(controller, Kafka08Controller):
                 yield from controller.choices()
@@ -341,17 +341,17 @@ class ClusterWorld:
                 yield broker.shell.take_event
             if broker.shell.has_due_timers():
                 yield broker.shell.fire_timers
-            if broker.errands:
-                yield lambda one=broker: one.errands.popleft()()  # type: ignore[misc]
+            if broker.host_tasks:
+                yield lambda one=broker: one.host_tasks.popleft()()  # type: ignore[misc]
             for tp in tuple(broker.answers):
                 yield lambda one=broker, tp=tp: one.take(tp)  # type: ignore[misc]
-        yield from self.network.steps(self._may_act)
+        yield from self.network.steps(self._may_run)
 
-    def _may_act(self, process: object) -> bool:
-        return isinstance(process, BrokerProcess) and self.is_awake(process.name)
+    def _may_run(self, process: object) -> bool:
+        return isinstance(process, SimulatedBroker) and self.is_awake(process.name)
 
-    def fetches(self) -> Iterator[Act]:
-        """Followers that may ask."""
+    def fetches(self) -> Iterator[Action]:
+        """Fetches that followers could send now."""
         for broker in self.awake_brokers():
             for tp in broker.follows:
                 if tp not in broker.answers and tp not in broker.asking:
@@ -360,13 +360,14 @@ class ClusterWorld:
     # --- time -----------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """When the next timer of a running machine fires."""
+        """Time of the next timer of a running machine."""
         shells = [one.shell for one in self.awake_brokers()]
         shells += [one.shell for one in self.awake_controllers() if isinstance(one, ControllerProcess)]
         return min((at for shell in shells if (at := shell.next_timer_ms()) is not None), default=None)
 
     def _ping(self, name: str) -> None:
-        """The server hears of the client; whose session has ended learns it, as nobody answers the ping."""
+        """A ping of the client. A client whose session has ended learns it, because the ping has no
+        response."""
         session = self.server.clients[name].session
         if session is None or session.alive:
             self.server.ping(name)
@@ -374,7 +375,7 @@ class ClusterWorld:
             self.server.cut(name, hold=self.server.clients[name].held)
 
     def advance(self, ms: int, expires: float = 0.5) -> None:
-        """Time passes: running clients are heard of, overdue sessions end, sooner or later."""
+        """Advances the clock: running clients ping, and overdue sessions expire sooner or later."""
         self.clock.advance(ms)
         for name in [n for n, until_ms in self._isolated_until.items() if until_ms <= self.clock.now_ms()]:
             del self._isolated_until[name]
@@ -392,7 +393,7 @@ class ClusterWorld:
 
 
 class Consumers:
-    """One position for each partition and life of its topic, from wherever it was read last."""
+    """Consumers' positions: one for each partition and incarnation of its topic."""
 
     def __init__(self, world: ClusterWorld, rng: random.Random) -> None:
         self._world = world
@@ -400,8 +401,8 @@ class Consumers:
         self._positions: dict[tuple[TopicPartition, int], int] = {}
 
     def read(self) -> None:
-        """One fetch from any broker that takes itself for the leader."""
-        partitions = sorted(self._world.audit.look().partitions())
+        """Sends one fetch to any broker that leads the partition, in its own view."""
+        partitions = sorted(self._world.audit.catch_up().partitions())
         if not partitions:
             return
         tp = self._rng.choice(partitions)
@@ -409,8 +410,8 @@ class Consumers:
         if able:
             self.read_from(self._rng.choice(able), tp)
 
-    def read_from(self, process: BrokerProcess, tp: TopicPartition) -> None:
-        """Reads on, and records what is new. A leader of a former topic of the name is passed over."""
+    def read_from(self, process: SimulatedBroker, tp: TopicPartition) -> None:
+        """Reads from the last position, and records new lines. Leaders of a deleted topic are passed over."""
         life = self._world.life(tp.topic)
         if process.lives.get(tp) != life:
             return
@@ -419,7 +420,7 @@ class Consumers:
             FetchLinesRequest(CONSUMER, -1, *tp, NO_EPOCH, NO_EPOCH, offset, 1_000, 0)
         )
         if response.error != ErrorCode.NONE:
-            return  # beyond its end: what was read before is judged at the end
+            return  # beyond its end: lines read before are checked at the end
         for batch in response.batches:
             lines = batch.lines.splitlines()[max(0, offset - batch.base_offset) :]
             if lines:

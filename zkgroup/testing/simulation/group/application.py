@@ -1,8 +1,8 @@
 """The application of a simulated consumer, and the source that gives it records without waiting.
 
 The application polls, processes, commits, seeks and gets callbacks, in steps; its next step is drawn. What it
-is given is checked at once: no record of a claim comes before `on_assigned` of that claim has returned, and
-no commit covers a record that is not processed.
+gets is checked at once: no record of a claim is delivered before `on_assigned` of that claim has returned,
+and no commit covers a record that is not processed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from zkgroup.errors import CommitResult, OffsetOutOfRangeError, SourceUnavailabl
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Sleeper
 from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.simulation.schedule import Action
 
 T = TypeVar("T")
 
 RECORDS_AT_FIRST = 3
 TURN_MS = 4000
-"""So late a fetcher that waits has its turn by the clock alone; whatever comes rings."""
+"""Longest wait of a fetcher without a wake-up, in ms of the clock."""
 
 
 class Log:
@@ -45,7 +46,7 @@ class Log:
         return self._ends.get(tp, RECORDS_AT_FIRST)
 
     def append(self, tp: TopicPartition, count: int = 1) -> None:
-        """So many records more."""
+        """Appends a number of records."""
         self._ends[tp] = self.end(tp) + count
         for source in self.sources:
             source.wake()
@@ -54,16 +55,16 @@ class Log:
         return self._earliest.get(tp, 0)
 
     def drop(self, tp: TopicPartition) -> None:
-        """One more record comes, and all are deleted, as by retention."""
+        """Appends a record, and deletes all records, as by retention."""
         self.append(tp)
         self._earliest[tp] = self.end(tp)
 
     def fail(self, tp: TopicPartition, until_ms: int) -> None:
-        """Nothing of this partition can be had for a while."""
+        """Makes the partition unavailable for a while."""
         self._unavailable_until[tp] = until_ms
 
-    def mend(self) -> None:
-        """All partitions can be had."""
+    def repair(self) -> None:
+        """Makes all partitions available."""
         self._unavailable_until.clear()
 
     def check(self, tp: TopicPartition) -> None:
@@ -73,7 +74,7 @@ class Log:
 
 
 class _NoSleep(Sleeper):
-    """Notes how long a thread would sleep."""
+    """Remembers how long a thread would sleep."""
 
     until_ms: int | None = None
 
@@ -91,11 +92,11 @@ class _NoSleep(Sleeper):
 
 
 class SteppedSource(RecordSource):
-    """One consumer's; where the default `poll` would wait, it returns."""
+    """The source of one consumer; where the default `poll` would wait, it returns."""
 
     poll_interval_s = 1.0
     is_rung = False
-    """A `poll` that waits would be woken now."""
+    """Called where a waiting `poll` would be woken now."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -107,7 +108,8 @@ class SteppedSource(RecordSource):
         super().wait_with(self._sleeper)
 
     def slept_until(self) -> int | None:
-        """Until when the last `poll` would have waited; None where it did not. Asked once."""
+        """The time until which the last `poll` would have waited; None where it would not. Reset by the
+        call."""
         until_ms, self._sleeper.until_ms = self._sleeper.until_ms, None
         return until_ms
 
@@ -135,56 +137,54 @@ class SteppedSource(RecordSource):
         super().close()
 
 
-Act = Callable[[], object]
-
 TAKEN_AT_ONCE = (1, 1, 2, 5)
 MANY = 1100
-"""Commits at once: more than the member's agenda would start without asking anything."""
+"""Number of commits in a burst: more than the member's scheduler starts without a response."""
 BEHIND_OR_AHEAD = (-3, -1, 0, 0, 1, 4)
-"""Where a commit of the application's own offsets stands to what it was given."""
+"""Distance of an application's own offset from its position."""
 
 
 OPEN_MAX = 2
-"""Commits under way, before it orders more."""
+"""Most commits under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """What an application does beside polling and committing what is processed."""
+class ApplicationOptions:
+    """What an application does besides polling and committing processed records."""
 
     ack_mode: str = "auto"
     own_offsets: bool = False
-    """It commits offsets that it counts itself."""
+    """Whether it commits offsets that it counts itself."""
     bursts: bool = False
-    """Now and then it orders a thousand commits at once."""
+    """Whether it sometimes requests a thousand commits at once."""
     seeks: bool = False
     calls_inside: bool = False
-    """It uses the consumer in its callbacks."""
+    """Whether it uses the consumer in its callbacks."""
 
 
-class ApplicationError(AssertionError):
-    """A consumer did to its application what it must not."""
+class DeliveryError(AssertionError):
+    """A consumer delivered or committed something that it must not."""
 
 
 @dataclass(slots=True)
-class Ordered:
+class PendingCommit:
     """A commit of the application, until its future ends."""
 
     future: Future[CommitResult]
     own: dict[TopicPartition, int] | None
-    """Offsets of the application's own; None where it was ordered as what is processed."""
+    """The application's own offsets; None for a commit of the processed records."""
     claims: dict[TopicPartition, PositionEpoch]
-    """What it was ordered under."""
+    """The claims under which it was requested."""
 
 
 class Application(RebalanceListener):
-    """One member's program. Its steps raise `ApplicationError` for what must not be."""
+    """The program of one member. Its steps raise `DeliveryError` for a violation."""
 
-    def __init__(self, rng: random.Random, habits: Habits) -> None:
+    def __init__(self, rng: random.Random, habits: ApplicationOptions) -> None:
         self._rng = rng
         self._habits = habits
         self._acks = habits.ack_mode == "explicit"
-        """It acknowledges each record; else asking for more does."""
+        """Whether it acknowledges each record; otherwise the next poll does."""
         self._member: ConsumerEngine | None = None
         self._is_polling = False
         self._is_woken = False
@@ -194,15 +194,15 @@ class Application(RebalanceListener):
         """Tokens of the claims whose `on_assigned` has returned."""
         self._assigning: dict[CallbackCall, list[int]] = {}
         self._assigned: list[int] = []
-        self._open: list[Ordered] = []
+        self._open: list[PendingCommit] = []
         self.own_committed: set[int] = set()
         """Tokens of claims in which it has committed offsets of its own."""
         self.figures: Counter[str] = Counter()
         self._awaited: Future[CommitResult] | None = None
-        """What the running callback waits for."""
+        """The future that the running callback waits for."""
         self.handed_back: list[Future[None]] = []
-        self.stands_still_until_ms = 0
-        """It does nothing before this time: the program is stuck in a record."""
+        self.stuck_until_ms = 0
+        """It does nothing before this time, as if stuck in a record."""
         self.results: list[CommitResult] = []
         self.reached: dict[TopicPartition, int] = {}
         """The offset after the last record delivered."""
@@ -216,7 +216,7 @@ class Application(RebalanceListener):
         return self._member
 
     def wake(self) -> None:
-        """There may be something new for a poll that waits."""
+        """Wakes a waiting poll."""
         self._is_woken = True
 
     # --- RebalanceListener ------------------------------------------------------------------------
@@ -232,36 +232,38 @@ class Application(RebalanceListener):
         self._do_inside()
 
     def _do_inside(self) -> None:
-        """Callbacks may use the consumer, too."""
+        """Uses the consumer inside a callback."""
         self._awaited = None
         if not self._habits.calls_inside:
             return
-        self.figures["acts in callbacks"] += 1
-        act = self._rng.choice(("nothing", "commit", "commit and wait", "seek", "pause", "hand back", "ack"))
-        if act.startswith("commit"):
+        self.figures["callback actions"] += 1
+        action = self._rng.choice(
+            ("nothing", "commit", "commit and wait", "seek", "pause", "hand back", "ack")
+        )
+        if action.startswith("commit"):
             future = self.commit()
-            self._awaited = future if act == "commit and wait" else None
-        elif act == "ack" and self._acks:
+            self._awaited = future if action == "commit and wait" else None
+        elif action == "ack" and self._acks:
             while self.in_hand:
                 self.ack(0)
-        elif act in ("seek", "pause", "hand back") and self.owned:
-            self._change(act, self._rng.choice(self.owned))
+        elif action in ("seek", "pause", "hand back") and self.owned:
+            self._change(action, self._rng.choice(self.owned))
 
-    def _change(self, act: str, tp: TopicPartition) -> None:
-        if act == "seek":
+    def _change(self, action: str, tp: TopicPartition) -> None:
+        if action == "seek":
             self.seek(tp)
-        elif act == "hand back":
+        elif action == "hand back":
             self.hand_back(tp)
         else:
             self.member.pause([tp])
             self.member.resume([tp])
 
     def may_return(self) -> bool:
-        """The running callback has what it waits for."""
+        """Whether the running callback can return."""
         return self._awaited is None or self._awaited.done()
 
     def began(self, call: CallbackCall) -> None:
-        """A callback has run up to its return."""
+        """Called when a callback has run and not returned yet."""
         self._assigning[call], self._assigned = self._assigned, []
 
     def returned(self, call: CallbackCall) -> None:
@@ -281,28 +283,28 @@ class Application(RebalanceListener):
     def open_commits(self) -> int:
         return len(self._open)
 
-    def acts(self) -> list[Act]:
-        """What it may do next by itself."""
-        acts: list[Act] = []
-        if self.member.engine.clock.now_ms() < self.stands_still_until_ms:
-            return acts
+    def actions(self) -> list[Action]:
+        """Possible next steps of the application."""
+        actions: list[Action] = []
+        if self.member.engine.clock.now_ms() < self.stuck_until_ms:
+            return actions
         if not self._is_polling:
-            acts.append(self.begin_poll)
+            actions.append(self.begin_poll)
         elif self._is_woken:
-            acts.append(self.take)
+            actions.append(self.take)
         if self._acks and self.in_hand:
-            acts.append(lambda: self.ack(self._rng.randrange(len(self.in_hand))))
+            actions.append(lambda: self.ack(self._rng.randrange(len(self.in_hand))))
         owned = self.owned
         if owned and self.open_commits < OPEN_MAX:
             if self._rng.random() < 0.4:
-                acts.append(self.commit)
+                actions.append(self.commit)
             if self._habits.own_offsets and self._rng.random() < 0.5:
-                acts.append(self.commit_own)
+                actions.append(self.commit_own)
             if self._habits.bursts and not self.figures["bursts"] and self._rng.random() < 0.05:
-                acts.append(self.commit_many)
+                actions.append(self.commit_many)
         if owned and self._habits.seeks and self._rng.random() < 0.2:
-            acts.append(lambda: self.seek(self._rng.choice(owned)))
-        return acts
+            actions.append(lambda: self.seek(self._rng.choice(owned)))
+        return actions
 
     def begin_poll(self) -> None:
         if not self._acks:
@@ -311,7 +313,7 @@ class Application(RebalanceListener):
         self.member.begin_poll()
 
     def take(self) -> None:
-        """A poll that waits looks again; it ends where there are records."""
+        """A waiting poll checks again; it ends where there are records."""
         self._is_woken = False
         records = self.member.delivery.take(self._rng.choice(TAKEN_AT_ONCE))
         if not records:
@@ -320,7 +322,7 @@ class Application(RebalanceListener):
         self.member.end_poll()
         for record in records:
             if record.token not in self._returned:
-                raise ApplicationError(
+                raise DeliveryError(
                     f"{record.topic_partition} at {record.offset} was delivered before the on_assigned of "
                     f"its claim {record.token} had returned"
                 )
@@ -331,11 +333,11 @@ class Application(RebalanceListener):
         self.member.ack(self.in_hand.pop(index))
 
     def commit(self) -> Future[CommitResult]:
-        """What is processed."""
+        """Commits the processed records."""
         return self._order(None)
 
     def commit_own(self) -> None:
-        """An offset of its own, of one partition: ahead of what is processed, or behind it."""
+        """Commits an own offset of one partition: ahead of the processed records, or behind them."""
         tp = self._rng.choice(self.owned)
         at = self.member.position(tp)
         if at is not None:
@@ -343,7 +345,7 @@ class Application(RebalanceListener):
             self._order({tp: max(0, at + self._rng.choice(BEHIND_OR_AHEAD))})
 
     def commit_many(self) -> None:
-        """The same, a thousand times, without waiting: as tasks do that each process a record."""
+        """Commits own offsets a thousand times without waiting, as tasks do that process one record each."""
         flow = self._subscriptions.find(self._rng.choice(self.owned))
         if flow is not None and not flow.settling:
             self.figures["bursts"] += 1
@@ -353,11 +355,11 @@ class Application(RebalanceListener):
     def _order(self, offsets: dict[TopicPartition, int] | None) -> Future[CommitResult]:
         claims = {tp: flow.identity for tp, flow in self._subscriptions.by_partition.items()}
         self.own_committed.update(claims[tp][0] for tp in offsets or () if tp in claims)
-        self._open.append(Ordered(self.member.commit(offsets), offsets, claims))
+        self._open.append(PendingCommit(self.member.commit(offsets), offsets, claims))
         return self._open[-1].future
 
     def seek(self, tp: TopicPartition) -> None:
-        """Some records back or forward."""
+        """Seeks some records back or forward."""
         at = self.member.position(tp)
         if at is not None:
             self.figures["seeks"] += 1
@@ -367,7 +369,7 @@ class Application(RebalanceListener):
         self.handed_back.append(self.member.engine.hand_back([tp]))
 
     def reap(self) -> None:
-        """Looks at the commits that have ended."""
+        """Checks the results of commits that have ended."""
         if not any(ordered.future.done() for ordered in self._open):
             return
         ended = [ordered for ordered in self._open if ordered.future.done()]
@@ -377,38 +379,38 @@ class Application(RebalanceListener):
                 self.results.append(ordered.future.result())
                 self._check_result(ordered)
 
-    def _check_result(self, ordered: Ordered) -> None:
+    def _check_result(self, ordered: PendingCommit) -> None:
         result = ordered.future.result()
         for tp, value in result.committed.items():
             flow = self._subscriptions.find(tp)
             if ordered.own is not None or flow is None or flow.sought or flow.settling:
                 continue
-            # A position from before a reset would show here: what it counts is not processed any more.
+            # A position from before a reset would fail here: its records do not count as processed any more.
             is_same = flow.grant.token == ordered.claims.get(tp, (0, 0))[0]
             if is_same and value > flow.tracker.position:
-                raise ApplicationError(f"{tp} committed at {value}, processed up to {flow.tracker.position}")
+                raise DeliveryError(f"{tp} committed at {value}, processed up to {flow.tracker.position}")
         held = self.member.engine._machine._components.context.owned.held
         for tp, error in result.refused.items():
             flow, claim = self._subscriptions.find(tp), held.get(tp)
             if ordered.own is None or flow is None or claim is None or "without a seek" not in str(error):
                 continue
             if claim.position_epoch > self._subscriptions.last_move_id:
-                continue  # by a reset since, which is not told any more where the partition is being given up
-            # At or behind what this member has committed in this claim itself, it is committed.
+                continue  # by a later reset, which is not reported where the partition is being released
+            # An offset up to what this member committed in this claim is committed.
             if flow.identity == ordered.claims.get(tp) and ordered.own[tp] >= claim.floor:
-                raise ApplicationError(f"{tp}: {ordered.own[tp]} is refused: {error}")
+                raise DeliveryError(f"{tp}: {ordered.own[tp]} is refused: {error}")
 
     def check_ended(self) -> None:
-        """The member has ended, or is at rest: so has everything that was ordered."""
+        """Checks that every requested commit has ended, after the member ended or converged."""
         waiting = [ordered.future for ordered in self._open] + self.handed_back
         if not all(future.done() for future in waiting):
-            raise ApplicationError("something that was ordered does not end")
+            raise DeliveryError("a requested commit does not end")
 
     # --- at rest ----------------------------------------------------------------------------------
 
     def calm(self) -> bool:
-        """Does what keeps an application going, one thing at a time; False where it waits for records."""
-        self.stands_still_until_ms = 0
+        """Performs one step of a plain application; False where it waits for records."""
+        self.stuck_until_ms = 0
         while self._acks and self.in_hand:
             self.ack(0)
         if not self._is_polling:

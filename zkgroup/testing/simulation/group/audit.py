@@ -1,7 +1,7 @@
-"""Checks at every step: accepted writes (the model's `audit`), and the order of a member's effects.
+"""Checks at every step: accepted writes (as in the model's `audit`), and the order of a member's effects.
 
-Writes are checked at every transaction, by the tree just before it, so that a violation is found at the step
-that made it. The history checker decides about the same runs again from the records, by other code.
+Writes are checked at every transaction, against the tree just before it, so that a violation is found at its
+step. The history checker decides about the same runs again from the records, with other code.
 """
 
 from __future__ import annotations
@@ -17,64 +17,64 @@ from zkgroup.runtime.events import Answered, Submit
 from zkgroup.testing.memory_zookeeper.leader import Transaction
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper.tree import AnyOperation, Created, DataSet, Deleted, Tree
-from zkgroup.testing.simulation.schedule import Recording
+from zkgroup.testing.simulation.schedule import ScheduleRecording
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.ids import split_thread_id
 
 
-class AuditError(AssertionError):
-    """An accepted write that breaks a promise."""
+class GroupAuditError(AssertionError):
+    """An accepted write that violates an invariant."""
 
 
-class Audit:
-    """Replays the log one transaction at a time and judges each before applying it."""
+class GroupAudit:
+    """Replays the log one transaction at a time, and checks each before applying it."""
 
-    def __init__(self, server: MemoryZooKeeper, group: str, recording: Recording) -> None:
+    def __init__(self, server: MemoryZooKeeper, group: str, recording: ScheduleRecording) -> None:
         self._server = server
         self._recording = recording
         self._records_seen = 0
         self._obeyed: set[tuple[str, str, int]] = set()
-        """Resets that a member has recorded as obeyed: member, offset path, mzxid of the marker."""
+        """Resets that a member has recorded as applied: member, offset path, mzxid of the marker."""
         self._stored: dict[str, set[bytes]] = {}
-        """Everything that an offset znode has ever held."""
+        """All values that an offset znode ever had."""
         self._last_write: dict[str, int] = {}
-        """Transaction of the last accepted write or claim of ours, by offset path."""
+        """Transaction of the last accepted write or claim of a zkgroup member, by offset path."""
         self._prefix = f"/consumers/{group}"
         self._tree = Tree()
         self._seen = 0
         self._sought: set[tuple[str, str, int]] = set()
         """Claims in which the application, or its reset policy, has sought: member, offset path, token."""
         self._planned: dict[str, deque[Mapping[str, list[int]]]] = {}
-        """Topics with their partitions, as each member's last plans have them."""
+        """Topics with their partitions, as in each member's last assignments."""
         self._deleted_topics: set[str] = set()
-        """Those that were deleted at any time: their versions start again, and prove less."""
+        """Offset znodes that were ever deleted: their versions start again and prove less."""
         self._unregistered: set[str] = set()
-        """Members whose registration a stranger has deleted: what they owned stands without one."""
+        """Members whose registration a foreign writer deleted: their owner znodes remain without one."""
         self.figures: Counter[str] = Counter()
 
-    def look(self) -> None:
-        """Judges what was written since the last look."""
+    def catch_up(self) -> None:
+        """Checks what was written since the last call."""
         log = self._server.log
         while self._seen < len(log):
             entry = log[self._seen]
             self._seen += 1
-            self._judge(entry)
+            self._check_before(entry)
             self._tree.zxid = entry.zxid
             for change in entry.changes:
                 self._tree.apply(change, entry.zxid, entry.time_ms)
-            self._judge_after(entry)
+            self._check_after(entry)
 
     def acknowledged(self, committed: Mapping[TopicPartition, int]) -> None:
-        """S6: a commit that is told as done is in the tree, or was."""
-        self.look()
+        """S6: a commit reported as done is in the tree, or was."""
+        self.catch_up()
         for tp, value in committed.items():
             path = f"{self._prefix}/offsets/{tp.topic}/{tp.partition}"
             if str(value).encode() not in self._stored.get(path, ()):
-                raise AuditError(f"S6: commit of {tp} at {value} was acknowledged and never written")
+                raise GroupAuditError(f"S6: commit of {tp} at {value} was acknowledged and never written")
 
-    # --- before -----------------------------------------------------------------------------------
+    # --- checks before a transaction ------------------------------------------------------------------
 
-    def _judge(self, entry: Transaction) -> None:
+    def _check_before(self, entry: Transaction) -> None:
         if entry.session_id == 0:
             gone = [c.path for c in entry.changes if isinstance(c, Deleted) and self._is_registration(c.path)]
             self._unregistered.update(path.rpartition("/")[2] for path in gone)
@@ -91,9 +91,9 @@ class Audit:
         created = {o.path for o in entry.operations if isinstance(o, Create) and self._is_owner(o.path)}
         self.figures["ownership changes"] += len(created)
         for operation in entry.operations:
-            self._judge_operation(entry, operation, member, created)
+            self._check_operation(entry, operation, member, created)
 
-    def _judge_operation(
+    def _check_operation(
         self, entry: Transaction, operation: AnyOperation, member: str | None, created: set[str]
     ) -> None:
         if isinstance(operation, Delete) and self._is_owner(operation.path):  # noqa: SIM102
@@ -104,28 +104,30 @@ class Audit:
         owner = operation.path.replace("/offsets/", "/owners/")
         before = self._tree.read(operation.path)
         if owner in created:
-            self._judge_plan(entry, operation.path, member)
+            self._check_plan(entry, operation.path, member)
             if before is not None and before.data != operation.data and not self._moves(entry, owner):
                 self._fail(entry, f"claim changed the offset {before.data!r} to {operation.data!r}")
             return
         if not self._owns(owner, entry.session_id, member):
             self._fail(entry, f"S2: commit of {member} accepted, owner is {self._text(owner)}")
         self.figures["commits accepted"] += 1
-        self._judge_reset(entry, operation.path, member)
-        self._judge_way(entry, operation, member)
+        self._check_reset(entry, operation.path, member)
+        self._check_no_way_back(entry, operation, member)
 
-    def _judge_plan(self, entry: Transaction, path: str, member: str | None) -> None:
-        """A claim rests on the topic as it is: who gets what follows from the number of its partitions."""
+    def _check_plan(self, entry: Transaction, path: str, member: str | None) -> None:
+        """A claim must follow from the topic's present number of partitions."""
         self._read_records()
         topic = path.rpartition("/offsets/")[2].partition("/")[0]
         znode = self._tree.read(Topic.path(topic))
         stored = list(Topic.decode(Topic.path(topic), znode.data).numbers) if znode is not None else []
         known = [plan.get(topic, []) for plan in self._planned.get(member or "", ())]
         if known and stored not in known and topic not in self._deleted_topics:
-            self._fail(entry, f"claim of {member} by a plan for {known[-1]} of {topic}, which has {stored}")
+            self._fail(
+                entry, f"claim of {member} by an assignment for {known[-1]} of {topic}, which has {stored}"
+            )
 
-    def _judge_way(self, entry: Transaction, operation: SetData | Create, member: str | None) -> None:
-        """S4: over an offset of ours only a seek in the same claim leads back, also in a release."""
+    def _check_no_way_back(self, entry: Transaction, operation: SetData | Create, member: str | None) -> None:
+        """S4: only a seek in the same claim sets a zkgroup member's offset back, in a release too."""
         path, before = operation.path, self._tree.read(operation.path)
         owner = self._tree.read(path.replace("/offsets/", "/owners/"))
         if before is None or owner is None or before.stat.mzxid != self._last_write.get(path):
@@ -133,10 +135,10 @@ class Audit:
         self._read_records()
         goes_back = int(operation.data or b"-1") < int(before.data or b"-1")
         if goes_back and (member or "", path, owner.stat.czxid) not in self._sought:
-            self._fail(entry, f"S4: {member} leads back from {before.data!r} without a seek")
+            self._fail(entry, f"S4: {member} goes back from {before.data!r} without a seek")
 
-    def _judge_reset(self, entry: Transaction, path: str, member: str | None) -> None:
-        """A marked reset is obeyed before the next commit (recipes.md 6)."""
+    def _check_reset(self, entry: Transaction, path: str, member: str | None) -> None:
+        """A marked reset is applied before the next commit (recipes.md 6)."""
         topic, _, number = path.rpartition("/offsets/")[2].partition("/")
         marker = self._tree.read(f"{self._prefix}/resets/{topic}-{number}")
         if marker is None or marker.stat.mzxid < self._last_write.get(path, 0):
@@ -163,10 +165,10 @@ class Audit:
     def _moves(self, entry: Transaction, owner: str) -> bool:
         return any(isinstance(o, Delete) and o.path == owner for o in entry.operations)
 
-    # --- after ------------------------------------------------------------------------------------
+    # --- checks after a transaction -------------------------------------------------------------------
 
-    def _judge_after(self, entry: Transaction) -> None:
-        """S1: who claims is registered in the same session; who leaves owns nothing any more."""
+    def _check_after(self, entry: Transaction) -> None:
+        """S1: a claiming member is registered in the same session; a leaving member owns nothing."""
         for change in entry.changes:
             if isinstance(change, (Created, DataSet)) and self._is_offset(change.path):
                 self._stored.setdefault(change.path, set()).add(change.data or b"")
@@ -179,16 +181,18 @@ class Audit:
                 self._last_write[change.path] = entry.zxid
         for change in entry.changes:
             if isinstance(change, Created) and self._is_owner(change.path):
-                self._judge_owner(entry, change.path)
+                self._check_owner(entry, change.path)
         left = {c.path for c in entry.changes if isinstance(c, Deleted) and self._is_registration(c.path)}
         if any(self._tree.read(path) is None for path in left):
             for path, node in self._tree.nodes.items():
                 if self._is_owner(path) and node.owner == entry.session_id:
-                    self._judge_owner(entry, path)
+                    self._check_owner(entry, path)
 
-    def _judge_owner(self, entry: Transaction, path: str) -> None:
+    def _check_owner(self, entry: Transaction, path: str) -> None:
         owner = self._tree.read(path)
-        if owner is None or owner.stat.version == 0:  # released in the same transaction; a JVM member's
+        if (
+            owner is None or owner.stat.version == 0
+        ):  # released in the same transaction, or owned by a JVM member
             return
         member = split_thread_id((owner.data or b"").decode())[0]
         registration = self._tree.read(f"{self._prefix}/ids/{member}")
@@ -201,7 +205,7 @@ class Audit:
     # --- helpers ----------------------------------------------------------------------------------
 
     def _member(self, operations: Iterable[AnyOperation]) -> str | None:
-        """The member that wrote: the registration that its transaction checks, or makes, or deletes."""
+        """The writing member: its transaction checks, creates or deletes its registration."""
         for operation in operations:
             if operation.path.startswith(f"{self._prefix}/ids/") and isinstance(
                 operation, (Check, Create, Delete)
@@ -229,15 +233,15 @@ class Audit:
         return f"{znode.data!r} of 0x{znode.stat.ephemeral_owner:x}" if znode is not None else "absent"
 
     def _fail(self, entry: Transaction, what: str) -> None:
-        raise AuditError(f"zxid {entry.zxid} by 0x{entry.session_id:x}: {what}: {entry.operations}")
+        raise GroupAuditError(f"zxid {entry.zxid} by 0x{entry.session_id:x}: {what}: {entry.operations}")
 
 
-class OrderError(AssertionError):
-    """The machine has ordered something too early or too late."""
+class EffectOrderError(AssertionError):
+    """The machine emitted an effect too early or too late."""
 
 
-class OrderRules:
-    """Follows one member's events and effects; raises `OrderError` at the one that breaks a rule."""
+class EffectOrderChecker:
+    """Follows one member's events and effects; raises `EffectOrderError` at the first wrong one."""
 
     def __init__(self, group: str) -> None:
         self._owners = f"/consumers/{group}/owners/"
@@ -245,21 +249,21 @@ class OrderRules:
         self._ids = f"/consumers/{group}/ids/"
         self._delivering: set[TopicPartition] = set()
         self._called: dict[int, set[TopicPartition]] = {}
-        """What each open `Revoke` is about: the application may still commit it."""
+        """Partitions of each open `Revoke`: the application may still commit them."""
         self._given_up: set[TopicPartition] = set()
         """Revoked by a rebalance and not released yet."""
         self._claimed: set[TopicPartition] = set()
-        """Claims asked for and not told to the application yet."""
+        """Claims requested and not reported to the application yet."""
         self._held: set[TopicPartition] = set()
         self._tokens: dict[TopicPartition, int] = {}
-        """The last one that the application was given."""
+        """The last token that the application got."""
         self._writes: set[int] = set()
         """Transactions under way."""
         self._is_acknowledged = False
-        """One was accepted since the lease was extended."""
+        """Whether a transaction was accepted since the lease was extended."""
 
     def event(self, event: ev.Event) -> None:
-        """Before the step that takes it."""
+        """Called before the step that handles the event."""
         if isinstance(event, Answered) and event.request_id in self._writes:
             self._writes.remove(event.request_id)
             self._is_acknowledged |= isinstance(event.outcome, MultiDone)
@@ -267,7 +271,7 @@ class OrderRules:
             self._called.pop(event.call_id, None)
 
     def effect(self, effect: ef.Effect) -> None:
-        """Before it is carried out."""
+        """Called before the effect is performed."""
         match effect:
             case Submit(request_id, Multi(operations)):
                 self._writes.add(request_id)
@@ -278,7 +282,7 @@ class OrderRules:
                 self._claimed -= gained
                 for grant in grants:
                     last = self._tokens.get(grant.topic_partition, 0)
-                    self._demand(last < grant.token, f"{grant}: token {last} was given before")
+                    self._demand(last < grant.token, f"{grant}: token {last} was assigned before")
                     self._tokens[grant.topic_partition] = grant.token
                 self._held |= gained
                 self._delivering |= gained
@@ -303,14 +307,14 @@ class OrderRules:
         deleted = self._partitions(operations, Delete, self._owners)
         written = self._partitions(operations, SetData, self._offsets)
         early = deleted & self._delivering.union(*self._called.values())
-        self._demand(not early, f"released before the application let go: {early}")
+        self._demand(not early, f"released before the application returned: {early}")
         registers = any(isinstance(o, Create) and o.path.startswith(self._ids) for o in operations)
         replaces = any(isinstance(o, Delete) and o.path.startswith(self._ids) for o in operations)
-        self._demand(replaces or not (registers and self._held), f"registers anew and holds {self._held}")
+        self._demand(replaces or not (registers and self._held), f"registers again and owns {self._held}")
         gained, waits_for = created - deleted, self._given_up
         self._demand(not (gained and waits_for), f"claims {gained} before the release of {waits_for}")
         lost = written - created - self._held - self._claimed
-        self._demand(not lost, f"commits what it has lost: {lost}")
+        self._demand(not lost, f"commits a lost partition: {lost}")
         self._claimed |= created
 
     @staticmethod
@@ -328,4 +332,4 @@ class OrderRules:
     @staticmethod
     def _demand(holds: bool, what: str) -> None:
         if not holds:
-            raise OrderError(what)
+            raise EffectOrderError(what)

@@ -1,7 +1,7 @@
 """Faults of a schedule of a group: networks, processes, foreign writers, operators, changes of subscription.
 
-Each method does one thing to the world and returns what it did, or False where it could not be done. The
-setup says which ones happen, and how often.
+Each method injects one fault and returns what it did, or False where it was not possible. The setup says
+which faults happen, and how often.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.group_records import Reset
 
 if TYPE_CHECKING:
-    from zkgroup.testing.simulation.group.world import World
+    from zkgroup.testing.simulation.group.world import GroupWorld
 
 
-class Faults:
+class GroupFaults:
     """The faults of one schedule."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: GroupWorld, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
 
-    def happen(self, fault: str) -> object:
-        """Does the fault of that name. False where it could not happen."""
+    def inject(self, fault: str) -> object:
+        """Injects the fault of that name; False where it is not possible."""
         return getattr(self, fault)()
 
     def _lose(self, fault: Fault) -> object:
@@ -72,7 +72,7 @@ class Faults:
         return actor.client.name
 
     def isolate(self) -> object:
-        """No server can be reached for a while, perhaps for longer than the session lives."""
+        """The client reaches no server for a while, perhaps for longer than its session timeout."""
         actor = self._some()
         if actor is None:
             return False
@@ -80,7 +80,7 @@ class Faults:
         return actor.client.name
 
     def pause(self) -> object:
-        """The whole process stops: every member on that client."""
+        """Pauses the whole process: every member on that client."""
         actor = self._some()
         if actor is None:
             return False
@@ -98,7 +98,7 @@ class Faults:
         return actor.client.name
 
     def kill(self) -> object:
-        """The process dies, its session lives on; it is started again under the same id."""
+        """Kills the process; its session stays, and it is started again under the same id."""
         actor = self._some()
         if actor is None or len(self._world.living()) < 2:
             return False
@@ -119,14 +119,14 @@ class Faults:
                 found.append(TopicPartition(components[4], int(components[5])))
         return self._rng.choice(found) if found else None
 
-    def _stranger(self, *operations: Operation) -> None:
+    def _foreign_transaction(self, *operations: Operation) -> None:
         self._world.server.write(*operations)
 
     def steal(self) -> object:
         tp = self._partition()
         if tp is None or self._world.server.find(Owner.path(GROUP, tp)) is None:
             return False
-        self._stranger(Delete(Owner.path(GROUP, tp), -1))
+        self._foreign_transaction(Delete(Owner.path(GROUP, tp), -1))
         return tp
 
     def foreign_write(self) -> object:
@@ -138,7 +138,7 @@ class Faults:
         if znode is None:
             return False
         value = max(0, int(znode.data or b"0") + self._rng.choice((-3, 2, 7)))
-        self._stranger(SetData(Offset.path(GROUP, tp), Offset(value).encode(), -1))
+        self._foreign_transaction(SetData(Offset.path(GROUP, tp), Offset(value).encode(), -1))
         return f"{tp}={value}"
 
     def reset(self) -> object:
@@ -149,16 +149,16 @@ class Faults:
         value, marker = self._rng.randint(0, 3), Reset.path(GROUP, tp)
         gone = [Delete(marker, -1)] if self._world.server.find(marker) is not None else []
         made = Create(marker, Reset(value, self._world.clock.wall_ms(), "operator").encode())
-        self._stranger(SetData(Offset.path(GROUP, tp), Offset(value).encode(), -1), *gone, made)
+        self._foreign_transaction(SetData(Offset.path(GROUP, tp), Offset(value).encode(), -1), *gone, made)
         return f"{tp}={value}"
 
     def unregister(self) -> object:
-        """A stranger deletes a registration; its session, and what it owns, stay."""
+        """A foreign writer deletes a registration; its session and its owner znodes stay."""
         actor = self._some()
         path = Registration.path(GROUP, actor.member_id) if actor is not None else ""
         if actor is None or self._world.server.find(path) is None:
             return False
-        self._stranger(Delete(path, -1))
+        self._foreign_transaction(Delete(path, -1))
         return actor.member_id
 
     def grow(self) -> object:
@@ -205,7 +205,7 @@ class Faults:
         return tp
 
     def poll_timeout(self) -> object:
-        """The program stands still, perhaps for longer than `max_poll_interval_ms`."""
+        """The application is stuck, perhaps for longer than `max_poll_interval_ms`."""
         actor = self._some()
         if actor is None:
             return False
@@ -214,7 +214,7 @@ class Faults:
         if interval_ms is not None:  # it comes back in the moment in which it is given up
             ends += [actor.member._polls.since_ms(now_ms) + interval_ms] * 3
         until_ms = self._rng.choice(ends)
-        actor.application.stands_still_until_ms = until_ms
+        actor.application.stuck_until_ms = until_ms
         return f"{actor.member_id} until {until_ms}"
 
     def slow_callback(self) -> object:
@@ -224,7 +224,7 @@ class Faults:
     # --- faults that wait for their moment --------------------------------------------------------
 
     def _sent(self, part: str, kind: type[Operation]) -> list[TopicPartition]:
-        """Partitions of transactions under way with such an operation."""
+        """Partitions of transactions in flight with such an operation."""
         found = []
         for step in self._world.pending():
             client = self._world.server.clients[step.client]
@@ -235,19 +235,19 @@ class Faults:
         return found
 
     def grow_at_claim(self) -> object:
-        """A topic changes between the plan and the claims that rest on it."""
+        """A topic grows between the assignment and the claims that follow from it."""
         claimed = self._sent(f"/consumers/{GROUP}/owners/", Create)
         if not claimed:
             return False
         return self._grow(self._rng.choice(claimed).topic)
 
     def write_at_commit(self) -> object:
-        """A stranger writes an offset between a member's read and its write."""
+        """A foreign writer writes an offset between a member's read and its write."""
         written = self._sent(f"/consumers/{GROUP}/offsets/", SetData)
         return self._write_offset(self._rng.choice(written)) if written else False
 
     def late_answer(self) -> object:
-        """What a server has answered comes much later, and then the connection breaks."""
+        """Responses arrive much later, and then the connection breaks."""
         names = [
             actor.client.name
             for actor in self._world.awake()
@@ -260,7 +260,7 @@ class Faults:
         return name
 
     def lose_brokers(self) -> object:
-        """The last broker goes, or comes back."""
+        """The last broker goes away, or comes back."""
         if not self._world.setup.require_brokers:
             return False
         if self._world.lose_broker():
@@ -269,7 +269,7 @@ class Faults:
         return "back"
 
     def retention(self) -> object:
-        """What a member would read next is deleted."""
+        """Deletes the records that a member would read next."""
         tp = self._partition()
         if tp is None:
             return False
@@ -277,7 +277,7 @@ class Faults:
         return tp
 
     def reset_then_write(self) -> object:
-        """A stranger writes over what an operator has just reset."""
+        """A foreign writer overwrites an offset that an operator has just reset."""
         tp = self._partition()
         if tp is None:
             return False
@@ -286,7 +286,7 @@ class Faults:
         return tp
 
     def source_fails(self) -> object:
-        """Records of one partition cannot be had for a while."""
+        """Records of one partition are unavailable for a while."""
         tp = self._partition()
         if tp is None:
             return False

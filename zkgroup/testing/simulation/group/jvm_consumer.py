@@ -1,6 +1,6 @@
 """A member that behaves as the consumer of Kafka 0.8.2.2, in the same group as zkgroup's members.
 
-It releases everything by path at every rebalance, commits without condition, adopts an owner znode by its
+It releases everything by path at every rebalance, commits without a version, recognises an owner znode by its
 text, gives up after four attempts, and continues after an expiry until it is notified of it. One request is
 in flight at a time. Its own guarantees are not checked, only those of zkgroup's members beside it.
 """
@@ -55,8 +55,8 @@ Life = Generator[Request | int, Outcome | None, None]
 """Yields requests, or a time to sleep in ms."""
 
 
-class JvmActor:
-    """One JVM-like member with a client of its own."""
+class JvmConsumer:
+    """One JVM-like member with its own client."""
 
     def __init__(
         self, group: str, member_id: str, topics: Mapping[str, int], client: MemoryClient, clock: FakeClock
@@ -90,7 +90,7 @@ class JvmActor:
     def choices(self) -> list[Callable[[], object]]:
         found: list[Callable[[], object]] = []
         if self._can_go_on():
-            found.append(self.act)
+            found.append(self.step)
         if self._owned and self.client.session is not None:
             found.append(self._commit)
         return found
@@ -103,8 +103,8 @@ class JvmActor:
             return False
         return bool(self._answers) or (self._wake_ms is not None and self._wake_ms <= self._clock.now_ms())
 
-    def act(self) -> bool:
-        """One step of its life, if something is there for it."""
+    def step(self) -> bool:
+        """Performs one step; False where nothing is to be done."""
         if not self._can_go_on():
             return False
         answer = self._answers.pop(0) if self._answers else None
@@ -224,7 +224,7 @@ class JvmActor:
         return False
 
     def _commit(self) -> None:
-        """Without condition, whether it still owns the partition or not."""
+        """Commits without a version, even if it no longer owns the partition."""
         tp = min(self._owned)
         self._owned[tp] += 1
         self.commits += 1

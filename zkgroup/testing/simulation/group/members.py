@@ -25,22 +25,23 @@ from zkgroup.runtime.events import Submit
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.testing.simulation.group.application import Application, Log, SteppedSource
-from zkgroup.testing.simulation.group.audit import OrderRules
-from zkgroup.testing.simulation.schedule import Recording
+from zkgroup.testing.simulation.group.audit import EffectOrderChecker
+from zkgroup.testing.simulation.schedule import ScheduleRecording
 
 
 class SteppedRunner:
-    """A `CallbackRunner`. What a callback does is done when it begins; it returns later, or never."""
+    """A `CallbackRunner` in steps. The work of a callback is done when it begins; it returns later, or
+    never."""
 
     def __init__(self) -> None:
         self._waiting: deque[CallbackCall] = deque()
         self._running: CallbackCall | None = None
         self._left: list[CallbackCall] = []
-        """Left behind, and not returned yet."""
+        """Calls whose return is no longer awaited, and that have not returned yet."""
         self._errors: dict[CallbackCall, BaseException] = {}
         self._inside = False
         self.may_return: Callable[[], bool] = lambda: True
-        """Whether what the running callback itself waits for has come."""
+        """Whether the running callback can return."""
 
     # --- CallbackRunner ---------------------------------------------------------------------------
 
@@ -82,7 +83,7 @@ class SteppedRunner:
         return bool(self._left)
 
     def begin(self) -> CallbackCall:
-        """The next callback runs. What it raises is told when it returns."""
+        """Runs the next callback. Its exception is reported when it returns."""
         call = self._running = self._waiting.popleft()
         self._inside = True
         try:
@@ -94,40 +95,40 @@ class SteppedRunner:
         return call
 
     def finish(self) -> CallbackCall:
-        """The running callback returns."""
+        """Ends the running callback."""
         assert self._running is not None
         call, self._running = self._running, None
         call.done(self._errors.pop(call, None))
         return call
 
     def finish_late(self) -> CallbackCall:
-        """One that was left behind returns after all."""
+        """Ends a callback whose return is no longer awaited."""
         call = self._left.pop(0)
         call.done(self._errors.pop(call, None))
         return call
 
 
 STANDSTILL_REQUESTS_MAX = 100
-"""Of one member, while the clock stands still."""
+"""Most requests of one member at one time of the clock."""
 
 
-class WatchedMachine(MemberMachine):
-    """The machine, with an eye on all that goes in and comes out."""
+class CheckedMachine(MemberMachine):
+    """The production machine, with checks on all its events and effects."""
 
     def __init__(self, config: MemberConfig) -> None:
         super().__init__(config)
-        self._order = OrderRules(config.group)
+        self._order = EffectOrderChecker(config.group)
         self._state = ef.MemberState.NEW
         self.finished: ef.Finish | None = None
         self.states: list[ef.MemberState] = []
         self.asked: list[Request] = []
         self.effects: list[ef.Effect] = []
-        self.on_committed: Callable[[Mapping[TopicPartition, int]], None] = lambda stands: None
-        """Told of offsets that count as committed."""
+        self.on_committed: Callable[[Mapping[TopicPartition, int]], None] = lambda committed: None
+        """Called with offsets that count as committed."""
         self.on_extended: Callable[[int], None] = lambda until_ms: None
-        """Told of the end of a lease that is granted."""
+        """Called with the end of a granted lease."""
         self._asked_at = (0, 0)
-        """A time, and the number of requests since the clock came there."""
+        """A time, and the number of requests at that time."""
 
     def step(self, event: ev.Event, now: Instant) -> tuple[ef.Effect, ...]:
         self._order.event(event)
@@ -140,11 +141,11 @@ class WatchedMachine(MemberMachine):
 
     def _see(self, effect: ef.Effect, now_ms: int) -> None:
         if isinstance(effect, Submit):
-            assert self.finished is None, "asks after Finish"
+            assert self.finished is None, "sends a request after Finish"
             self.asked.append(effect.request)
             self._count_request(now_ms)
         elif isinstance(effect, ef.ChangeState):
-            assert effect.before is self._state, f"{effect.before} told, {self._state} known"
+            assert effect.before is self._state, f"{effect.before} reported, {self._state} known"
             self._state = effect.after
             self.states.append(effect.after)
         elif isinstance(effect, ef.FinishCommit):
@@ -159,19 +160,19 @@ class WatchedMachine(MemberMachine):
         count = count + 1 if at_ms == now_ms else 1
         self._asked_at = (now_ms, count)
         assert count <= STANDSTILL_REQUESTS_MAX, (
-            f"{count} requests of {self._components.context.config.member_id} while the clock stands still"
+            f"{count} requests of {self._components.context.config.member_id} at one time of the clock"
         )
 
 
 class Actor:
-    """One member, stepped from outside."""
+    """One member, stepped by the schedule."""
 
     def __init__(
         self,
         config: MemberConfig,
         client: MemoryClient,
         clock: FakeClock,
-        recording: Recording,
+        recording: ScheduleRecording,
         pid: int,
         *,
         listener: RebalanceListener | None = None,
@@ -180,9 +181,9 @@ class Actor:
         self.member_id = config.member_id
         self.client = client
         self.pid = pid
-        """Number of this process among all that were ever started."""
+        """Number of this process among all started ones."""
         self.runner = SteppedRunner()
-        self.machine = WatchedMachine(config)
+        self.machine = CheckedMachine(config)
         self._config = config
         self._clock = clock
         self._recording = recording
@@ -209,7 +210,7 @@ class Actor:
             delivery=share,
         )
 
-    # --- what can be seen -------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------
 
     @property
     def finished(self) -> ef.Finish | None:
@@ -221,7 +222,7 @@ class Actor:
 
     @property
     def states(self) -> list[ef.MemberState]:
-        """All that it was in, in order."""
+        """All its states, in order."""
         return self.machine.states
 
     @property
@@ -235,11 +236,11 @@ class Actor:
         return self.machine.effects
 
     def held(self) -> Mapping[TopicPartition, LeaseGrant]:
-        """What the machine believes to own."""
+        """Partitions that the machine owns, with their leases."""
         return self.machine.held()
 
     def handed_back(self) -> frozenset[TopicPartition]:
-        """What its application does not want before a later plan."""
+        """Partitions that its application handed back until the next assignment."""
         return frozenset(self.machine._components.context.owned.handed_back)
 
     def describe(self) -> MemberDescription:
@@ -249,39 +250,39 @@ class Actor:
 
     @property
     def has_work(self) -> bool:
-        """The loop has something to handle."""
+        """Whether the loop has something to handle."""
         return self.engine.loop.has_work
 
     def next_timer_ms(self) -> int | None:
         return self.engine.loop.next_timer_ms
 
     def run(self, limit: int = 1) -> int:
-        """The loop handles up to so many of the entries that wait, and timers that are due."""
+        """Has the loop handle up to `limit` waiting entries, and timers that are due."""
         return self.engine.loop.run_pending(limit)
 
     def post(self, event: ev.Event) -> None:
-        """Gives the loop an event, after all that waits."""
+        """Puts an event at the end of the loop's queue."""
         self.engine.loop.post(event)
 
     def give(self, event: ev.Event) -> None:
-        """Gives the machine this event now."""
+        """Steps the machine with this event now."""
         self.engine.loop.step(event)
 
     def kill(self) -> None:
-        """SIGKILL: nothing more is done, nobody is told."""
+        """Ends the member as by SIGKILL, without any notification."""
         self._is_dead = True
         self.engine.loop.stop()
 
     # --- HistorySink ------------------------------------------------------------------------------
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
-        """What a `HistoryFile` would write."""
+        """Adds a record, as a `HistoryFile` would."""
         session = self.client.session.session_id if self.client.session else 0
         self._recording.record(self.pid, self.member_id, session, kind, fields)
 
 
 class CheckedLock:
-    """The delivery's lock: one that is taken twice would stand still for ever."""
+    """The delivery's lock, which detects that its holder takes it again."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -289,8 +290,8 @@ class CheckedLock:
 
     def __enter__(self) -> None:
         if self.is_held:
-            self.was_taken_twice = True  # whoever calls may be guarded against errors of the application
-            raise AssertionError("the lock of the delivery is taken by whoever holds it")
+            self.was_taken_twice = True  # the caller may catch errors of the application
+            raise AssertionError("the holder of the delivery's lock takes it again")
         self.is_held = True
 
     def __exit__(
@@ -300,14 +301,14 @@ class CheckedLock:
 
 
 class ConsumingActor(Actor):
-    """One consumer, stepped from outside."""
+    """One consumer, stepped by the schedule."""
 
     def __init__(
         self,
         config: MemberConfig,
         client: MemoryClient,
         clock: FakeClock,
-        recording: Recording,
+        recording: ScheduleRecording,
         pid: int,
         *,
         log: Log,
@@ -321,13 +322,13 @@ class ConsumingActor(Actor):
         self._lock = CheckedLock()
         self._complaints: list[str] = []
         self._sought: dict[TopicPartition, tuple[int, int]] = {}
-        """Claims that were sought in and are given up: token, and position to be released with."""
+        """Claims with a seek that are being released: token, and position to be released with."""
         super().__init__(config, client, clock, recording, pid, listener=application)
         self.runner.may_return = application.may_return
         self.machine.on_committed = self._committed
 
     def _open(self, listener: RebalanceListener | None, share: DeliveryPort | None) -> MemberEngine:
-        """The delivery is the share."""
+        """Opens the member with its delivery."""
         del share
         config = self._config
         options = MemberOptions(
@@ -355,11 +356,11 @@ class ConsumingActor(Actor):
         self.member.open()
         return self.member.engine
 
-    def _committed(self, stands: Mapping[TopicPartition, int]) -> None:
-        """What counts as committed is in the tree, and no further than what is processed."""
-        self._acknowledged(stands)
+    def _committed(self, committed: Mapping[TopicPartition, int]) -> None:
+        """Checks that committed offsets are in the tree, and no further than the processed records."""
+        self._acknowledged(committed)
         flows = self.member.delivery._subscriptions
-        for tp, value in stands.items():
+        for tp, value in committed.items():
             flow, held = flows.find(tp), self.machine._components.context.owned.held.get(tp)
             if flow is None or held is None or flow.grant.token != held.token or flow.settling:
                 continue
@@ -370,7 +371,7 @@ class ConsumingActor(Actor):
             assert value <= at, f"{tp} is committed at {value}, processed up to {at}"
 
     def _watch_drains(self, delivery: Delivery) -> None:
-        """Notes what a claim that was sought in is given up with."""
+        """Remembers the final position of each released claim with a seek."""
         real = delivery.drain
 
         def drain(
@@ -389,12 +390,12 @@ class ConsumingActor(Actor):
         delivery.drain = drain  # type: ignore[method-assign]
 
     def _check_release(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """A seek goes with the partition that is given up, unless somebody has moved the offset since."""
+        """The position of a seek is released with the partition, unless the offset was changed since."""
         for row in rows:
             tp, offset = TopicPartition(row["topic"], row["partition"]), row["offset"]
             token, position = self._sought.pop(tp, (None, None))
             if token == row["token"] and offset is not None and offset != position:
-                self._complaints.append(f"{tp} was sought, processed up to {position}, released at {offset}")
+                self._complaints.append(f"{tp} had a seek, processed up to {position}, released at {offset}")
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -404,14 +405,14 @@ class ConsumingActor(Actor):
 
     @property
     def can_fetch(self) -> bool:
-        """The fetcher has something to do."""
+        """Whether the fetcher has something to do."""
         if self.finished is not None:
             return False
         is_due = self._fetch_due_ms is not None and self._clock.now_ms() >= self._fetch_due_ms
         return is_due or self.member.fetcher.is_woken or self._source.is_rung
 
     def fetch(self) -> None:
-        """One round of the fetcher."""
+        """Runs one round of the fetcher."""
         self._source.is_rung = False
         due_ms = self.member.fetcher.run_pending()
         slept_ms = self._source.slept_until()
@@ -427,20 +428,22 @@ class ConsumingActor(Actor):
         self.application.returned(self.runner.finish_late())
 
     def check(self) -> None:
-        """Raises AssertionError for what steps before this one have shown."""
+        """Raises AssertionError for violations in earlier steps."""
         assert not self._lock.was_taken_twice, "application code was called under the lock of the delivery"
         assert not self._complaints, "; ".join(self._complaints)
         if self.finished is not None:
             self._source.close()
             self.application.check_ended()
-            error = self.finished.error  # an id is in use where a process that was killed is not expired yet
+            error = (
+                self.finished.error
+            )  # the id is in use while the session of a killed process has not expired
             is_in_order = error is None or isinstance(error, MemberIdInUseError)
             assert is_in_order, f"{self.member_id} failed: {error!r}"
         self.application.reap()
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
         self._lock.was_taken_twice |= self._lock.is_held
-        if kind in ("reset.obeyed", "foreign_write"):  # what was given up leads elsewhere
+        if kind in ("reset.obeyed", "foreign_write"):  # the position changes
             self._sought.pop(TopicPartition(str(fields["topic"]), cast("int", fields["partition"])), None)
         if kind == "release.ok":
             self._check_release(cast("Iterable[Mapping[str, Any]]", fields["partitions"]))

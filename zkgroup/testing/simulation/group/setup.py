@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from zkgroup.model import StaticSubscription, Subscription, Whitelist
 from zkgroup.settings import GroupSettings
-from zkgroup.testing.simulation.group.application import Habits
+from zkgroup.testing.simulation.group.application import ApplicationOptions
 
 GROUP = "g"
 
@@ -43,12 +43,12 @@ FAULTS = (
     "reset_then_write",
 )
 OFTENER = {"grow_at_claim": 10, "write_at_commit": 10, "lost_reply": 2}
-"""Faults that wait for their moment, or seldom meet one: tried so much more often."""
+"""Faults that need a rare state: the factor by which they are tried more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """The group and the weights of what may go wrong in it."""
+class GroupSetup:
+    """A group, and the weights of its faults."""
 
     members: int
     clients: tuple[int, ...]
@@ -57,7 +57,8 @@ class Setup:
     """Partitions of each topic at the start."""
     strategy: str
     jvm_members: int = 0
-    """Members like Kafka 0.8.2.2's; with them only safety is judged, theirs may give up."""
+    """Number of members like Kafka 0.8.2.2's. With them only safety is checked, because theirs may give
+    up."""
     subscriptions: tuple[Subscription, ...]
     policy: str
     steps: int
@@ -66,16 +67,16 @@ class Setup:
     weights: Mapping[str, float] = field(default_factory=dict)
     """Chance of each fault in a thousand steps."""
     session_timeout_ms: int = 6000
-    habits: Habits = field(default_factory=Habits)
+    habits: ApplicationOptions = field(default_factory=ApplicationOptions)
     auto_commit: bool = True
     poll_interval_ms: int | None = None
     require_brokers: bool = False
     dead_partition: bool = False
-    """Nothing of one partition can ever be had."""
+    """Whether one partition is never available."""
     request_bytes_max: int = 800_000
-    """Of a transaction; small ones are cut into several packets."""
+    """Largest transaction in bytes; larger ones are split."""
     bulk_paths: int | None = None
-    """So many paths of a bulk read are read at one moment; all of them when None."""
+    """Number of paths of a bulk read that are read at once; all of them when None."""
 
     def settings(self) -> GroupSettings:
         return GroupSettings(
@@ -98,15 +99,15 @@ class Setup:
         )
 
 
-def draw(seed: int, steps: int) -> Setup:
-    """The setup of a seed. Every fault is drawn on its own, so that each pair meets in some schedule."""
+def draw(seed: int, steps: int) -> GroupSetup:
+    """The setup of a seed. Every fault is drawn independently, so that each pair occurs in some schedule."""
     rng = random.Random(seed)  # noqa: S311 - the same seed shall draw the same
     members = rng.choice((2, 2, 3, 3, 4))
     clients = tuple(rng.choice((m, max(0, m - 1))) if rng.random() < 0.3 else m for m in range(members))
     topics = {f"t{i}": rng.randint(1, 4) for i in range(rng.choice((1, 1, 2)))}
     strategy = rng.choice(("range", "range", "sticky", "sticky", "roundrobin"))
     weights = {fault: rng.choice((0.0, 0.0, 2.0, 6.0)) * OFTENER.get(fault, 1) for fault in FAULTS}
-    return Setup(
+    return GroupSetup(
         members=members,
         clients=clients,
         topics=topics,
@@ -127,8 +128,8 @@ def draw(seed: int, steps: int) -> Setup:
     )
 
 
-def _habits(rng: random.Random) -> Habits:
-    return Habits(
+def _habits(rng: random.Random) -> ApplicationOptions:
+    return ApplicationOptions(
         ack_mode=rng.choice(("auto", "explicit")),
         own_offsets=rng.random() < 0.4,
         bursts=rng.random() < 0.15,

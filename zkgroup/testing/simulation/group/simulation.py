@@ -22,10 +22,10 @@ from zkgroup.history import CheckOptions, check_history
 from zkgroup.model import EvaluatedMember, TopicPartition, Znode
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.testing.simulation.group.faults import Faults
+from zkgroup.testing.simulation.group.faults import GroupFaults
 from zkgroup.testing.simulation.group.members import ConsumingActor
-from zkgroup.testing.simulation.group.setup import GROUP, Setup, draw
-from zkgroup.testing.simulation.group.world import World
+from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup, draw
+from zkgroup.testing.simulation.group.world import GroupWorld
 from zkgroup.testing.simulation.schedule import Action, Schedule, ScheduleReport
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Registration
@@ -33,14 +33,14 @@ from zkgroup.znodes.group_records import Plan
 
 
 class Goal:
-    """Compares the tree, and what the members believe, with a plan computed from the tree alone."""
+    """Compares the tree, and the members' state, with an assignment computed from the tree alone."""
 
     def __init__(self, server: MemoryZooKeeper, group: str) -> None:
         self._server = server
         self._group = group
 
     def owners(self) -> Mapping[TopicPartition, tuple[str, int]]:
-        """Who owns what by the tree: thread id and czxid."""
+        """The owners in the tree: thread id and czxid."""
         prefix = f"/consumers/{self._group}/owners/"
         found = {}
         for path, znode in self._server.tree().items():
@@ -51,7 +51,7 @@ class Goal:
         return found
 
     def missing(self, actors: Sequence[ConsumingActor]) -> str | None:
-        """What is not as it should be, or None."""
+        """The first difference from the goal, or None."""
         for actor in actors:
             if actor.state is not MemberState.STABLE:
                 return f"{actor.member_id} is {actor.state.value}"
@@ -59,7 +59,7 @@ class Goal:
         tree = self._server.tree()
         members = self._members(tree)
         if {m.member for m in members} != registered:
-            return f"registered are {sorted(m.member for m in members)}, living {sorted(registered)}"
+            return f"registered are {sorted(m.member for m in members)}, running {sorted(registered)}"
         expected, owners = self._expected(tree, members), self.owners()
         expected = {tp: who for tp, who in expected.items() if not _is_handed_back(actors, tp, who)}
         if {tp: who for tp, (who, _) in owners.items()} != expected:
@@ -112,14 +112,14 @@ class Goal:
             }
             believed = {tp: grant.token for tp, grant in actor.held().items()}
             if mine != believed:
-                return f"{actor.member_id} believes {believed}, the tree says {mine}"
+                return f"{actor.member_id} owns {believed}, in the tree {mine}"
             if sorted(actor.application.owned) != sorted(mine):
                 return f"{actor.member_id} delivers {actor.application.owned}"
         return None
 
 
 def _is_handed_back(actors: Sequence[ConsumingActor], tp: TopicPartition, who: str) -> bool:
-    """Its member does not want it before a later plan."""
+    """Whether its member handed the partition back until the next assignment."""
     member = who.rpartition("-")[0]
     return any(actor.member_id == member and tp in actor.handed_back() for actor in actors)
 
@@ -133,20 +133,20 @@ STAY_MS = 15_000
 ROUNDS_MAX = 10_000
 
 
-class Convergence:
-    """Lets everything happen in a drawn order, without faults."""
+class GroupConvergence:
+    """Runs all members in a drawn order, without faults."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: GroupWorld, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
 
     def converge(self) -> int:
-        """Milliseconds until the goal was reached. Raises AssertionError where it is not, or not kept."""
+        """Milliseconds until convergence. Raises AssertionError where it is not reached, or not kept."""
         self.calm_down()
         goal, clock = Goal(self._world.server, GROUP), self._world.clock
         started_ms = clock.now_ms()
         in_a_row = 0
-        while in_a_row < 2:  # what has just changed may have to be heard of
+        while in_a_row < 2:  # members may not have read the last changes yet
             reason = goal.missing(self._world.living())
             in_a_row = in_a_row + 1 if reason is None else 0
             assert clock.now_ms() - started_ms <= CONVERGE_MS, f"not converged: {reason}"
@@ -161,7 +161,7 @@ class Convergence:
         return took_ms
 
     def calm_down(self) -> None:
-        """The faults end, and nothing else is done: what they have left must be mended by the members."""
+        """Ends the faults, and does nothing else: the members must repair what the faults have left."""
         self._world.wake_all()
         self._pass(500)
 
@@ -177,20 +177,20 @@ class Convergence:
                 return
 
     def drain(self) -> None:
-        """Everything that can happen without time passing. Raises AssertionError where it never ends."""
+        """Runs everything that needs no time. Raises AssertionError where it does not end."""
         for _ in range(ROUNDS_MAX):
             for step in self._world.pending():
                 self._world.server.deliver(step)
             living = self._world.living()
-            acted = [self._act(actor) for actor in self._rng.sample(living, len(living))]
-            acted += [jvm.act() for jvm in self._world.jvm]
-            self._world.audit.look()
+            acted = [self._step(actor) for actor in self._rng.sample(living, len(living))]
+            acted += [jvm.step() for jvm in self._world.jvm]
+            self._world.audit.catch_up()
             if not any(acted) and not self._world.server.pending():
                 return
-        raise AssertionError("something goes on for ever without time passing")
+        raise AssertionError("endless activity without time passing")
 
     @staticmethod
-    def _act(actor: ConsumingActor) -> bool:
+    def _step(actor: ConsumingActor) -> bool:
         did = actor.has_work and actor.run() > 0
         if actor.runner.can_begin:
             actor.begin_callback()
@@ -210,20 +210,20 @@ class Convergence:
         return did
 
     def _require_what_is_believed(self) -> None:
-        """At rest an offset that nobody else has written is what its owner takes it for."""
+        """After convergence, an offset without foreign writes is what its owner takes it for."""
         for actor in self._world.living():
-            picture = actor.describe()
-            for tp, grant in picture.held.items():
+            description = actor.describe()
+            for tp, grant in description.held.items():
                 znode = self._world.server.find(Offset.path(GROUP, tp))
-                if znode is not None and znode.stat.version == picture.fences[tp]:
+                if znode is not None and znode.stat.version == description.fences[tp]:
                     believed = -1 if grant.offset is None else grant.offset
                     stands = int(znode.data or b"-1")
-                    assert max(stands, -1) == believed, f"{tp} stands at {stands}, not at {believed}"
+                    assert max(stands, -1) == believed, f"{tp} is at {stands}, not at {believed}"
 
     def _last_commits(self) -> None:
-        """At rest every owner delivers what comes and commits it, and nothing is refused (L5).
+        """After convergence every owner delivers new records and commits them, and no commit is refused (L5).
 
-        The first time a commit may still find what a stranger wrote to an owned offset.
+        The first commit may still detect a foreign write.
         """
         for is_second in (False, True):
             for tp in Goal(self._world.server, GROUP).owners():
@@ -238,95 +238,95 @@ class Convergence:
                 self.drain()
                 actor.application.check_ended()
                 for result in actor.application.results[before:]:
-                    assert not (is_second and result.refused), f"refused at rest: {result.refused}"
+                    assert not (is_second and result.refused), f"refused after convergence: {result.refused}"
 
 
 RUN_AT_ONCE = (1, 1, 1, 1, 5, 2000)
-"""Entries that a member's loop handles before anything else happens."""
+"""Number of entries that a member's loop handles in a row."""
 
 
 class SimulationError(AssertionError):
-    """A schedule broke a promise. The message names the seed; the same seed does it again."""
+    """A schedule violated an invariant. The message names the seed, which reproduces it."""
 
 
-Report = ScheduleReport[Setup]
+Report = ScheduleReport[GroupSetup]
 
 
-class Simulation(Schedule[Setup, World]):
+class Simulation(Schedule[GroupSetup, GroupWorld]):
     """A seeded schedule. `run()` returns its report or raises `SimulationError`."""
 
     error = SimulationError
 
-    def __init__(self, seed: int, *, steps: int = 600, setup: Setup | None = None) -> None:
+    def __init__(self, seed: int, *, steps: int = 600, setup: GroupSetup | None = None) -> None:
         super().__init__(seed, steps, setup, draw)
-        self.world = World(self.setup, self.rng)
-        self._faults = Faults(self.world, self.rng)
+        self.world = GroupWorld(self.setup, self.rng)
+        self._faults = GroupFaults(self.world, self.rng)
         for index in range(self.setup.members):
             self.world.add_member(index)
         for index in range(self.setup.jvm_members):
             self.world.add_jvm_member(index)
 
     def run(self) -> Report:
-        """The whole schedule: chaos, quiet, verdict."""
+        """Runs the whole schedule: faults, convergence, history check."""
         with _members_log_nothing():
             return self._run(self._steps)
 
-    # --- chaos ------------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Perhaps a fault, and one of the things that may happen next."""
+        """Perhaps a fault, then one of the possible events."""
         self._disturb(self.setup.weights)
         self.rng.choice(self._choices())()
-        self.world.audit.look()
+        self.world.audit.catch_up()
         for actor in self.world.actors:
             actor.check()
 
     def _happen(self, what: str) -> tuple[str, object]:
-        return "fault", self._faults.happen(what)
+        return "fault", self._faults.inject(what)
 
     def _choices(self) -> list[Action]:
-        """A delivery, an event, an act of an application, or time."""
+        """Possible events: a step of the server, of a member or of an application, or time."""
         server = self.world.server
         self._catch_up()
         choices: list[Action] = [lambda s=step: server.deliver(s) for step in self.world.pending()]  # type: ignore[misc]
         for actor in self.world.awake():
             if actor.has_work:
                 choices += [lambda a=actor: a.run(self.rng.choice(RUN_AT_ONCE))] * 3  # type: ignore[misc]
-            choices += self._acts(actor)
+            choices += self._actions(actor)
         for jvm in self.world.jvm:
             choices += jvm.choices()
         choices.append(self._pass_time)
         return choices
 
-    def _acts(self, actor: ConsumingActor) -> list[Action]:
+    def _actions(self, actor: ConsumingActor) -> list[Action]:
         application, runner = actor.application, actor.runner
-        acts = application.acts() if self.rng.random() < 0.5 else []
+        actions = application.actions() if self.rng.random() < 0.5 else []
         if actor.can_fetch:
-            acts.append(actor.fetch)
+            actions.append(actor.fetch)
         if runner.can_begin:
-            acts.append(actor.begin_callback)
+            actions.append(actor.begin_callback)
         if not self.world.callbacks_hang:
-            acts += [actor.end_callback] * runner.can_return + [
+            actions += [actor.end_callback] * runner.can_return + [
                 actor.end_late_callback
             ] * runner.can_return_late
-        return acts
+        return actions
 
     def _pass_time(self) -> None:
         self._advance(self.world.is_busy)
         self.world.produce()
 
-    # --- quiet, and the verdict -------------------------------------------------------------------
+    # --- convergence and the history check ------------------------------------------------------------
 
-    def settle(self) -> None:
-        """No more faults: everybody gets what the plan says, within a bound, and keeps it (L1-L5)."""
-        convergence = Convergence(self.world, self.rng)
+    def converge(self) -> None:
+        """Ends the faults: each member must get its share within a bound, and keep it (L1-L5)."""
+        convergence = GroupConvergence(self.world, self.rng)
         if self.setup.jvm_members:
             convergence.calm_down()
         else:
             self.report.converged_ms = convergence.converge()
 
-    def judge(self) -> None:
-        """The same run, judged again from its records and the server's log by the history checker."""
+    def check_history(self) -> None:
+        """Runs the history checker on the records and the server's log."""
         options = CheckOptions(
             group=GROUP, ended_members=[actor.member_id for actor in self.world.killed], slack_ms=0
         )
@@ -344,9 +344,9 @@ class Simulation(Schedule[Setup, World]):
         figures["deliveries"] += report.figures.deliveries
 
     def _has_overruled_leases(self) -> bool:
-        """Who ends a session before its time, or deletes an owner by path, overrules any lease.
+        """Whether a fault ended a session early or deleted an owner by path, which overrules leases.
 
-        Commits stay fenced then; that deliveries do not overlap for a moment is no promise any more.
+        Commits stay fenced then, but deliveries may overlap for a moment.
         """
         figures = self.report.figures
         return bool(figures["fault expire"] or figures["fault steal"] or self.setup.jvm_members)
@@ -363,10 +363,14 @@ class Simulation(Schedule[Setup, World]):
         figures["claims adopted"] += self._adopted()
 
     def _adopted(self) -> int:
-        """Claims, and moves between threads, that a member owns without an answer that told it so."""
+        """Claims, and handovers between threads, that a member owns without an acknowledgement."""
         records = self.world.recording.records
-        told = {record.fields["zxid"] for record in records if record.kind in ("claim.ok", "release.ok")}
-        return sum(record.kind == "own.begin" and record.fields["token"] not in told for record in records)
+        acknowledged = {
+            record.fields["zxid"] for record in records if record.kind in ("claim.ok", "release.ok")
+        }
+        return sum(
+            record.kind == "own.begin" and record.fields["token"] not in acknowledged for record in records
+        )
 
     def _state(self) -> Iterable[str]:
         for actor in self.world.living():
@@ -378,7 +382,7 @@ class Simulation(Schedule[Setup, World]):
 
 @contextmanager
 def _members_log_nothing() -> Iterator[None]:
-    """What goes wrong here is no news to anybody, and takes its time to be said."""
+    """Switches off logging, which is slow and reports only injected faults here."""
     loggers = [logging.getLogger(name) for name in ("zkgroup.consumer", "zkgroup.state_change")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

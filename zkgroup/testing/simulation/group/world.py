@@ -9,30 +9,30 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, Step
 from zkgroup.testing.simulation.group.application import Application, Log
-from zkgroup.testing.simulation.group.audit import Audit
-from zkgroup.testing.simulation.group.jvm_consumer import JvmActor
+from zkgroup.testing.simulation.group.audit import GroupAudit
+from zkgroup.testing.simulation.group.jvm_consumer import JvmConsumer
 from zkgroup.testing.simulation.group.members import ConsumingActor
-from zkgroup.testing.simulation.group.setup import GROUP, Setup
-from zkgroup.testing.simulation.schedule import Recording
+from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup
+from zkgroup.testing.simulation.schedule import ScheduleRecording
 from zkgroup.znodes.brokers import Topic
 
 BROKER = "/brokers/ids/0"
 FOR_EVER = 10**12
 
 
-class World:
-    """Everything that a schedule acts on."""
+class GroupWorld:
+    """The state of one schedule: server, clock, members, sources and figures."""
 
-    def __init__(self, setup: Setup, rng: random.Random) -> None:
+    def __init__(self, setup: GroupSetup, rng: random.Random) -> None:
         self.setup = setup
         self.clock = FakeClock()
         self.server = MemoryZooKeeper(self.clock, stepped=True)
         self.server.bulk_paths = setup.bulk_paths
-        self.recording = Recording(self.clock)
+        self.recording = ScheduleRecording(self.clock)
         self.log = Log(self.clock)
-        self.audit = Audit(self.server, GROUP, self.recording)
+        self.audit = GroupAudit(self.server, GROUP, self.recording)
         self.actors: list[ConsumingActor] = []
-        self.jvm: list[JvmActor] = []
+        self.jvm: list[JvmConsumer] = []
         self.killed: list[ConsumingActor] = []
         self.callbacks_hang = False
         self.sessions_expired = 0
@@ -43,30 +43,30 @@ class World:
         for topic, partitions in setup.topics.items():
             self.server.put(Topic.path(topic), Topic(dict.fromkeys(range(partitions), (0,))).encode())
         self.dead: set[TopicPartition] = set()
-        """Partitions of which nothing can ever be had."""
+        """Partitions that are never available."""
         if setup.dead_partition:
             topic = rng.choice(list(setup.topics))
             self.dead.add(TopicPartition(topic, rng.randrange(setup.topics[topic])))
         if setup.require_brokers:
             self.bring_broker()
         self._late_at: dict[str, int] = {}
-        """When what was answered comes to these clients, of which nothing is heard meanwhile."""
+        """Clients that receive nothing for now, and the time at which their responses arrive."""
         self.end_faults()
 
     def bring_broker(self) -> None:
-        """The one broker is there, again."""
+        """Registers the one broker."""
         self.server.put(BROKER, b"{}")
 
     def lose_broker(self) -> bool:
-        """No broker is there; False where that is nothing new."""
+        """Removes the broker; False where there is none."""
         if self.server.find(BROKER) is None:
             return False
         self.server.remove(BROKER)
         return True
 
     def end_faults(self) -> None:
-        """Sources give what they have."""
-        self.log.mend()
+        """Makes all partitions and the broker available again."""
+        self.log.repair()
         for tp in self.dead:
             self.log.fail(tp, FOR_EVER)
 
@@ -107,22 +107,22 @@ class World:
         return actor
 
     def _check_lease(self, actor: ConsumingActor, until_ms: int) -> None:
-        """No lease outlasts what the server has heard of the session (recipes 9)."""
+        """Checks that no lease ends after the server may expire the session (recipes 9)."""
         session_id = actor.describe().session_id
         session = self.server.leader.sessions[session_id] if session_id is not None else None
         assert session is not None, "a lease without a session"
         end_ms = session.heard_ms + session.timeout_ms
-        assert until_ms <= end_ms, f"lease until {until_ms}, and the session may end at {end_ms}"
+        assert until_ms <= end_ms, f"lease until {until_ms}, and the session may expire at {end_ms}"
 
-    def add_jvm_member(self, index: int) -> JvmActor:
+    def add_jvm_member(self, index: int) -> JvmConsumer:
         """Starts a member that behaves as Kafka 0.8.2.2's does."""
         client = self.server.client(f"jvm{index}", self.setup.session_timeout_ms)
-        actor = JvmActor(GROUP, f"{GROUP}_j{index}", self.setup.topics, client, self.clock)
+        actor = JvmConsumer(GROUP, f"{GROUP}_j{index}", self.setup.topics, client, self.clock)
         self.jvm.append(actor)
         return actor
 
     def kill(self, actor: ConsumingActor) -> None:
-        """Takes a process away; its session stays until it expires."""
+        """Kills a process; its session stays until it expires."""
         actor.kill()
         self.actors.remove(actor)
         self.killed.append(actor)
@@ -138,17 +138,17 @@ class World:
         self._paused_until[actor] = until_ms
 
     def isolate(self, client: str, ms: int) -> None:
-        """Cuts a client off; `advance` brings it back."""
+        """Disconnects a client; `advance` reconnects it."""
         self.server.suspend(client)
         self._isolated_until[client] = self.clock.now_ms() + ms
 
     def hold_answers(self, client: str, ms: int) -> None:
-        """Nothing of this client gets through, and what was answered already comes so much later; then its
-        connection breaks for longer than its session lives."""
+        """Delays a client: its requests do not arrive, and its responses arrive `ms` later. Then its
+        connection breaks for longer than its session timeout."""
         self._late_at[client] = self.clock.now_ms() + ms
 
     def pending(self) -> list[Step]:
-        """What can happen next at the server and between it and its clients."""
+        """Possible next steps of the server and its connections."""
         steps = self.server.pending()
         if self._late_at:
             steps = [step for step in steps if step.client not in self._late_at or step.kind == "catch_up"]
@@ -162,7 +162,7 @@ class World:
             self.isolate(name, self.setup.session_timeout_ms + 2000)
 
     def wake_all(self) -> None:
-        """The end of all faults that last."""
+        """Ends all lasting faults."""
         self._paused_until.clear()
         self._isolated_until.clear()
         self.callbacks_hang = False
@@ -174,14 +174,14 @@ class World:
             self.server.resume(name)
 
     def produce(self) -> None:
-        """Somebody writes records to a partition."""
+        """Appends records to a partition."""
         topic = self._rng.choice(list(self.setup.topics))
         self.log.append(TopicPartition(topic, self._rng.randrange(self.setup.topics[topic])))
 
     # --- time -------------------------------------------------------------------------------------
 
     def is_busy(self) -> bool:
-        """Something happens without time passing."""
+        """Whether something can happen without time passing."""
         is_moving = any(step.kind != "catch_up" for step in self.pending())
         return is_moving or any(actor.has_work for actor in self.awake())
 
@@ -192,7 +192,7 @@ class World:
         return min(due, default=None)
 
     def advance(self, ms: int) -> None:
-        """Time passes: running clients are heard of, overdue sessions end, sooner or later."""
+        """Advances the clock: running clients ping, and overdue sessions expire sooner or later."""
         self.clock.advance(ms)
         self._give_late_answers()
         for name in [n for n, until_ms in self._isolated_until.items() if until_ms <= self.clock.now_ms()]:

@@ -10,7 +10,7 @@ from zkgroup.consumer.machine.events import Assign, EndLease, ExtendLease, Lose,
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, MultiDone, Operation, ReadDone, SetData
 from zkgroup.runtime.events import Answered, Submit
-from zkgroup.testing.simulation.group.audit import OrderError, OrderRules
+from zkgroup.testing.simulation.group.audit import EffectOrderChecker, EffectOrderError
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 GRANT = LeaseGrant(topic_partition=ONE, thread=0, token=7, offset=None)
@@ -28,9 +28,9 @@ def release(tp: TopicPartition) -> Submit:
     return ask(Delete(f"/consumers/g/owners/{tp.topic}/{tp.partition}", 1))
 
 
-def owner_of_one() -> OrderRules:
+def owner_of_one() -> EffectOrderChecker:
     """A member that holds one partition."""
-    rules = OrderRules("g")
+    rules = EffectOrderChecker("g")
     rules.effect(claim(ONE))
     rules.effect(Assign((GRANT,)))
     return rules
@@ -38,17 +38,17 @@ def owner_of_one() -> OrderRules:
 
 def test_nothing_is_assigned_without_a_claim() -> None:
     """`Assign` of what was never asked for is refused."""
-    with pytest.raises(OrderError, match="without a claim"):
-        OrderRules("g").effect(Assign((GRANT,)))
+    with pytest.raises(EffectOrderError, match="without a claim"):
+        EffectOrderChecker("g").effect(Assign((GRANT,)))
 
 
 def test_a_release_waits_for_the_callback() -> None:
     """item 35: while a partition is delivered, and until its callback has returned, it is not released."""
     rules = owner_of_one()
-    with pytest.raises(OrderError, match="let go"):
+    with pytest.raises(EffectOrderError, match="let go"):
         rules.effect(release(ONE))
     rules.effect(Revoke(3, (ONE,), 1000, "rebalance"))
-    with pytest.raises(OrderError, match="let go"):
+    with pytest.raises(EffectOrderError, match="let go"):
         rules.effect(release(ONE))
     rules.event(Revoked(3, {}))
     rules.effect(release(ONE))
@@ -59,7 +59,7 @@ def test_a_claim_waits_for_the_releases_of_its_rebalance() -> None:
     rules = owner_of_one()
     rules.effect(Revoke(3, (ONE,), 1000, "rebalance"))
     rules.event(Revoked(3, {}))
-    with pytest.raises(OrderError, match="before the release"):
+    with pytest.raises(EffectOrderError, match="before the release"):
         rules.effect(claim(TWO))
     rules.effect(EndLease((ONE,)))
     rules.effect(claim(TWO))
@@ -70,7 +70,7 @@ def test_a_token_is_given_once() -> None:
     rules = owner_of_one()
     rules.effect(Lose((ONE,), "not_registered"))
     rules.effect(claim(ONE))
-    with pytest.raises(OrderError, match="given before"):
+    with pytest.raises(EffectOrderError, match="given before"):
         rules.effect(Assign((GRANT,)))
     rules.effect(claim(ONE))
     rules.effect(Assign((replace(GRANT, token=8),)))
@@ -82,20 +82,20 @@ def test_what_is_lost_is_not_committed() -> None:
     write = ask(SetData("/consumers/g/offsets/t/0", b"5", 2))
     rules.effect(write)
     rules.effect(Lose((ONE,), "session_lost"))
-    with pytest.raises(OrderError, match="has lost"):
+    with pytest.raises(EffectOrderError, match="has lost"):
         rules.effect(write)
 
 
 def test_only_an_accepted_write_extends_the_lease() -> None:
     """Reads extend nothing, and one write extends the lease once."""
-    rules = OrderRules("g")
+    rules = EffectOrderChecker("g")
     rules.effect(claim(ONE))
     rules.event(Answered(2, ReadDone(None)))
-    with pytest.raises(OrderError, match="acknowledged"):
+    with pytest.raises(EffectOrderError, match="acknowledged"):
         rules.effect(ExtendLease(1000))
     rules.event(Answered(1, MultiDone((), 9)))
     rules.effect(ExtendLease(1000))
-    with pytest.raises(OrderError, match="acknowledged"):
+    with pytest.raises(EffectOrderError, match="acknowledged"):
         rules.effect(ExtendLease(2000))
 
 
@@ -104,7 +104,7 @@ def test_who_registers_anew_holds_nothing() -> None:
     rules = owner_of_one()
     path = "/consumers/g/ids/g_a"
     rules.effect(ask(Delete(path, 0), Create(path, b"", ephemeral=True)))
-    with pytest.raises(OrderError, match="registers anew"):
+    with pytest.raises(EffectOrderError, match="registers anew"):
         rules.effect(ask(Create(path, b"", ephemeral=True)))
     rules.effect(Lose((ONE,), "session_lost"))
     rules.effect(ask(Create(path, b"", ephemeral=True)))
