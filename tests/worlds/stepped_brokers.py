@@ -28,7 +28,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import MachineLoop
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
@@ -106,7 +106,7 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
 
     def lose(self, node: BrokerNode, fault: Fault) -> None:
         """What becomes of the node's next request."""
-        self.deliver(Step("request", node.client.name), fault)
+        self.deliver(ServerStep("request", node.client.name), fault)
 
     def registration(self, broker: int) -> BrokerRegistration:
         path = BrokerRegistration.path(broker)

@@ -26,7 +26,7 @@ from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfi
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.runtime.events import LogEvent
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
     LeaderAndIsrRequest,
@@ -207,7 +207,7 @@ class SteppedControllers(SteppedElectors):
         """
         host = self.hosts.setdefault(id_, Host(id_))
         client = self.server.client(f"broker-{id_}-{len(self.server.clients)}")
-        self.server.deliver(Step("connect", client.name))
+        self.server.deliver(ServerStep("connect", client.name))
         assert client.session is not None
         extensions = {"zkgroup": {"role": "data"}} if is_zkgroup else {}
         registration = BrokerRegistration("h", 9000 + id_, 1, 0, extensions=extensions)
@@ -288,7 +288,7 @@ class SteppedControllers(SteppedElectors):
         for _ in range(100_000):
             steps = self.server.pending()
             for step in steps:
-                if step == Step("request", controller.name) and is_writing(controller):
+                if step == ServerStep("request", controller.name) and is_writing(controller):
                     writes -= 1
                 self.deliver(step)
                 if not writes:
@@ -314,7 +314,7 @@ def loses_answer(world: SteppedControllers, controller: ControllerNode, nth: int
     world.run(lambda: is_writing(controller))
     if not is_writing(controller):
         return False
-    world.deliver(Step("request", controller.name), fault)
+    world.deliver(ServerStep("request", controller.name), fault)
     world.run()
     world.advance(10_000)
     return True

@@ -13,7 +13,7 @@ from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.runtime.procedures import Procedure
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
@@ -134,7 +134,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
     def real(self, broker: int = 9, *, epoch: int | None = None) -> int:
         """A broker of Kafka registers and becomes controller as 0.8.2.2 does; its session."""
         client = self.server.client(f"kafka-{broker}")
-        self.server.deliver(Step("connect", client.name))
+        self.server.deliver(ServerStep("connect", client.name))
         assert client.session is not None
         session_id = client.session.session_id
         self.server.put(broker_ids_path())

@@ -19,7 +19,7 @@ from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znod
 from zkgroup.model.requests import Create, CreateMissing, Multi, Operation, ReadMany, Request
 from zkgroup.settings import GroupSettings
 from zkgroup.testing import FakeClock, MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.testing.simulation.group.members import Actor
 from zkgroup.testing.simulation.schedule import ScheduleRecording
@@ -126,7 +126,7 @@ class SteppedGroup:
         """Just before the server executes the next such request of this client: act, or lose it."""
         self._interferences.append((client, wanted, action or (lambda: fault)))
 
-    def _interfere(self, step: Step) -> Fault | None:
+    def _interfere(self, step: ServerStep) -> Fault | None:
         """What a test wants to happen at this moment; a fault for the request, if any."""
         if step.kind != "request":
             return None

@@ -10,7 +10,7 @@ from zkgroup.model.ports import Store
 from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.testing import FakeClock, MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 
 
 class Looped(Protocol):
@@ -66,7 +66,7 @@ class SteppedMachines(Generic[N]):
                 return
         raise AssertionError(f"no rest: {self.server.pending()}")
 
-    def deliver(self, step: Step, fault: Fault | None = None) -> None:
+    def deliver(self, step: ServerStep, fault: Fault | None = None) -> None:
         self.server.deliver(step, fault)
         for node in self.nodes:
             node.loop.run_pending()

@@ -1,7 +1,7 @@
-"""`ChaosZooKeeper`: proxies in front of real servers that cut, delay, withhold and drop on demand.
+"""`ChaosZooKeeper`: network faults, session expiry and server failures on ZooKeeper servers, for tests.
 
-The proxies run in one thread of their own; all methods of `ChaosZooKeeper` are called from the test's thread
-and return when the fault is in force.
+Proxies in front of the servers run in one thread. All methods of `ChaosZooKeeper` are called from the test's
+thread and return when the fault is in effect.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from zkgroup.testing.proxies import (
     OPCODES,
     ClientProxy,
     Dropped,
-    LoopThread,
     PeerLinks,
     ProxiedClient,
+    ProxyLoop,
     RequestKind,
 )
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -28,28 +28,28 @@ _READY_S = 60.0
 
 
 class ChaosZooKeeper:
-    """Real servers with a proxy in front of each client port. A context manager."""
+    """ZooKeeper servers with a proxy in front of each client port. A context manager."""
 
     def __init__(
         self, zookeeper: EmbeddedZooKeeper, chroot: str = "", links: PeerLinks | None = None
     ) -> None:
-        """`zookeeper` must run. It is not stopped at the end, only brought back to health.
+        """`zookeeper` must run. It is not stopped at the end; its faults are healed.
 
-        `links`: those between its servers, where it was started with proxies for them.
+        `links`: the proxies between its servers, where it was started with them.
         """
         self.zookeeper = zookeeper
         self.chroot = chroot
         self._links = links
         self._proxies = [ClientProxy(server.port) for server in zookeeper.servers]
-        self._loop = LoopThread("zkgroup-chaos")
+        self._loop = ProxyLoop("zkgroup-chaos")
 
-    def _do(self, act: Callable[[ClientProxy], object], server: int | None = None) -> None:
-        """On the loop's thread, for one proxy or all."""
+    def _do(self, action: Callable[[ClientProxy], object], server: int | None = None) -> None:
+        """Calls `action` on the loop's thread, for one proxy or all."""
 
         def work() -> None:
             for number, proxy in enumerate(self._proxies):
                 if server in (None, number):
-                    act(proxy)
+                    action(proxy)
 
         self._loop.do(work)
 
@@ -79,32 +79,32 @@ class ChaosZooKeeper:
 
     @property
     def direct_address(self) -> str:
-        """The connection string past the proxies: for a witness."""
+        """The connection string without the proxies: for reads and writes of the test itself."""
         return self.zookeeper.address + self.chroot
 
     def most_unanswered(self) -> int:
-        """Requests of one connection that waited for their replies at once, at most, since the last call."""
+        """Highest number of requests in flight on one connection since the last call."""
         found: list[int] = []
 
-        def act(proxy: ClientProxy) -> None:
+        def action(proxy: ClientProxy) -> None:
             found.append(proxy.most_unanswered)
             proxy.most_unanswered = 0
 
-        self._do(act)
+        self._do(action)
         return max(found)
 
     def mean_unanswered(self) -> float:
-        """Requests of one connection that waited for their replies at once, on average, since the last call.
+        """Mean number of requests in flight on one connection since the last call.
 
-        So many times faster than one by one they are answered where the way to the server takes the time.
+        Where the network delay dominates, pipelining is faster than single requests by this factor.
         """
         found: list[tuple[int, int]] = []
 
-        def act(proxy: ClientProxy) -> None:
+        def action(proxy: ClientProxy) -> None:
             found.append((proxy.unanswered, proxy.requests))
             proxy.unanswered = proxy.requests = 0
 
-        self._do(act)
+        self._do(action)
         return sum(unanswered for unanswered, _ in found) / max(1, sum(requests for _, requests in found))
 
     # --- the network ------------------------------------------------------------------------------
@@ -112,40 +112,40 @@ class ChaosZooKeeper:
     def cut(self, server: int | None = None, *, refuse: bool = False) -> None:
         """Resets all connections. With `refuse`, new ones are reset as well until `heal`."""
 
-        def act(proxy: ClientProxy) -> None:
+        def action(proxy: ClientProxy) -> None:
             proxy.refusing = refuse
             proxy.cut()
 
-        self._do(act, server)
+        self._do(action, server)
 
     def delay(
         self, seconds: float, *, to_server: bool = True, to_client: bool = True, server: int | None = None
     ) -> None:
-        """Every packet takes this much longer, until `heal`."""
+        """Delays every packet by this time, until `heal`."""
 
-        def act(proxy: ClientProxy) -> None:
+        def action(proxy: ClientProxy) -> None:
             proxy.to_server.delay_s = seconds if to_server else 0.0
             proxy.to_client.delay_s = seconds if to_client else 0.0
 
-        self._do(act, server)
+        self._do(action, server)
 
     def swallow(self, *, to_server: bool = True, to_client: bool = True, server: int | None = None) -> None:
-        """Connections stay open and nothing arrives, until `heal`.
+        """Withholds all data on open connections, until `heal`.
 
-        What was withheld then arrives late, as TCP would send it again.
+        Withheld data then arrives late, as TCP would send it again.
         """
 
-        def act(proxy: ClientProxy) -> None:
+        def action(proxy: ClientProxy) -> None:
             for way, held in ((proxy.to_server, to_server), (proxy.to_client, to_client)):
                 if held:
                     way.open.clear()
 
-        self._do(act, server)
+        self._do(action, server)
 
     def heal(self, *, cut: bool = False) -> None:
-        """The network is as before. With `cut`, what was withheld is lost with its connections."""
+        """Heals the network. With `cut`, withheld data is lost with its connections."""
 
-        def act(proxy: ClientProxy) -> None:
+        def action(proxy: ClientProxy) -> None:
             if cut:
                 proxy.cut()
             proxy.refusing = False
@@ -154,7 +154,7 @@ class ChaosZooKeeper:
                 way.delay_s = 0.0
                 way.open.set()
 
-        self._do(act)
+        self._do(action)
         if self._links is not None:
             self._links.heal(cut=cut)
 
@@ -170,27 +170,28 @@ class ChaosZooKeeper:
         self._links.cut(server, peers or others, to_peers=to_peers, from_peers=from_peers)
 
     def drop_reply(self, kind: RequestKind, *, then_refuse: bool = False) -> Dropped:
-        """The next request of this kind is executed; the connection breaks instead of its reply.
+        """Breaks the connection in place of the response to the next request of this kind, which is executed.
 
-        With `then_refuse` that server takes no new connection until `heal`, so nobody can read back there.
+        With `then_refuse` that server accepts no new connection until `heal`, so no client can read back
+        there.
         """
         return self._arm(Dropped(OPCODES[kind], executed=True, then_refuse=then_refuse))
 
     def drop_request(self, kind: RequestKind) -> Dropped:
-        """The connection breaks before the next request of this kind reaches the server."""
+        """Breaks the connection before the next request of this kind reaches the server."""
         return self._arm(Dropped(OPCODES[kind], executed=False))
 
     def _arm(self, drop: Dropped) -> Dropped:
-        def act(proxy: ClientProxy) -> None:
+        def action(proxy: ClientProxy) -> None:
             proxy.armed = drop
 
-        self._do(act)
+        self._do(action)
         return drop
 
     # --- sessions and servers ---------------------------------------------------------------------
 
     def sessions(self) -> tuple[int, ...]:
-        """Ids of the sessions that are connected through the proxies."""
+        """Ids of sessions connected through the proxies."""
         return tuple(connection.session_id for connection in self._connections())
 
     def _connections(self) -> list[ProxiedClient]:
@@ -199,7 +200,7 @@ class ChaosZooKeeper:
         return [connection for connection in found if connection.session_id]
 
     def expire_session(self, session_id: int) -> None:
-        """Ends a session at the server, as its expiry would: its client learns it on reconnecting.
+        """Ends a session at the server, as its expiry would: its client learns of it on reconnecting.
 
         Done by a second connection with the session's own id and password, which closes it.
         """
@@ -212,18 +213,18 @@ class ChaosZooKeeper:
         raise KeyError(f"session 0x{session_id:x} is not connected through the proxies")
 
     def restart(self, server: int = 0) -> None:
-        """Stops a server and starts it again on its data."""
+        """Restarts a server on its data."""
         self.zookeeper.server(server).restart()
 
     def lose_quorum(self) -> None:
-        """Kills just enough servers that the rest cannot go on. Undone by `heal_servers`."""
+        """Kills enough servers that the others have no quorum. Undone by `heal_servers`."""
         servers = self.zookeeper.servers
         for server in servers[len(servers) // 2 :]:
             if server.pid is not None:
                 server.kill()
 
     def heal_servers(self) -> None:
-        """Every server runs again, reaches the others and serves sessions."""
+        """Starts stopped servers; waits until every server serves sessions."""
         were_cut = self._links is not None and self._links.heal(cut=True)
         self.zookeeper.revive(_READY_S)
         for server in self.zookeeper.servers if were_cut else ():

@@ -1,4 +1,4 @@
-"""`FakeClock`: a clock that stands still until the test moves it, and a wait for work of other threads."""
+"""`FakeClock`: a clock that only the test moves, and a wait for the work of other threads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from zkgroup.model.ports import Party
 
 POLL_S = 0.002
 _NOTICE_S = 0.05
-"""Longest wait for the notice of a party that has become quiet: a bound, not a poll."""
+"""Longest wait for the notice that a party is quiet: a bound, not a poll."""
 PATIENCE_S = 30.0
-"""So long, in real time, the clock waits for what works."""
+"""Longest wait, in real time, for threads that work."""
 
 
 class Blocked:
-    """A call of the application that waits: a `Party` that speaks for its thread or task."""
+    """A blocking call of the application: a `Party` for its thread or task."""
 
-    name = "a call that has what it waited for"
+    name = "a call whose condition is true"
     turns = 0
 
     def __init__(
@@ -38,7 +38,7 @@ class Blocked:
 
 
 class Parties:
-    """All that takes part in one clock. Thread-safe."""
+    """The parties of one clock. Thread-safe."""
 
     def __init__(self) -> None:
         self._parties: dict[int, Party] = {}
@@ -47,7 +47,7 @@ class Parties:
         self._noticed = threading.Condition()
 
     def join(self, party: Party) -> Callable[[], None]:
-        """The party takes part until the result is called."""
+        """Adds a party; the result removes it."""
         with self._noticed:
             key = next(self._order)
             self._parties[key] = party
@@ -60,18 +60,18 @@ class Parties:
         return leave
 
     def notice(self) -> None:
-        """Something has begun to wait, or to be late."""
+        """Notes that a party has begun to wait, or is late."""
         with self._noticed:
             self._noticed.notify_all()
 
     def wait_notice(self) -> None:
-        """Waits for the next `notice`, or a moment."""
+        """Waits for the next `notice`, or for a short time."""
         with self._noticed:
             self._noticed.wait(POLL_S)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """This thread, or task, is not waited for meanwhile."""
+        """Excludes this thread or task from the parties that the clock waits for."""
         me = this_worker()
         with self._noticed:
             self._aside.append(me)
@@ -83,7 +83,7 @@ class Parties:
                 self._aside.remove(me)
 
     def working(self) -> list[Party]:
-        """Those that work. Seen twice with nothing done in between, the others were quiet all at once."""
+        """The working parties. None twice in a row means that all were quiet at once."""
         with self._noticed:
             return self._working()
 
@@ -101,12 +101,14 @@ class Parties:
         return [party for party, before in zip(parties, turns, strict=True) if party.turns != before]
 
     def wait_quiet(self, is_over: Callable[[], object], timeout_s: float = PATIENCE_S) -> bool:
-        """Waits until all is quiet or `is_over()`, which it returns. Raises TimeoutError."""
+        """Waits until all parties are quiet or `is_over()`, which it returns. Raises TimeoutError."""
         if not self._parties:
             return bool(is_over())
         deadline_s = time.monotonic() + timeout_s
         while not is_over():
-            is_late = time.monotonic() > deadline_s  # before the look: what was late to wake may be done
+            is_late = (
+                time.monotonic() > deadline_s
+            )  # read before the check: a party that was late may have finished
             with self._noticed:
                 working = self._working()
                 if not working:
@@ -119,7 +121,7 @@ class Parties:
 
 
 def this_worker() -> object:
-    """The asyncio task that runs here, or the number of the thread."""
+    """The present asyncio task, or the number of the thread."""
     asyncio = sys.modules.get("asyncio")  # not loaded: there is no task
     if asyncio is not None:
         try:
@@ -132,15 +134,16 @@ def this_worker() -> object:
 
 
 def still_working(working: list[Party], timeout_s: float) -> str:
-    """The text of an error: the clock could not be moved."""
+    """The message of an error: the clock could not be moved."""
     return (
-        f"the clock stands still: after {timeout_s:g} s these still work: "
-        f"{', '.join(party.name for party in working)}; what waits for the test does so in `clock.aside()`"
+        f"the clock cannot be moved: after {timeout_s:g} s these still work: "
+        f"{', '.join(party.name for party in working)}; wait for the test inside `clock.aside()`"
     )
 
 
 def _check_event_loop(working: list[Party]) -> None:
-    """What runs on the event loop of this very thread cannot go on while the thread waits for it."""
+    """Raises where a party runs on the event loop of this thread, which cannot go on while the thread
+    waits."""
     asyncio = sys.modules.get("asyncio")
     running = asyncio._get_running_loop() if asyncio is not None else None
     if running is not None and any(getattr(party, "event_loop", None) is running for party in working):
@@ -148,22 +151,22 @@ def _check_event_loop(working: list[Party]) -> None:
 
 
 STANDSTILL_S = 60.0
-"""So long, in real time, a call with a timeout waits on another thread than those that move the clock."""
+"""Longest real time that a call with a timeout waits for another thread to move the clock."""
 ADVANCE_MAX_MS = 3_600_000
-"""So far `advance_until` goes, unless told otherwise."""
+"""Default limit of `advance_until`."""
 
 
 class FakeClock:
     """Implements `model.ports.DrivenClock`. Thread-safe.
 
-    Time passes while somebody moves the clock (`advance`, `advance_until`, `jump`), and while a call that
-    blocks waits on the thread that made the clock: `wait_until_assigned(timeout_s=30)` or `poll()` there take
+    Time passes while a thread moves the clock (`advance`, `advance_until`, `jump`), and while a blocking call
+    waits on the thread that created the clock: `wait_until_assigned(timeout_s=30)` or `poll()` there take
     as much time of the clock as they need and hardly any real time. Calls of other threads wait until the
     clock is moved, unless they are made in `moving_here()`.
 
-    Members that are given the clock take part: before each step forward it waits, in real time, until all of
-    their threads have done what there was to do. So a minute of theirs passes as a minute of real time would,
-    in milliseconds: no timer is late, and no lease ends because a thread was slow.
+    Members that get the clock take part: before each step forward it waits, in real time, until all of their
+    threads have finished their work. So a minute passes for them as a minute of real time would, within
+    milliseconds: no timer is late, and no lease ends because a thread was slow.
     """
 
     def __init__(self, now_ms: int = 1_000_000, wall_ms: int = 1_767_225_600_000) -> None:
@@ -188,7 +191,7 @@ class FakeClock:
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` once, on the thread that advances to `at_ms` or beyond; the result cancels it.
 
-        At once, on this thread, when that time has come already.
+        At once, on this thread, when that time is past already.
         """
         with self._lock:
             due = at_ms <= self._now_ms
@@ -208,9 +211,9 @@ class FakeClock:
     # --- moving it --------------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
-        """Moves on by `ms`, stopping at the time of each waiter in between to call it.
+        """Advances by `ms`, and stops at the time of each waiter in between to call it.
 
-        Waits before each move until what takes part is quiet, and after the last one.
+        Waits until all parties are quiet before each step, and after the last one.
         """
         if ms < 0:
             raise ValueError(f"time does not go back: {ms} ms")
@@ -232,10 +235,10 @@ class FakeClock:
         max_ms: int = ADVANCE_MAX_MS,
         timeout_s: float = PATIENCE_S,
     ) -> None:
-        """Moves on from waiter to waiter until `predicate()` is true, and no further than that.
+        """Advances from waiter to waiter until `predicate()` is true, and no further.
 
-        Raises TimeoutError with `message` where that needs more than `max_ms` of this clock. Once there, or
-        when nothing waits for a time any more, other threads have `timeout_s` of real time to make it true.
+        Raises TimeoutError with `message` where that takes more than `max_ms` of this clock. At that time, or
+        when no waiter is left, other threads have `timeout_s` of real time to make it true.
         """
         begun_ms = self._now_ms
         with self._advancing():
@@ -246,7 +249,7 @@ class FakeClock:
         wait_until(predicate, timeout_s, lambda: _told(predicate, message, self._now_ms - begun_ms))
 
     async def advance_async(self, ms: int) -> None:
-        """`advance` on an event loop, which goes on meanwhile: callbacks that are coroutines can run."""
+        """`advance` on an event loop, which keeps running: coroutine callbacks can run."""
         if ms < 0:
             raise ValueError(f"time does not go back: {ms} ms")
         with self._advancing():
@@ -264,7 +267,7 @@ class FakeClock:
         max_ms: int = ADVANCE_MAX_MS,
         timeout_s: float = PATIENCE_S,
     ) -> None:
-        """`advance_until` on an event loop, which goes on meanwhile."""
+        """`advance_until` on an event loop, which keeps running."""
         begun_ms = self._now_ms
         with self._advancing():
             await self._pass_async(self._asked(predicate), begun_ms + max_ms)
@@ -275,7 +278,7 @@ class FakeClock:
                 await _nap()
 
     def jump(self, ms: int) -> None:
-        """Moves on by `ms` at once, as when the machine slept: every thread finds itself so much later."""
+        """Advances by `ms` at once, as when the machine slept: every thread finds itself that much later."""
         if ms < 0:
             raise ValueError(f"time does not go back: {ms} ms")
         with self._stepping:
@@ -284,11 +287,11 @@ class FakeClock:
             self._call_due()
 
     def step_wall(self, ms: int) -> None:
-        """The wall clock jumps (NTP, an operator); nothing that is right depends on it."""
+        """Moves the wall clock alone, as NTP or an operator does; correct code does not depend on it."""
         self._wall_offset_ms += ms
 
     def _step(self, end_ms: int | None) -> None:
-        """Moves to the next time for which a waiter was registered, at most to `end_ms`, and calls it."""
+        """Advances to the next time that has a waiter, at most to `end_ms`, and calls the waiter."""
         with self._stepping:
             with self._lock:
                 next_ms = self._waiters[0][0] if self._waiters else end_ms
@@ -305,7 +308,7 @@ class FakeClock:
                 callback = heapq.heappop(self._waiters)[2]
             callback()
 
-    # --- what takes part --------------------------------------------------------------------------
+    # --- parties --------------------------------------------------------------------------
 
     def join(self, party: Party) -> Callable[[], None]:
         """See `DrivenClock.join`."""
@@ -316,16 +319,16 @@ class FakeClock:
         self._parties.notice()
 
     def aside(self) -> AbstractContextManager[None]:
-        """The clock does not wait for this thread, or asyncio task, meanwhile.
+        """Excludes this thread, or asyncio task, from the parties that the clock waits for.
 
-        For a callback or a source that waits for the test by means of its own (an Event, a Queue): it works,
-        as far as the clock can see, and time would stand still until it returns.
+        For a callback or a source that waits for the test on an Event or a Queue: for the clock it works, so
+        time could not pass until it returns.
         """
         return self._parties.aside()
 
     @contextmanager
     def _advancing(self) -> Iterator[None]:
-        """Somebody moves the clock by hand: calls that block do not, meanwhile."""
+        """While a test moves the clock, blocking calls do not move it."""
         mark = object()
         with self.aside():
             self._by_hand.append(mark)
@@ -335,7 +338,7 @@ class FakeClock:
                 self._by_hand.remove(mark)
 
     def _asked(self, predicate: Callable[[], object]) -> Callable[[], bool]:
-        """The predicate, inside of which calls that block may move the clock."""
+        """The predicate; blocking calls inside it may move the clock."""
 
         def ask() -> bool:
             mark = self._by_hand.pop()
@@ -348,7 +351,7 @@ class FakeClock:
 
     @contextmanager
     def moving_here(self) -> Iterator[None]:
-        """Calls that block move the clock also on this thread, as they do on the one that made it."""
+        """Lets blocking calls move the clock on this thread too, as they do on the one that created it."""
         me = threading.get_ident()
         self._movers.append(me)
         try:
@@ -357,14 +360,14 @@ class FakeClock:
             self._movers.remove(me)
 
     def wait_quiet(self, timeout_s: float = PATIENCE_S) -> None:
-        """Returns when all that takes part waits; time stands still meanwhile.
+        """Waits until all parties are quiet; no time passes meanwhile.
 
         Raises TimeoutError naming what still works after `timeout_s` of real time.
         """
         with self.aside():
             self._parties.wait_quiet(_never, timeout_s)
 
-    # --- calls that block -------------------------------------------------------------------------
+    # --- blocking calls -------------------------------------------------------------------------
 
     def wait_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
         """See `DrivenClock.wait_for`."""
@@ -398,7 +401,7 @@ class FakeClock:
         while blocked.is_quiet():
             try:
                 over = self._parties.wait_quiet(lambda: not blocked.is_quiet())
-            except TimeoutError as error:  # a call of the application would take it for its own
+            except TimeoutError as error:  # otherwise a call of the application would count as its own
                 raise RuntimeError(str(error)) from None
             if over:
                 return
@@ -408,21 +411,21 @@ class FakeClock:
                 self._step(blocked.until_ms)
 
     def _wait_moved(self, blocked: Blocked) -> None:
-        """Another thread has to move the clock."""
+        """Waits for another thread to move the clock."""
         begun_ms, deadline_s = self._now_ms, time.monotonic() + STANDSTILL_S
         while blocked.is_quiet():
             self._parties.wait_notice()
             late = blocked.until_ms is not None and time.monotonic() > deadline_s
             if late and self._now_ms == begun_ms:
                 raise RuntimeError(
-                    f"a call with a timeout has waited for {STANDSTILL_S:g} s and nobody moved the clock: "
+                    f"a call with a timeout has waited for {STANDSTILL_S:g} s and no thread moved the clock: "
                     "advance it on another thread, or make the call in `clock.moving_here()`"
                 )
 
     async def _pass_async(
         self, is_over: Callable[[], object], until_ms: int | None, *, yields: bool = False
     ) -> None:
-        """Moves on until `is_over()` or that time; with `yields`, not while somebody else does."""
+        """Advances until `is_over()` or that time; with `yields`, not while another task advances."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not is_over() and (until_ms is None or self._now_ms < until_ms):
             working = self._parties.working()
@@ -441,7 +444,7 @@ def _check_patience(working: list[Party], deadline_s: float) -> None:
 
 
 async def _nap() -> None:
-    import asyncio  # here only: who has no event loop need not load it
+    import asyncio  # imported here: programs without an event loop need not load it
 
     await asyncio.sleep(POLL_S / 4)
 
@@ -451,8 +454,8 @@ def _never() -> bool:
 
 
 def _told(predicate: Callable[[], object], message: str | Callable[[], str], passed_ms: int) -> str:
-    told = message() if callable(message) else message
-    return f"{told or predicate}; {passed_ms} ms of the clock have passed"
+    description = message() if callable(message) else message
+    return f"{description or predicate}; {passed_ms} ms of the clock have passed"
 
 
 def wait_until(
@@ -460,11 +463,11 @@ def wait_until(
 ) -> None:
     """Returns as soon as `predicate()` is true; raises TimeoutError with `message` after `timeout_s`.
 
-    For what other threads and processes do and cannot tell us. Real time, whatever clock the code has.
+    For work of other threads and processes that sends no notification. Uses real time, not the code's clock.
     """
     deadline = time.monotonic() + timeout_s
     while not predicate():
         if time.monotonic() > deadline:
-            told = message() if callable(message) else message
-            raise TimeoutError(f"not within {timeout_s:g} s: {told or predicate}")
+            description = message() if callable(message) else message
+            raise TimeoutError(f"not within {timeout_s:g} s: {description or predicate}")
         time.sleep(POLL_S)

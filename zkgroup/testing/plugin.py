@@ -8,8 +8,8 @@
 | `zk_chaos_server` | as `zk_chaos`, on the one server |
 | `memory_zookeeper` | a fresh `MemoryZooKeeper` with a `FakeClock` |
 
-The servers are started once, when the first test asks for them, and end with the run. Each has an
-`address` to connect to. Whatever a test did to a server is mended after it.
+The servers are started once, when the first test needs them, and end with the run. Each has an `address` to
+connect to. After each test its faults are healed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _numbers = itertools.count(1)
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Keeps pytest from rewriting the asserts of zkgroup, for which its users would pay in every run.
+    """Keeps pytest from rewriting the asserts of zkgroup, which would cost time in every run.
 
-    pytest marks all modules of a distribution that has a plugin, and compiles each of them anew at its
-    import, wherever it may not keep the result. Of use here are only the suites that users inherit. Where
-    another pytest keeps its marks elsewhere, nothing is lost but that time.
+    pytest marks all modules of a distribution with a plugin, and compiles each at its import where it cannot
+    cache the result. Only the suites that users inherit need it. If another version of pytest stores its
+    marks elsewhere, only that time is lost.
     """
     marked = getattr(pluginmanager.rewrite_hook, "_must_rewrite", None)
     if isinstance(marked, set):
@@ -43,7 +43,7 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 class Tree:
-    """An empty tree of one test's own, on servers shared with others."""
+    """An empty chroot for one test, on servers shared with other tests."""
 
     def __init__(self, zookeeper: EmbeddedZooKeeper) -> None:
         self.zookeeper = zookeeper
@@ -56,7 +56,7 @@ class Tree:
         return self.zookeeper.address + self.chroot
 
     def server(self, number: int) -> EmbeddedServer:
-        """One of the servers; the test may stop and pause it."""
+        """One of the servers, which the test may stop and pause."""
         return self.zookeeper.server(number)
 
 
@@ -122,19 +122,19 @@ def zk_ensemble(zk_ensemble_processes: EmbeddedZooKeeper) -> Iterator[Tree]:
 
 @pytest.fixture
 def zk_chaos(zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks) -> Iterator[ChaosZooKeeper]:
-    """An empty tree on an ensemble behind and between which the network can be broken."""
+    """An empty tree on an ensemble with network faults to clients and between servers."""
     yield from _chaos(Tree(zk_chaos_processes), zk_peer_links)
 
 
 @pytest.fixture
 def zk_chaos_server(zk_server: Tree) -> Iterator[ChaosZooKeeper]:
-    """An empty tree on one server behind a network that can be broken."""
+    """An empty tree on one server with network faults."""
     yield from _chaos(zk_server)
 
 
 @pytest.fixture
 def memory_zookeeper() -> MemoryZooKeeper:
-    """An empty ZooKeeper in memory, in direct mode, with a clock that stands still."""
+    """An empty ZooKeeper in memory, in direct mode, with a `FakeClock`."""
     from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 
     return MemoryZooKeeper()

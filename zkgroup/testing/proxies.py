@@ -20,7 +20,7 @@ LARGEST_PIECE = 1 << 26
 T = TypeVar("T")
 
 
-class LoopThread:
+class ProxyLoop:
     """An event loop in a thread, called from other threads."""
 
     def __init__(self, name: str) -> None:
@@ -42,11 +42,11 @@ class LoopThread:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(CALL_S)
 
-    def do(self, act: Callable[[], T]) -> T:
-        """Calls `act()` on the loop's thread."""
+    def do(self, action: Callable[[], T]) -> T:
+        """Calls `action()` on the loop's thread."""
 
         async def work() -> T:
-            return act()
+            return action()
 
         return self.call(work)
 
@@ -57,7 +57,7 @@ class LoopThread:
 
 
 class Way:
-    """One direction of all connections: open or withheld, and how slow."""
+    """One direction of all connections: open or withheld, and its delay."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -67,7 +67,7 @@ class Way:
 
 @dataclass(eq=False)
 class ProxyConnection:
-    """A client's connection and the one made for it to the server."""
+    """A client's connection, and the connection to the server that belongs to it."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
@@ -81,15 +81,15 @@ C = TypeVar("C", bound=ProxyConnection)
 
 
 class Proxy(Generic[C]):
-    """In front of one port. Everything here runs on the loop's thread.
+    """A proxy in front of one port. All its methods run on the loop's thread.
 
-    A subclass says what a connection is, and may look at the pieces that pass.
+    A subclass defines the connections, and may inspect the data that passes.
     """
 
     def __init__(self, server_port: int) -> None:
         self.server_port = server_port
         self.port = 0
-        """That clients use, once started."""
+        """The port that clients use; set by `start`."""
         self.to_server, self.to_client = Way(), Way()
         self.refusing = False
         self.connections: set[C] = set()
@@ -114,7 +114,7 @@ class Proxy(Generic[C]):
             connection.abort()
 
     def socket_inodes(self) -> Iterator[str]:
-        """Of all its sockets, as /proc/self/fd names them."""
+        """Inodes of all its sockets, as in /proc/self/fd."""
         writers = {*self._accepted, *(connection.server for connection in self.connections)}
         sockets = [writer.get_extra_info("socket") for writer in writers]
         for one in [*sockets, *self._acceptor.listening]:
@@ -127,33 +127,33 @@ class Proxy(Generic[C]):
         raise NotImplementedError
 
     async def _admit(self) -> bool:
-        """Whether a new connection is passed on."""
+        """Whether a new connection is accepted."""
         return not self.refusing
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To the server. Raises OSError where it does not listen."""
+        """Connects to the server. Raises OSError where it does not listen."""
         return await asyncio.open_connection(HOST, self.server_port, limit=LARGEST_PIECE)
 
     async def _read(self, reader: asyncio.StreamReader, way: Way, first: bool) -> bytes | None:
-        """The next piece; None at the end."""
+        """Reads the next piece of data; None at the end."""
         try:
             return await reader.read(1 << 16) or None
         except ConnectionError:
             return None
 
-    def _look(self, connection: C, piece: bytes, way: Way, first: bool) -> bytes:
-        """What goes on in the place of a piece that was read."""
+    def _inspect(self, connection: C, piece: bytes, way: Way, first: bool) -> bytes:
+        """Returns the data to send in place of a piece that was read."""
         return piece
 
     async def _may_pass(self, connection: C, piece: bytes, way: Way) -> None:
-        """Returns once this piece may go on; those behind it wait, too."""
+        """Waits until this piece may be sent; later pieces wait too."""
         await way.open.wait()
 
     def _arrives(self, connection: C, piece: bytes, way: Way) -> bool:
-        """False: the connection breaks instead of this piece's arrival."""
+        """Whether the piece arrives; otherwise the connection breaks instead."""
         return True
 
-    # --- passing on -------------------------------------------------------------------------------
+    # --- forwarding -------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._accepted.add(writer)
@@ -161,7 +161,7 @@ class Proxy(Generic[C]):
             if await self._admit():
                 await self._serve(reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # either end has gone, or the proxy stops
+            pass  # one end is closed, or the proxy stops
         finally:
             self._accepted.discard(writer)
 
@@ -185,13 +185,13 @@ class Proxy(Generic[C]):
     async def _pump(
         self, connection: C, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
     ) -> None:
-        """Passes pieces on. Reading and writing apart, so that a delay slows nothing down."""
+        """Forwards data. Reading and writing are separate, so that a delay does not reduce the throughput."""
         due: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
         sender = asyncio.create_task(self._send(connection, due, writer, way))
         try:
             first = True
             while (piece := await self._read(reader, way, first)) is not None:
-                passed = self._look(connection, piece, way, first)
+                passed = self._inspect(connection, piece, way, first)
                 due.put_nowait((asyncio.get_running_loop().time() + way.delay_s, passed))
                 first = False
             due.put_nowait(None)
@@ -234,7 +234,7 @@ OPCODES: dict[RequestKind, tuple[int, ...]] = {  # ZooDefs.OpCode@3.9.5
 
 
 class Dropped:
-    """Tells whether an armed `drop_reply` or `drop_request` has hit."""
+    """The state of an armed `drop_reply` or `drop_request`."""
 
     def __init__(self, opcodes: tuple[int, ...], *, executed: bool, then_refuse: bool = False) -> None:
         self.opcodes = opcodes
@@ -247,7 +247,7 @@ class Dropped:
 
     @property
     def happened(self) -> bool:
-        """Whether it has hit by now."""
+        """Whether the request was dropped."""
         return self._hit.is_set()
 
     def wait(self, timeout_s: float = 30.0) -> None:
@@ -263,9 +263,9 @@ class ProxiedClient(ProxyConnection):
     session_id: int = 0
     password: bytes = b""
     doomed: dict[int, Dropped] = field(default_factory=dict)
-    """xid of requests whose reply must not arrive."""
+    """xids of requests whose response is to be dropped."""
     unanswered: set[int] = field(default_factory=set)
-    """xid of requests whose reply has not been passed on; pings are none."""
+    """xids of requests without a response so far, except pings."""
 
 
 class ClientProxy(Proxy[ProxiedClient]):
@@ -284,7 +284,7 @@ class ClientProxy(Proxy[ProxiedClient]):
         return ProxiedClient(client, server)
 
     async def _read(self, reader: asyncio.StreamReader, way: Way, first: bool) -> bytes | None:
-        """A packet with its length in front; None at the end. A four-letter command passes as it is."""
+        """Reads a packet with its length; None at the end. A four-letter command is forwarded unchanged."""
         try:
             head = await reader.readexactly(4)
             (length,) = struct.unpack(">i", head)
@@ -294,8 +294,8 @@ class ClientProxy(Proxy[ProxiedClient]):
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
 
-    def _look(self, connection: ProxiedClient, piece: bytes, way: Way, first: bool) -> bytes:
-        """Notes sessions and arms the drop of a reply."""
+    def _inspect(self, connection: ProxiedClient, piece: bytes, way: Way, first: bool) -> bytes:
+        """Tracks sessions and requests, and arms the drop of a response."""
         if first:
             if way is self.to_client and len(piece) >= 24:
                 connection.session_id, length = struct.unpack_from(">qi", piece, 12)
@@ -329,7 +329,7 @@ _GREETING = struct.Struct(">qqi")  # QuorumCnxManager.InitialMessage: version, s
 _PROTOCOL_VERSION_V1 = -65536
 _LONGEST_ADDRESS = 1024
 _LISTEN_S = 5.0
-_LOOK_S = 0.02
+_RETRY_S = 0.02
 
 
 class PeerLinks:
@@ -348,7 +348,7 @@ class PeerLinks:
     """
 
     def __init__(self) -> None:
-        self._loop = LoopThread("zkgroup-peer-links")
+        self._loop = ProxyLoop("zkgroup-peer-links")
         self._links: dict[tuple[int, int], tuple[_LinkProxy, _ElectionProxy]] = {}
 
     def __enter__(self) -> Self:
@@ -366,7 +366,7 @@ class PeerLinks:
             self._loop.call(proxy.stop)
 
     def route(self, server: int, peer: int, ports: PeerPorts) -> PeerPorts:
-        """Starts the proxies by which `server` reaches `peer`: the `route` of an EmbeddedZooKeeper."""
+        """Starts the proxies through which `server` reaches `peer`: the `route` of an EmbeddedZooKeeper."""
         self._stop(self._links.pop((server, peer), ()))
         pair = _LinkProxy(ports.quorum), _ElectionProxy(ports.election, lambda: self._way_back(server, peer))
         self._links[server, peer] = pair
@@ -380,44 +380,44 @@ class PeerLinks:
     def cut(
         self, server: int, peers: Collection[int], *, to_peers: bool = True, from_peers: bool = True
     ) -> None:
-        """Nothing passes between a server and these peers, in one way or both, until `heal`.
+        """Cuts the network between a server and these peers, in one direction or both, until `heal`.
 
         As when a cable is pulled: connections stay open, and new ones are not made.
         """
 
-        def act() -> None:
+        def action() -> None:
             for peer in peers:
                 for proxy in self._links[server, peer]:
                     proxy.withhold(to_server=to_peers, to_client=from_peers)
                 for proxy in self._links[peer, server]:
                     proxy.withhold(to_server=from_peers, to_client=to_peers)
 
-        self._loop.do(act)
+        self._loop.do(action)
 
     def heal(self, *, cut: bool = False) -> bool:
-        """Every link is whole; whether one was not. What was withheld arrives late, or never with `cut`."""
+        """Heals all links; returns whether one was cut. Withheld data arrives late, or is lost with `cut`."""
 
-        def act() -> bool:
+        def action() -> bool:
             hurt = [proxy for pair in self._links.values() for proxy in pair if not proxy.is_whole]
             for proxy in hurt:
                 proxy.heal(cut=cut)
             return bool(hurt)
 
-        return self._loop.do(act)
+        return self._loop.do(action)
 
     @property
     def socket_inodes(self) -> tuple[str, ...]:
-        """Of all sockets that are open now, as /proc/self/fd names them: for leak checks."""
+        """Inodes of all open sockets, as in /proc/self/fd: for leak checks."""
 
-        def act() -> tuple[str, ...]:
+        def action() -> tuple[str, ...]:
             proxies = [proxy for pair in self._links.values() for proxy in pair]
             return tuple(inode for proxy in proxies for inode in proxy.socket_inodes())
 
-        return self._loop.do(act)
+        return self._loop.do(action)
 
 
 class _LinkProxy(Proxy[ProxyConnection]):
-    """In front of a quorum port, for one peer."""
+    """The proxy in front of a quorum port, for one peer."""
 
     def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> ProxyConnection:
         return ProxyConnection(client, server)
@@ -438,7 +438,7 @@ class _LinkProxy(Proxy[ProxyConnection]):
             way.open.set()
 
     async def _admit(self) -> bool:
-        """A connection needs both ways; what was tried in vain is not made late, but reset."""
+        """Rejects connections while a direction is withheld; they are reset, not delayed."""
         was_whole = self.is_whole
         await self.to_server.open.wait()
         await self.to_client.open.wait()
@@ -447,8 +447,8 @@ class _LinkProxy(Proxy[ProxyConnection]):
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Waits a while for a server that does not listen yet.
 
-        Followers often come before their leader listens. Refused they would try again; a connection that is
-        made and then breaks sends them back to the election, and under load into one after the other.
+        Followers often connect before their leader listens. After a refusal they try again; an accepted
+        connection that breaks sends them back to the election, and under load into repeated elections.
         """
         deadline = time.monotonic() + _LISTEN_S
         while True:
@@ -457,18 +457,19 @@ class _LinkProxy(Proxy[ProxyConnection]):
             except ConnectionRefusedError:
                 if time.monotonic() > deadline:
                     raise
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_RETRY_S)
 
 
 class _ElectionProxy(_LinkProxy):
-    """In front of an election port, for one peer."""
+    """The proxy in front of an election port, for one peer."""
 
     def __init__(self, server_port: int, way_back: Callable[[], int]) -> None:
         super().__init__(server_port)
         self._way_back = way_back
 
     async def _read(self, reader: asyncio.StreamReader, way: Way, first: bool) -> bytes | None:
-        """Whole greetings, else whatever comes. A greeting that is none ends the connection."""
+        """Reads a complete initial message, then data as it comes. An invalid initial message ends the
+        connection."""
         if not (first and way is self.to_server):
             return await super()._read(reader, way, first)
         try:

@@ -1,4 +1,4 @@
-"""The memory server's log as transactions that `zkgroup.history` reads."""
+"""The log of `MemoryZooKeeper` as transactions that `zkgroup.history` reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_history", "server_transactions"]
 
 
 def server_transactions(log: Iterable[Transaction], clock: Clock) -> tuple[ServerTransaction, ...]:
-    """Translates a log; its wall times become times of the members' clock, by what both show now."""
+    """Translates a log. Its wall times become times of the members' clock, by the present difference."""
     ahead_ms = clock.wall_ms() - clock.now_ms()
     return tuple(_translate(entry, entry.time_ms - ahead_ms) for entry in log)
 

@@ -59,8 +59,8 @@ class GateProxy(ClientProxy):
             return False
         return struct.unpack_from(">i", piece, 8)[0] in _WRITES
 
-    def _look(self, connection: ProxiedClient, piece: bytes, way: Way, first: bool) -> bytes:
-        passed = super()._look(connection, piece, way, first)
+    def _inspect(self, connection: ProxiedClient, piece: bytes, way: Way, first: bool) -> bytes:
+        passed = super()._inspect(connection, piece, way, first)
         if way is self.to_client and not first and len(piece) >= 16:
             xid = struct.unpack_from(">i", piece, 4)[0]
             if (connection, xid) in self.let_go:
@@ -90,11 +90,11 @@ class GatedZooKeeper(ChaosZooKeeper):
     def open_gate(self) -> None:
         """Everything passes. Idempotent."""
 
-        def act() -> None:
+        def action() -> None:
             self._hold_back(None)
             self._let_go(self._proxies)
 
-        self._loop.do(act)
+        self._loop.do(action)
 
     def _hold_back(self, needle: bytes | None) -> None:
         for proxy in self._proxies:

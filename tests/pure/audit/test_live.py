@@ -26,7 +26,7 @@ from zkgroup.model.requests import (
     Znode,
 )
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper.tree import Tree
+from zkgroup.testing.memory_zookeeper.tree import DataTree
 from zkgroup.zookeeper.blocking import Blocking
 
 
@@ -51,7 +51,7 @@ class WalkedServer:
 
     def tree_at(self, zxid: int) -> dict[str, Znode]:
         """What the server had at a zxid, from its log."""
-        tree = Tree()
+        tree = DataTree()
         for entry in self.server.log:
             if entry.zxid <= zxid:
                 for change in entry.changes:

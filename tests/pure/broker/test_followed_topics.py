@@ -8,7 +8,7 @@ from zkgroup.broker.machine.events import PauseFetches, Registered, ResumeFetche
 from zkgroup.broker.machine.followed_topics import READ_AT_ONCE
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.brokers import Topic
 
 DATA = Topic({0: (1, 2)}).encode()
@@ -165,7 +165,7 @@ def test_a_look_without_an_answer_is_made_again() -> None:
 
     world.run(looks)
     assert looks()
-    world.deliver(Step("request", "n0"), "lost_request")
+    world.deliver(ServerStep("request", "n0"), "lost_request")
     world.advance(1000)
 
     first, second = (effect.partitions for effect in node.told(ResumeFetches))

@@ -8,7 +8,7 @@ from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import BrokerEffect, Failed, Prepared, Registered
 from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
 from zkgroup.model.requests import Create, Delete
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, common_parents, later_parents
 
@@ -25,7 +25,7 @@ def _else(world: SteppedBrokers, broker: int, host: str = "h", port: int = 1, **
     """Somebody else's registration; the name of its client."""
     name = f"else-{broker}"
     client = world.server.client(name)
-    world.server.deliver(Step("connect", name))
+    world.server.deliver(ServerStep("connect", name))
     assert client.session is not None
     world.server.put(broker_ids_path())
     made = BrokerRegistration(host, port, 1, 0, extensions=extensions).encode()

@@ -18,7 +18,7 @@ from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Multi, Operation, SetData
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
 
@@ -142,7 +142,7 @@ class Cluster:
             return True
         return did or self.replicas.work()
 
-    def _deliver(self, step: Step) -> None:
+    def _deliver(self, step: ServerStep) -> None:
         node = next((each for each in self.world.nodes if each.name == step.client), None)
         flight = node.client.requests[0].request if node and node.client.requests else None
         is_write = isinstance(flight, Multi) and len(flight.operations) > HEAD and step.kind == "request"

@@ -13,7 +13,7 @@ from tests.worlds.stepped_electors import SteppedElectors
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, MultiDone, SetData
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -92,7 +92,7 @@ class Replicas:
     def start(self, id_: int) -> None:
         """Registers the broker in a session of its own; it knows nothing, and has its logs."""
         client = self.world.server.client()
-        self.world.server.deliver(Step("connect", client.name))
+        self.world.server.deliver(ServerStep("connect", client.name))
         assert client.session is not None
         host = self.hosts[id_]
         host.session, host.epoch, host.copies = client.session.session_id, 0, {}

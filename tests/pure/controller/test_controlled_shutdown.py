@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, Host, SteppedControllers, is_writing
 from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
@@ -191,7 +191,7 @@ def test_a_missing_answer_of_zookeeper_keeps_nobody_waiting_for_ever() -> None:
     world, controller = loaded_cluster(t={0: (1, 2)})
     controller.ask_shutdown(1, 1)
     world.run(lambda: world.asked(controller, "/brokers/topics/t/partitions/0/state") is not None)
-    world.deliver(Step("request", controller.name), "lost_reply")
+    world.deliver(ServerStep("request", controller.name), "lost_reply")
     world.run()
     world.advance(3_000)
 
@@ -211,7 +211,7 @@ def test_a_start_that_came_after_the_request_is_not_taken_for_the_one_that_asked
     world.stop_broker(1, run=False)
     world.start_broker(1, run=False)
     world.server.catch_up(controller.name)
-    world.deliver(Step("watch", controller.name))
+    world.deliver(ServerStep("watch", controller.name))
     world.run()
     world.set_state(tp(0), isr=(2, 1))
     world.stop_broker(2)

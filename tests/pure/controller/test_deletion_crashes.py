@@ -22,7 +22,7 @@ from tests.worlds.stepped_controllers import (
 from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.model.requests import Delete
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import TopicConfig
 
@@ -106,9 +106,9 @@ def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Faul
     if fault is None:
         world.server.cut(controller.name, executed=1)
     else:
-        world.deliver(Step("request", controller.name), fault)
+        world.deliver(ServerStep("request", controller.name), fault)
     while controller.client.orphans:
-        world.deliver(Step("orphan", controller.name))
+        world.deliver(ServerStep("orphan", controller.name))
     assert left_of(world, "t") == set()
     world.make_topic("t", {0: (3, 1), 1: (1, 3), 2: (3,)}, {"retention.ms": "7"})
     made = world.find(Topic.path("t")).stat.czxid

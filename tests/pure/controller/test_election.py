@@ -18,7 +18,7 @@ from zkgroup.controller.machine.events import Elected
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.runtime.events import TimerFired
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.controller import Controller, ControllerRecord
 
 # --- winning --------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
     world = SteppedElectors()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
-    world.deliver(Step("request", node.name), fault="late")
+    world.deliver(ServerStep("request", node.name), fault="late")
     world.run()
     world.advance(1000)
 
@@ -208,7 +208,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
     world.bump()
     world.until_asked(node, CONTROLLER)
     foreign_writer = world.server.client("stranger")
-    world.server.deliver(Step("connect", "stranger"))
+    world.server.deliver(ServerStep("connect", "stranger"))
     assert foreign_writer.session is not None
     data = Controller(7, 0).encode()
     world.write(

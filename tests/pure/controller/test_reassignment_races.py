@@ -14,7 +14,7 @@ from zkgroup.controller.machine.events import ChannelDown, ChannelUp
 from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.testing.memory_zookeeper.tree import Created, DataSet
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Reassignment
@@ -86,7 +86,7 @@ def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_si
     node, path = cluster.controller, Topic.path("t")
     cluster.request({tp(0): (3,), **beside})
     cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == path)
-    cluster.world.deliver(Step("request", node.name), "lost_reply")
+    cluster.world.deliver(ServerStep("request", node.name), "lost_reply")
     found = cluster.world.find(path)
     lists = Topic.decode(path, found.data)
     assert lists.partitions[0] == (3, 1)

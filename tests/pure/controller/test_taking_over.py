@@ -11,7 +11,7 @@ from zkgroup.controller.machine.events import Elected
 from zkgroup.controller.machine.state_machines import PartitionPhase
 from zkgroup.model.requests import Create, Delete, Request, SetData
 from zkgroup.runtime.events import LogEvent
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
@@ -285,7 +285,7 @@ def test_a_write_without_an_answer_is_told_once_it_is_found(fault: Fault) -> Non
     controller = world.new_controller()
     world.stop_broker(1, run=False)
     world.until_asked(controller, PartitionState.path(tp(0)))
-    step = Step("request", controller.name)
+    step = ServerStep("request", controller.name)
     world.deliver(step, fault)
     world.run()
     world.server.resume(controller.name)

@@ -8,7 +8,7 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
 from tests.worlds.stepped_electors import GRACE_AND_SPREAD_MS
 from zkgroup.model.requests import SetData
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.znodes.brokers import PartitionState, Topic
 
@@ -120,7 +120,7 @@ def test_a_write_without_an_answer_ends_the_term_once(fault: Fault) -> None:
     world.run()
     world.clock.advance(GRACE_AND_SPREAD_MS)
     world.until_asked(controller, PartitionState.path(tp(0)))
-    world.deliver(Step("request", controller.name), fault)
+    world.deliver(ServerStep("request", controller.name), fault)
     world.run()
     world.server.resume(controller.name)
     world.advance(10_000)

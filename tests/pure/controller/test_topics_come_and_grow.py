@@ -9,7 +9,7 @@ from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers,
 from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import ControllerStatus
@@ -342,7 +342,7 @@ def test_a_partition_that_was_seen_and_not_begun_gets_its_state_all_the_same() -
     world.run(reads_states)
     assert reads_states()
     assert tp(1) in controller.active.context
-    world.deliver(Step("request", controller.name), "lost_request")
+    world.deliver(ServerStep("request", controller.name), "lost_request")
     world.advance(2_000)
 
     assert world.state(tp(1)) == PartitionState(2, 0, (2, 3), 1)

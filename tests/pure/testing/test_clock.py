@@ -1,4 +1,4 @@
-"""The clock that stands still, and the wait for others."""
+"""`FakeClock` without threads, and `wait_until`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from zkgroup.testing import FakeClock, wait_until
 
 
-def test_time_passes_only_when_told() -> None:
-    """Both readings move together."""
+def test_time_passes_only_when_advanced() -> None:
+    """Monotonic and wall time advance together."""
     clock = FakeClock(now_ms=100, wall_ms=5000)
     clock.advance(25)
     assert (clock.now_ms(), clock.wall_ms()) == (125, 5025)
 
 
 def test_waiters_are_called_in_order_at_their_time() -> None:
-    """Each sees its own time, also one that was registered by another; later ones wait on."""
+    """Each waiter is called at its own time, also one that another waiter registered; later ones stay."""
     clock = FakeClock(now_ms=0)
     calls: list[tuple[str, int]] = []
 
@@ -49,7 +49,7 @@ def test_a_waiter_can_be_cancelled() -> None:
 
 
 def test_a_time_that_has_come_is_called_at_once() -> None:
-    """Nobody has to advance for it."""
+    """A waiter for a past time is called without an advance."""
     clock = FakeClock(now_ms=10)
     calls: list[int] = []
     clock.call_at(10, lambda: calls.append(1))
@@ -57,7 +57,7 @@ def test_a_time_that_has_come_is_called_at_once() -> None:
 
 
 def test_time_does_not_go_back() -> None:
-    """But the wall clock may jump, which moves nothing else."""
+    """The wall clock may jump, which changes nothing else."""
     clock = FakeClock(now_ms=10, wall_ms=1000)
     with pytest.raises(ValueError, match="go back"):
         clock.advance(-1)
@@ -66,7 +66,7 @@ def test_time_does_not_go_back() -> None:
 
 
 def test_waiting_ends_with_the_condition_or_says_why() -> None:
-    """Another thread makes it true; where nobody does, the message is in the error."""
+    """Another thread makes the condition true; if none does, the error has the message."""
     event = threading.Event()
     thread = threading.Thread(target=event.set)
     thread.start()

@@ -1,4 +1,4 @@
-"""ACLs of the server in memory, beside the conformance suite: the test's own hand, and servers that lag."""
+"""ACLs of `MemoryZooKeeper` that the conformance suite does not check: direct writes, and stale servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zkgroup.model.requests import (
     SetData,
 )
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.zookeeper import Acl, Digest, Secret
 from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL
@@ -35,7 +35,7 @@ NOBODY = Acl("r", "ip", "10.0.0.1")
 
 
 def ask(client: MemoryClient, request: Request, incarnation: int = 1) -> Outcome:
-    """In direct mode the answer is there at once."""
+    """The outcome, which in direct mode is there at once."""
     outcomes: list[Outcome] = []
     client.submit(request, incarnation=incarnation, on_outcome=outcomes.append)
     return outcomes[0]
@@ -45,8 +45,8 @@ def set_data(path: str) -> Multi:
     return Multi((SetData(path, b"new", -1),))
 
 
-def test_the_test_itself_is_refused_nothing() -> None:
-    """It may read, write, delete and open again what is closed to every client."""
+def test_direct_writes_bypass_acls() -> None:
+    """A test may read, write, delete and open znodes that are closed to every client."""
     server = MemoryZooKeeper()
     client = server.client()
     server.put("/n", b"0")
@@ -68,8 +68,8 @@ def test_the_test_itself_is_refused_nothing() -> None:
 
 
 @pytest.mark.parametrize(("path", "acl"), [("/none", [READ_ONLY]), ("/n", []), ("/n", CREATOR_ACL)])
-def test_an_acl_that_cannot_be_set_is_an_error_of_the_test(path: str, acl: list[Acl]) -> None:
-    """A wrong path would otherwise leave a test that shows nothing."""
+def test_an_acl_that_cannot_be_set_raises_an_error(path: str, acl: list[Acl]) -> None:
+    """Otherwise a test with a wrong path would show nothing."""
     server = MemoryZooKeeper()
     server.put("/n")
     with pytest.raises(ValueError, match=path):
@@ -77,7 +77,7 @@ def test_an_acl_that_cannot_be_set_is_an_error_of_the_test(path: str, acl: list[
 
 
 def test_an_acl_goes_with_its_znode() -> None:
-    """The next znode of the name is open."""
+    """A recreated znode has the open ACL."""
     server = MemoryZooKeeper()
     client = server.client()
     server.put("/n")
@@ -100,7 +100,7 @@ def test_a_client_authenticates_on_every_connection() -> None:
 
 
 def test_a_change_of_acl_is_in_the_log() -> None:
-    """Accepted and refused, with who asked."""
+    """Accepted and refused changes are logged with their session."""
     server = MemoryZooKeeper()
     server.client("a")
     ada = server.client("ada", auth=ADA)
@@ -113,11 +113,11 @@ def test_a_change_of_acl_is_in_the_log() -> None:
     assert (refused.client, refused.changes, refused.refused) == ("a", (), MultiRefused(0, Code.NO_AUTH))
 
 
-def test_a_server_that_lags_has_the_acl_of_before() -> None:
-    """Reads go by it, in bulk too; writes by that of the leader."""
+def test_a_stale_server_has_the_former_acl() -> None:
+    """Reads on the stale server follow the former ACL; writes follow the leader's."""
     server = MemoryZooKeeper(stepped=True)
     client = server.client("a")
-    server.settle()
+    server.deliver_all()
     server.put("/n", b"0")
     server.catch_up("a")
     server.set_acl("/n", NOBODY)
@@ -125,8 +125,8 @@ def test_a_server_that_lags_has_the_acl_of_before() -> None:
 
     def asked(request: Request) -> Outcome:
         client.submit(request, incarnation=1, on_outcome=outcomes.append)
-        server.deliver(Step("request", "a"))
-        server.deliver(Step("reply", "a"))
+        server.deliver(ServerStep("request", "a"))
+        server.deliver(ServerStep("reply", "a"))
         return outcomes[-1]
 
     read, listed = asked(ReadMany(("/n",))), asked(ListMany(("/n",)))

@@ -1,4 +1,4 @@
-"""The server in memory in direct mode: sessions that end with the clock, and topics to begin with."""
+"""`MemoryZooKeeper` in direct mode: sessions that end with the clock, and topics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkgroup.znodes.brokers import Topic
 
 
 class Heard:
-    """A client with an ephemeral znode, and what it is told."""
+    """A client with an ephemeral znode, and the events that it gets."""
 
     def __init__(self, server: MemoryZooKeeper, name: str = "a", session_timeout_ms: int = 6000) -> None:
         self.server = server
@@ -35,8 +35,8 @@ def server() -> MemoryZooKeeper:
     return MemoryZooKeeper()
 
 
-def test_a_connected_client_is_heard_of_all_the_time(server: MemoryZooKeeper) -> None:
-    """It pings, as real ones do; no test has to."""
+def test_a_connected_client_pings_by_itself(server: MemoryZooKeeper) -> None:
+    """Its session never expires, and no test has to ping."""
     heard = Heard(server)
     server.clock.advance(1_000_000)
     assert heard.lives
@@ -45,7 +45,7 @@ def test_a_connected_client_is_heard_of_all_the_time(server: MemoryZooKeeper) ->
 
 @pytest.mark.parametrize("timeout_ms", [6000, 4000])
 def test_a_suspended_session_ends_at_its_timeout(server: MemoryZooKeeper, timeout_ms: int) -> None:
-    """From the moment of the cut; the client learns of it when it reaches a server again."""
+    """The timeout runs from the cut; the client gets Lost when it reaches a server again."""
     heard, other = Heard(server, "a", timeout_ms), Heard(server, "b")
     server.clock.advance(2_500)
     server.suspend("a")
@@ -59,8 +59,8 @@ def test_a_suspended_session_ends_at_its_timeout(server: MemoryZooKeeper, timeou
     assert other.lives
 
 
-def test_a_session_that_is_back_in_time_goes_on(server: MemoryZooKeeper) -> None:
-    """Its time runs anew from the next cut."""
+def test_a_session_that_reconnects_in_time_goes_on(server: MemoryZooKeeper) -> None:
+    """Its timeout starts again at the next cut."""
     heard = Heard(server)
     server.suspend("a")
     server.clock.advance(5_999)
@@ -78,7 +78,7 @@ def test_a_session_that_is_back_in_time_goes_on(server: MemoryZooKeeper) -> None
 
 
 def test_an_abandoned_session_ends_at_its_timeout(server: MemoryZooKeeper) -> None:
-    """Its client has another one by then; the server hears of the old one no more."""
+    """Its client has a new session by then, and no longer pings the old one."""
     heard = Heard(server)
     heard.client.abandon(1, "given up")
     assert heard.kinds == [Connected, Lost, Connected]
@@ -90,7 +90,7 @@ def test_an_abandoned_session_ends_at_its_timeout(server: MemoryZooKeeper) -> No
 
 
 def test_the_session_of_a_client_that_closed_while_away_ends_at_its_timeout(server: MemoryZooKeeper) -> None:
-    """It could not say goodbye; one that could has ended its session at once."""
+    """It could not close its session; a connected client ends its session at once."""
     away, present = Heard(server, "a"), Heard(server, "b")
     server.suspend("a")
     away.client.close()
@@ -101,17 +101,17 @@ def test_the_session_of_a_client_that_closed_while_away_ends_at_its_timeout(serv
 
 
 def test_sessions_of_stepped_servers_end_by_hand() -> None:
-    """A simulation decides when."""
+    """In stepped mode the test expires sessions."""
     server = MemoryZooKeeper(stepped=True)
     server.client("a")
-    server.settle()
+    server.deliver_all()
     server.suspend("a")
     server.clock.advance(60_000)
     assert [session.alive for session in server.leader.sessions.values()] == [True]
 
 
-def test_a_topic_with_all_that_it_needs(server: MemoryZooKeeper) -> None:
-    """The parents too; again, it grows."""
+def test_topic_creates_its_parents_and_adds_partitions(server: MemoryZooKeeper) -> None:
+    """`topic` creates missing parents; a second call adds partitions."""
     server.topic("orders", 4)
     assert sorted(path for path in server.tree() if path != "/") == [
         "/brokers",

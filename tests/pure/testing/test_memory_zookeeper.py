@@ -1,4 +1,4 @@
-"""The server in memory: what it answers in direct mode and what can happen in stepped mode."""
+"""`MemoryZooKeeper`: outcomes in direct mode, and the possible steps in stepped mode."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.testing import FakeClock, MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 
 
 class Caller:
-    """Submits requests of one client and keeps what comes back."""
+    """Submits requests of one client and keeps their outcomes."""
 
     def __init__(self, client: MemoryClient) -> None:
         self.client = client
@@ -74,8 +74,8 @@ def stepped() -> MemoryZooKeeper:
 
 def connected(server: MemoryZooKeeper, name: str) -> Caller:
     caller = Caller(server.client(name))
-    server.deliver(Step("connect", name))
-    server.deliver(Step("session", name))
+    server.deliver(ServerStep("connect", name))
+    server.deliver(ServerStep("session", name))
     return caller
 
 
@@ -89,7 +89,7 @@ def test_a_request_is_answered_at_once(caller: Caller) -> None:
 
 
 def test_callbacks_may_submit_again(server: MemoryZooKeeper, caller: Caller) -> None:
-    """A callback's own request is answered after the callback has returned, in order."""
+    """A request from a callback is answered after the callback has returned, in order."""
     order: list[str] = []
 
     def first(_outcome: Outcome) -> None:
@@ -101,7 +101,7 @@ def test_callbacks_may_submit_again(server: MemoryZooKeeper, caller: Caller) -> 
 
 
 def test_a_refused_multi_changes_nothing_and_is_logged(server: MemoryZooKeeper, caller: Caller) -> None:
-    """The log tells who asked for what and which operation was refused; its zxid is used up."""
+    """The log has the session, the operations and the refused one; the zxid is used up."""
     before = server.tree()
     refused = caller.ask(Multi((Create("/a", b""), Check("/none", 0))))
     assert refused == MultiRefused(1, Code.NO_NODE)
@@ -112,7 +112,7 @@ def test_a_refused_multi_changes_nothing_and_is_logged(server: MemoryZooKeeper, 
 
 
 def test_the_end_of_a_session_is_logged_as_deletions(server: MemoryZooKeeper, caller: Caller) -> None:
-    """Ephemerals go in one transaction, which counts in the parent's cversion and fires watches."""
+    """Ephemerals are deleted in one transaction, which counts in the parent's cversion and fires watches."""
     watcher = Caller(server.client("b"))
     caller.ask(Multi((Create("/e1", b"", ephemeral=True), Create("/e2", b"", ephemeral=True))))
     watcher.ask(Exists("/e1", watch=True))
@@ -127,7 +127,7 @@ def test_the_end_of_a_session_is_logged_as_deletions(server: MemoryZooKeeper, ca
     assert sorted(watcher.watches) == ["/", "/e1"]
 
 
-def test_an_expired_client_is_told_before_it_connects_anew(server: MemoryZooKeeper, caller: Caller) -> None:
+def test_an_expired_client_gets_lost_before_it_reconnects(server: MemoryZooKeeper, caller: Caller) -> None:
     """Suspended, Lost, Connected with the next incarnation; the old one's requests are not sent."""
     server.expire("a")
     assert [type(event) for event in caller.events] == [Connected, Suspended, Lost, Connected]
@@ -146,7 +146,7 @@ def test_a_suspended_client_sends_nothing(server: MemoryZooKeeper, caller: Calle
 
 
 def test_an_abandoned_session_lives_on_at_the_server(server: MemoryZooKeeper, caller: Caller) -> None:
-    """Its ephemerals stay as ghosts until the server expires it."""
+    """Its ephemerals stay until the server expires the session."""
     caller.ask(Multi((Create("/e", b"", ephemeral=True),)))
     ghost = caller.client.session
     caller.client.abandon(1, "own clock")
@@ -157,8 +157,8 @@ def test_an_abandoned_session_lives_on_at_the_server(server: MemoryZooKeeper, ca
     assert "/e" not in server.tree()
 
 
-def test_put_and_remove_write_as_somebody_else(server: MemoryZooKeeper) -> None:
-    """Strangers' writes make parents and show in the log without a client."""
+def test_put_and_remove_write_without_a_client(server: MemoryZooKeeper) -> None:
+    """They create parents, and are in the log without a client."""
     server.put("/x/y", b"1")
     server.put("/x/y", b"2")
     assert server.tree()["/x/y"].data == b"2"
@@ -175,25 +175,25 @@ def test_nothing_happens_by_itself(stepped: MemoryZooKeeper) -> None:
     caller = connected(stepped, "a")
     caller.send(Multi((Create("/a", b""),)))
     assert "/a" not in stepped.tree()
-    assert stepped.pending() == [Step("request", "a")]
-    stepped.deliver(Step("request", "a"))
+    assert stepped.pending() == [ServerStep("request", "a")]
+    stepped.deliver(ServerStep("request", "a"))
     assert "/a" in stepped.tree()
     assert caller.outcomes == []
-    stepped.deliver(Step("reply", "a"))
+    stepped.deliver(ServerStep("reply", "a"))
     assert isinstance(caller.outcomes[0], MultiDone)
     assert stepped.pending() == []
 
 
-def test_a_server_lags_until_it_catches_up(stepped: MemoryZooKeeper) -> None:
-    """Reads show the past; Sync, an own write or a step of catching up bring the present."""
+def test_a_server_is_stale_until_it_catches_up(stepped: MemoryZooKeeper) -> None:
+    """Reads are stale until a Sync, an own write or a `catch_up` step."""
     writer, reader = connected(stepped, "w"), connected(stepped, "r")
-    stepped.deliver(Step("catch_up", "w"))
+    stepped.deliver(ServerStep("catch_up", "w"))
     writer.send(Multi((Create("/a", b""),)))
-    stepped.deliver(Step("request", "w"))
+    stepped.deliver(ServerStep("request", "w"))
     for request in (Read("/a"), Sync("/"), Read("/a")):
         reader.send(request)
-        stepped.deliver(Step("request", "r"))
-        stepped.deliver(Step("reply", "r"))
+        stepped.deliver(ServerStep("request", "r"))
+        stepped.deliver(ServerStep("reply", "r"))
     stale, _, fresh = reader.outcomes
     assert stale == ReadDone(None)
     assert isinstance(fresh, ReadDone)
@@ -201,75 +201,75 @@ def test_a_server_lags_until_it_catches_up(stepped: MemoryZooKeeper) -> None:
 
 
 def test_a_watch_fires_when_the_own_server_applies_the_change(stepped: MemoryZooKeeper) -> None:
-    """Armed on an old picture it still fires: the change comes to that server later."""
+    """A watch set on a stale server fires when that server applies the change."""
     writer, reader = connected(stepped, "w"), connected(stepped, "r")
     writer.send(Multi((Create("/a", b""),)))
-    stepped.deliver(Step("request", "w"))
+    stepped.deliver(ServerStep("request", "w"))
     reader.send(Exists("/a", watch=True))
-    stepped.deliver(Step("request", "r"))
-    assert Step("watch", "r") not in stepped.pending()
-    stepped.deliver(Step("catch_up", "r"))
-    stepped.deliver(Step("watch", "r"))
+    stepped.deliver(ServerStep("request", "r"))
+    assert ServerStep("watch", "r") not in stepped.pending()
+    stepped.deliver(ServerStep("catch_up", "r"))
+    stepped.deliver(ServerStep("watch", "r"))
     assert reader.watches == ["/a"]
 
 
 @pytest.mark.parametrize(
     ("fault", "applied"), [("lost_reply", True), ("lost_request", False), ("late", False)]
 )
-def test_a_write_without_answer_is_unanswered(stepped: MemoryZooKeeper, fault: str, applied: bool) -> None:
-    """It was applied, was not, or will be: the client cannot tell."""
+def test_a_write_without_response_is_unanswered(stepped: MemoryZooKeeper, fault: str, applied: bool) -> None:
+    """It was applied, was not, or will be: the client cannot know."""
     caller = connected(stepped, "a")
     caller.send(Multi((Create("/a", b""),)))
-    stepped.deliver(Step("request", "a"), fault)  # type: ignore[arg-type]
-    stepped.deliver(Step("reply", "a"))
+    stepped.deliver(ServerStep("request", "a"), fault)  # type: ignore[arg-type]
+    stepped.deliver(ServerStep("reply", "a"))
     assert isinstance(caller.outcomes[0], Unanswered)
     assert ("/a" in stepped.tree()) is applied
-    stepped.settle()
+    stepped.deliver_all()
     assert ("/a" in stepped.tree()) is (fault != "lost_request")
     assert len(caller.outcomes) == 1
 
 
 def test_a_cut_leaves_every_request_unanswered_once(stepped: MemoryZooKeeper) -> None:
-    """Of three requests in flight one was executed; watches are gone and it connects again."""
+    """One of three requests in flight was executed; watches are removed and the client reconnects."""
     caller = connected(stepped, "a")
     for name in "xyz":
         caller.send(Multi((Create(f"/{name}", b""),)))
     stepped.cut("a", executed=1)
-    stepped.settle()
+    stepped.deliver_all()
     assert [type(outcome) for outcome in caller.outcomes] == [Unanswered] * 3
     assert set(stepped.tree()) == {"/", "/x"}
     assert [type(event) for event in caller.events] == [Connected, Suspended, Connected]
 
 
 def test_requests_of_a_broken_connection_may_come_late(stepped: MemoryZooKeeper) -> None:
-    """As orphans they are executed until the client has connected again, never afterwards."""
+    """They are executed as orphans until the client has reconnected, never afterwards."""
     caller = connected(stepped, "a")
     for name in "xy":
         caller.send(Multi((Create(f"/{name}", b""),)))
     stepped.cut("a", keep_requests=True)
-    stepped.deliver(Step("orphan", "a"))
-    stepped.deliver(Step("connect", "a"))
-    stepped.settle()
+    stepped.deliver(ServerStep("orphan", "a"))
+    stepped.deliver(ServerStep("connect", "a"))
+    stepped.deliver_all()
     assert set(stepped.tree()) == {"/", "/x"}
 
 
 def test_a_client_learns_of_its_expiry_by_its_next_request(stepped: MemoryZooKeeper) -> None:
-    """Nothing is executed for a dead session; a new one is opened only after Lost was delivered."""
+    """Nothing is executed for an ended session; a new one is opened only after Lost was delivered."""
     caller = connected(stepped, "a")
     stepped.expire("a")
     caller.send(Multi((Create("/a", b""),)))
-    stepped.deliver(Step("request", "a"))
-    stepped.deliver(Step("reply", "a"))
+    stepped.deliver(ServerStep("request", "a"))
+    stepped.deliver(ServerStep("reply", "a"))
     assert isinstance(caller.outcomes[0], Unanswered)
-    stepped.deliver(Step("connect", "a"))
-    assert Step("connect", "a") not in stepped.pending()
-    stepped.settle()
+    stepped.deliver(ServerStep("connect", "a"))
+    assert ServerStep("connect", "a") not in stepped.pending()
+    stepped.deliver_all()
     assert [type(event) for event in caller.events] == [Connected, Suspended, Lost, Connected]
     assert "/a" not in stepped.tree()
 
 
 def test_sessions_are_overdue_by_the_servers_clock() -> None:
-    """A session may be expired once nothing was heard of it for its timeout."""
+    """A session may expire when its timeout has passed since the last ping."""
     clock = FakeClock()
     server = MemoryZooKeeper(clock, stepped=True)
     connected(server, "a")
@@ -282,22 +282,22 @@ def test_sessions_are_overdue_by_the_servers_clock() -> None:
     assert len(server.overdue()) == 1
 
 
-def test_a_bulk_read_is_one_picture(stepped: MemoryZooKeeper) -> None:
+def test_a_bulk_read_is_consistent(stepped: MemoryZooKeeper) -> None:
     """All znodes of one ReadMany are read at the same transaction."""
     caller = connected(stepped, "a")
     stepped.put("/x", b"1")
     stepped.write(Create("/y", b""), Delete("/x", 0))
     caller.send(ReadMany(("/x", "/y")))
-    stepped.deliver(Step("catch_up", "a"))
-    stepped.deliver(Step("request", "a"))
-    stepped.deliver(Step("reply", "a"))
+    stepped.deliver(ServerStep("catch_up", "a"))
+    stepped.deliver(ServerStep("request", "a"))
+    stepped.deliver(ServerStep("reply", "a"))
     outcome = caller.outcomes[0]
     assert isinstance(outcome, ReadManyDone)
     assert [znode is not None for znode in outcome.znodes] == [True, False]
 
 
-def test_a_bulk_read_in_parts_is_no_picture_of_one_moment(stepped: MemoryZooKeeper) -> None:
-    """`bulk_paths` at a time, in order, each path once; the reply comes at the end."""
+def test_a_bulk_read_in_parts_is_not_consistent(stepped: MemoryZooKeeper) -> None:
+    """`bulk_paths` paths are read at a time, in order, each once; the response comes at the end."""
     stepped.bulk_paths = 2
     caller = connected(stepped, "a")
     for path in ("/v", "/w", "/x"):
@@ -305,13 +305,13 @@ def test_a_bulk_read_in_parts_is_no_picture_of_one_moment(stepped: MemoryZooKeep
     caller.send(ReadMany(("/v", "/w", "/x", "/y", "/z")))
     caller.send(ListMany(("/", "/v", "/none")))
     stepped.catch_up("a")
-    stepped.deliver(Step("request", "a"))
+    stepped.deliver(ServerStep("request", "a"))
     for path in ("/w", "/x", "/z"):
         stepped.put(path, b"after")
     stepped.catch_up("a")
-    stepped.deliver(Step("request", "a"))
-    assert Step("reply", "a") not in stepped.pending()
-    stepped.settle()
+    stepped.deliver(ServerStep("request", "a"))
+    assert ServerStep("reply", "a") not in stepped.pending()
+    stepped.deliver_all()
     read, listed = caller.outcomes
 
     assert isinstance(read, ReadManyDone)
@@ -321,17 +321,17 @@ def test_a_bulk_read_in_parts_is_no_picture_of_one_moment(stepped: MemoryZooKeep
     assert [names and sorted(names) for names in listed.children[1:]] == [(), None]
 
 
-def test_a_bulk_read_in_parts_starts_anew_on_the_next_connection(stepped: MemoryZooKeeper) -> None:
-    """What a broken connection had read is gone with its request."""
+def test_a_bulk_read_in_parts_restarts_on_the_next_connection(stepped: MemoryZooKeeper) -> None:
+    """The parts read on a broken connection are lost with its request."""
     stepped.bulk_paths = 1
     caller = connected(stepped, "a")
     stepped.put("/x", b"1")
     caller.send(ReadMany(("/x", "/y", "/z")))
-    stepped.deliver(Step("request", "a"))
+    stepped.deliver(ServerStep("request", "a"))
     stepped.cut("a")
-    stepped.settle()
+    stepped.deliver_all()
     caller.send(ReadMany(("/x",)))
-    stepped.settle()
+    stepped.deliver_all()
     broken, whole = caller.outcomes
 
     assert isinstance(broken, Unanswered)

@@ -1,4 +1,4 @@
-"""The clock that stands still, and the threads, calls and tasks that wait on it."""
+"""`FakeClock` with threads, blocking calls and asyncio tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkgroup.testing import clock as clock_module
 
 
 class Ticker:
-    """A thread that works every 100 ms of the clock, and holds its work up for as long as it is told."""
+    """A thread that works every 100 ms of the clock, and that a test can hold up."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -57,13 +57,13 @@ def ticker() -> Iterator[Ticker]:
 
 
 def test_no_timer_of_a_thread_is_late(ticker: Ticker) -> None:
-    """The clock waits until the thread has worked before it goes on: ten times ten seconds, each in time."""
+    """The clock waits for the thread before each step: ten times ten seconds, each in time."""
     ticker.clock.advance(10_000)
     assert ticker.times == list(range(100, 10_001, 100))
 
 
 def test_the_clock_waits_for_a_thread_that_works(ticker: Ticker) -> None:
-    """Time stands still meanwhile, and who waits for the thread is told its name."""
+    """No time passes meanwhile, and the error of a wait names the thread."""
     clock = ticker.clock
     clock.wait_quiet()
     ticker.free.clear()
@@ -79,8 +79,8 @@ def test_the_clock_waits_for_a_thread_that_works(ticker: Ticker) -> None:
     assert ticker.times == list(range(100, 1_001, 100))
 
 
-def test_a_thread_that_waits_for_the_test_is_left_aside() -> None:
-    """Else time could not go on until it returns."""
+def test_a_thread_in_aside_is_not_waited_for() -> None:
+    """Otherwise no time could pass until the thread returns."""
     clock, free, inside = FakeClock(now_ms=0), threading.Event(), threading.Event()
     sleeper = Sleeper(clock, "worker", lambda: False)
 
@@ -103,23 +103,23 @@ def test_a_thread_that_waits_for_the_test_is_left_aside() -> None:
 
 
 def test_advancing_until_something_is_true_goes_no_further(ticker: Ticker) -> None:
-    """From waiter to waiter; nothing that waits is passed over."""
+    """The clock advances from waiter to waiter, and skips none."""
     ticker.clock.advance_until(lambda: len(ticker.times) == 7)
     assert ticker.clock.now_ms() == 700
 
 
-def test_advancing_in_vain_says_for_what(ticker: Ticker) -> None:
-    """After a bound of this clock's time; what waits no more gets real time only."""
-    with pytest.raises(TimeoutError, match="the bells; 5000 ms of the clock have passed"):
-        ticker.clock.advance_until(lambda: False, "the bells", max_ms=5000, timeout_s=0.01)
+def test_the_error_of_a_failed_advance_names_the_condition(ticker: Ticker) -> None:
+    """It fails after a limit of this clock's time; without waiters only real time is left."""
+    with pytest.raises(TimeoutError, match="the condition; 5000 ms of the clock have passed"):
+        ticker.clock.advance_until(lambda: False, "the condition", max_ms=5000, timeout_s=0.01)
     assert ticker.clock.now_ms() == 5000
     alone = FakeClock(now_ms=0)
     with pytest.raises(TimeoutError, match="; 0 ms of the clock"):
         alone.advance_until(lambda: False, timeout_s=0.01)
 
 
-def test_a_jump_asks_no_thread(ticker: Ticker) -> None:
-    """As when the machine slept: the thread finds itself so much later."""
+def test_a_jump_does_not_wait_for_threads(ticker: Ticker) -> None:
+    """As when the machine slept: the thread finds the clock that much later."""
     ticker.clock.wait_quiet()
     ticker.clock.jump(1050)
     ticker.clock.wait_quiet()
@@ -129,7 +129,7 @@ def test_a_jump_asks_no_thread(ticker: Ticker) -> None:
 
 
 def test_two_threads_may_advance_at_once(ticker: Ticker) -> None:
-    """Neither waits for the other, and the thread is in time for both."""
+    """Neither thread waits for the other, and the ticker is in time for both."""
     threads = [threading.Thread(target=ticker.clock.advance, args=(1000,)) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -141,8 +141,8 @@ def test_two_threads_may_advance_at_once(ticker: Ticker) -> None:
 # --- calls that block -----------------------------------------------------------------------------
 
 
-def test_a_call_that_blocks_moves_the_clock_it_was_made_on(ticker: Ticker) -> None:
-    """Up to what it waits for, and to its timeout at the most; threads that take part are in time."""
+def test_a_blocking_call_moves_the_clock(ticker: Ticker) -> None:
+    """It advances the clock to its condition, at most to its timeout; other threads are in time."""
     clock = ticker.clock
     assert wait_for(clock, lambda: len(ticker.times) == 3, 10_000, pytest.fail)
     assert clock.now_ms() == 300
@@ -152,7 +152,7 @@ def test_a_call_that_blocks_moves_the_clock_it_was_made_on(ticker: Ticker) -> No
 
 
 def test_a_call_on_another_thread_waits_until_the_clock_is_moved() -> None:
-    """Else two threads of a test would each move it under the other's feet."""
+    """Otherwise two threads of a test would both move the clock."""
     clock, over = FakeClock(now_ms=0), threading.Event()
     thread = threading.Thread(target=lambda: (wait_for(clock, lambda: False, 700, pytest.fail), over.set()))
     thread.start()
@@ -164,8 +164,8 @@ def test_a_call_on_another_thread_waits_until_the_clock_is_moved() -> None:
     joined(thread)
 
 
-def test_a_call_that_nobody_moves_the_clock_for_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would wait for ever; where it may move the clock itself, it does."""
+def test_a_call_without_a_thread_that_moves_the_clock_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for ever; in `moving_here()` it moves the clock itself."""
     monkeypatch.setattr(clock_module, "STANDSTILL_S", 0.01)
     clock = FakeClock(now_ms=0)
     raised: list[str] = []
@@ -182,13 +182,13 @@ def test_a_call_that_nobody_moves_the_clock_for_says_so(monkeypatch: pytest.Monk
     thread.start()
     joined(thread)
     assert [text.partition(":")[0] for text in raised] == [
-        "a call with a timeout has waited for 0.01 s and nobody moved the clock"
+        "a call with a timeout has waited for 0.01 s and no thread moved the clock"
     ]
     assert clock.now_ms() == 700
 
 
-def test_a_call_that_has_what_it_waits_for_is_waited_for() -> None:
-    """From the moment at which it could return, no time passes until it has."""
+def test_the_clock_waits_for_a_call_whose_condition_is_true() -> None:
+    """From that moment no time passes until the call has returned."""
     clock, news, go_on = FakeClock(now_ms=0), threading.Event(), threading.Event()
     seen_ms: list[int] = []
 
@@ -213,7 +213,7 @@ def test_a_call_that_has_what_it_waits_for_is_waited_for() -> None:
 # --- event loops ----------------------------------------------------------------------------------
 
 
-def test_the_clock_is_moved_on_an_event_loop_which_goes_on() -> None:
+def test_the_clock_advances_on_a_running_event_loop() -> None:
     """Coroutines that pause on it are in time; nothing blocks the loop."""
     clock, times = FakeClock(now_ms=0), list[int]()
 
@@ -229,15 +229,15 @@ def test_the_clock_is_moved_on_an_event_loop_which_goes_on() -> None:
         await clock.advance_async(1_000)
         assert clock.now_ms() == begun_ms + 1_000
         await clock.advance_until_async(lambda: len(times) == 15)
-        with pytest.raises(TimeoutError, match="the bells; 300 ms of the clock"):
-            await clock.advance_until_async(lambda: False, "the bells", max_ms=300, timeout_s=0.01)
+        with pytest.raises(TimeoutError, match="the condition; 300 ms of the clock"):
+            await clock.advance_until_async(lambda: False, "the condition", max_ms=300, timeout_s=0.01)
         task.cancel()
 
     asyncio.run(main())
     assert times[:15] == list(range(100, 1_501, 100))
 
 
-def test_what_blocks_an_event_loop_is_told_how_to_wait() -> None:
+def test_a_blocked_event_loop_raises_an_error_with_advice() -> None:
     """A callback on the loop could never end while the loop's thread waits for it."""
     clock = FakeClock(now_ms=0)
 
@@ -255,7 +255,7 @@ def test_what_blocks_an_event_loop_is_told_how_to_wait() -> None:
 
 
 def test_no_time_passes_while_work_of_an_event_loop_runs_in_a_thread() -> None:
-    """But what that work waits for on the clock may come."""
+    """But timers that the work waits for are called."""
     clock = FakeClock(now_ms=0)
 
     def work() -> tuple[int, int]:

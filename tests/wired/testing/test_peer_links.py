@@ -1,4 +1,4 @@
-"""The proxies between servers, by themselves: what passes, what is withheld, and the way back."""
+"""The proxies between servers, without ZooKeeper: data that passes, withheld data, and replaced addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V1 = -65536
 
 
 class Ends:
-    """Two servers, 0 and 1, and what each hears."""
+    """Two servers, 0 and 1, and their connections."""
 
     def __init__(self, links: PeerLinks) -> None:
         self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
@@ -52,7 +52,7 @@ def greeting(address: str, version: int = V1) -> bytes:
 
 
 def received_exactly(connection: socket.socket, size: int) -> bytes:
-    """So many bytes, in however many pieces they come (MSG_WAITALL means nothing beside a timeout)."""
+    """Receives `size` bytes in any number of pieces (MSG_WAITALL has no effect beside a timeout)."""
     data = b""
     while len(data) < size and (piece := connection.recv(size - len(data))):
         data += piece
@@ -60,7 +60,7 @@ def received_exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def received(connection: socket.socket) -> bytes:
-    """All until the end of the connection, however it ends."""
+    """Receives everything until the end of the connection."""
     data = b""
     try:
         while piece := connection.recv(1000):
@@ -70,8 +70,8 @@ def received(connection: socket.socket) -> bytes:
     return data
 
 
-def test_a_greeting_names_the_way_back_through_the_proxy(ends: Ends) -> None:
-    """Otherwise the peer would call back past every proxy; what follows it is not touched."""
+def test_the_initial_message_gets_the_address_of_the_proxy(ends: Ends) -> None:
+    """Otherwise the peer would connect back without a proxy; data after it is not changed."""
     with ends.connect(ends.one_to_other.election) as one:
         one.sendall(greeting("127.0.0.1:1") + b"vote")
         with ends.accept(3) as other:
@@ -79,8 +79,8 @@ def test_a_greeting_names_the_way_back_through_the_proxy(ends: Ends) -> None:
             assert received_exactly(other, len(expected)) == expected
 
 
-def test_a_greeting_of_another_kind_ends_the_connection(ends: Ends) -> None:
-    """An address that cannot be replaced must not get through."""
+def test_an_unknown_initial_message_ends_the_connection(ends: Ends) -> None:
+    """An address that cannot be replaced must not reach the peer."""
     with ends.connect(ends.one_to_other.election) as one:
         one.sendall(greeting("127.0.0.1:1", version=V1 + 1))
         with ends.accept(3) as other:
@@ -88,8 +88,8 @@ def test_a_greeting_of_another_kind_ends_the_connection(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_one_way_is_cut_and_the_other_open(ends: Ends, heard: bool) -> None:
-    """In connections of either side; withheld bytes come when it is healed."""
+def test_one_direction_is_cut_and_the_other_open(ends: Ends, heard: bool) -> None:
+    """On connections of either side; withheld data arrives after `heal`."""
     with ends.connect(ends.one_to_other.quorum) as one, ends.accept(2) as other:
         ends.links.cut(0, [1], to_peers=not heard, from_peers=heard)
         speaker, listener = (one, other) if heard else (other, one)
@@ -107,8 +107,8 @@ def test_one_way_is_cut_and_the_other_open(ends: Ends, heard: bool) -> None:
         assert not ends.links.heal()
 
 
-def test_what_is_withheld_can_be_lost(ends: Ends) -> None:
-    """As when TCP has given up: connections break instead."""
+def test_withheld_data_can_be_lost(ends: Ends) -> None:
+    """With `cut` the connections break, as when TCP gives up."""
     with ends.connect(ends.one_to_other.quorum) as one, ends.accept(2) as other:
         ends.links.cut(0, [1])
         one.sendall(b"lost")
@@ -116,8 +116,8 @@ def test_what_is_withheld_can_be_lost(ends: Ends) -> None:
         assert received(other) == received(one) == b""
 
 
-def test_a_connection_tried_while_cut_is_not_made(ends: Ends) -> None:
-    """Not late either: it is reset when the link is whole, and the server may try again."""
+def test_a_connection_attempt_during_a_cut_fails(ends: Ends) -> None:
+    """It is reset when the link heals, and the server may try again."""
     ends.links.cut(0, [1], to_peers=False)
     with ends.connect(ends.one_to_other.quorum) as in_vain:
         in_vain.sendall(b"hello")
@@ -132,8 +132,8 @@ def test_a_connection_tried_while_cut_is_not_made(ends: Ends) -> None:
         assert received_exactly(other, 5) == b"hello"
 
 
-def test_a_server_that_does_not_listen_yet_is_waited_for() -> None:
-    """A follower comes before its leader listens: a made connection that breaks would cost an election."""
+def test_the_proxy_waits_for_a_server_that_does_not_listen_yet() -> None:
+    """A follower connects before its leader listens: a broken connection would cost an election."""
     port = ReservedPort()
     try:
         with PeerLinks() as links:

@@ -1,4 +1,4 @@
-"""The contract of a `Store`, as checks that any implementation can be put through.
+"""Conformance checks of a `Store`: the contract that every implementation must fulfil.
 
 Each check is a function of a `Target`: it opens the clients it needs and raises AssertionError. Run them
 under any test runner, one empty tree each:
@@ -8,7 +8,7 @@ under any test runner, one empty tree each:
         with Target(my_open_store) as target:
             check(target)
 
-`ACL_CHECKS` are checks of an `AclTarget`, for what also has ACLs.
+`ACL_CHECKS` are checks of an `AclTarget`, for implementations that have ACLs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = tuple(
     for name, function in vars(module).items()
     if name.startswith("check_")
 )
-"""Every rule, in the order of reading."""
+"""Every check of a `Target`."""
 
 ACL_CHECKS: tuple[Callable[[AclTarget], None], ...] = tuple(
     function for name, function in vars(acls).items() if name.startswith("check_")

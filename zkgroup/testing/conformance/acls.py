@@ -1,7 +1,7 @@
 """Checks of ACLs: the permission that each operation needs, matching of identities, and what getACL returns.
 
-As servers of 3.8.4, 3.9.2 and later behave: earlier ones needed none for exists, and fired watches for
-everybody.
+As servers of 3.8.4, 3.9.2 and later behave: earlier ones needed no permission for exists, and fired all
+watches.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def _acl(caller: Caller, path: str) -> tuple[tuple[AclEntry, ...], ZnodeStat]:
     return found.acl, found.stat
 
 
-# --- what an operation takes ----------------------------------------------------------------------
+# --- permissions of operations ----------------------------------------------------------------------
 
 
 def _takes(path: str) -> Mapping[str, Sequence[Request]]:
-    """What takes each permission on a znode that has a child."""
+    """The operations that need each permission on a znode with a child."""
     sequential = Create(f"{path}/n-", b"", ephemeral=True, sequential=True)
     return {
         "r": (Read(path), Exists(path), ListChildren(path), Multi((Check(path, -1),))),
@@ -74,26 +74,27 @@ def _takes(path: str) -> Mapping[str, Sequence[Request]]:
     }
 
 
-def check_each_operation_takes_its_permission(target: AclTarget) -> None:
-    """Create and delete one of the parent, whatever the ACL of the child is."""
-    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+def check_each_operation_needs_its_permission(target: AclTarget) -> None:
+    """Create and delete need a permission of the parent; the ACL of the child does not matter."""
+    owner, other = target.connect_as(OWNER, ALL), target.connect()
     names = ("r", "w", "c", "d", "a", "cdrwa")
     owner.write(*[Create(path, b"") for name in names for path in (f"/{name}", f"/{name}/child")])
     for name in names:
         assert target.set_acl(f"/{name}", ALL, _anyone(name), auth=OWNER) is None
-    stranger.catch_up()
+    other.catch_up()
     for name in names:
         for permission, requests in _takes(f"/{name}").items():
             for request in requests:
-                refused = _code(stranger.submit(request).outcome())
+                refused = _code(other.submit(request).outcome())
                 expected = None if permission in name else Code.NO_AUTH
                 assert refused is expected, f"{request} with {name}: {refused}"
 
 
-def check_a_znode_has_the_acl_that_it_was_created_with(target: AclTarget) -> None:
-    """In a multi, as an ephemeral, as a missing parent; `auth` comes to the creator's digest.
+def check_a_znode_keeps_the_acl_of_its_creation(target: AclTarget) -> None:
+    """Created in a multi, as an ephemeral, as a missing parent; `auth` becomes the creator's digest.
 
-    Another client that authenticates so is the creator as well; who has another password, or none, is not.
+    Another client with the same authentication has the creator's permissions; one with another password has
+    not.
     """
     creator, again = target.connect_as(OWNER, *CREATOR_ACL), target.connect_as(OWNER)
     others = target.connect_as(OTHER), target.connect()
@@ -114,8 +115,8 @@ def check_a_znode_has_the_acl_that_it_was_created_with(target: AclTarget) -> Non
 
 
 def check_addresses_are_compared_by_their_leading_bits(target: AclTarget) -> None:
-    """The clients of a check are on this machine, by 127.0.0.1; an address authenticates nobody."""
-    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    """The clients of a check are on this machine, at 127.0.0.1; `auth` does not include an address."""
+    owner, other = target.connect_as(OWNER, ALL), target.connect()
     for number, (address, is_here) in enumerate(
         {
             "127.0.0.1": True,
@@ -129,8 +130,8 @@ def check_addresses_are_compared_by_their_leading_bits(target: AclTarget) -> Non
     ):
         owner.write(Create(f"/{number}", b""))
         assert target.set_acl(f"/{number}", ALL, Acl("r", "ip", address), auth=OWNER) is None
-        stranger.catch_up()
-        refused = _code(stranger.submit(Read(f"/{number}")).outcome())
+        other.catch_up()
+        refused = _code(other.submit(Read(f"/{number}")).outcome())
         assert refused is (None if is_here else Code.NO_AUTH), address
 
 
@@ -138,7 +139,7 @@ def check_addresses_are_compared_by_their_leading_bits(target: AclTarget) -> Non
 
 
 def check_a_multi_is_refused_as_a_whole(target: AclTarget) -> None:
-    """With the first operation that is refused; it sees the ACLs of those before it, its own too."""
+    """The refusal names the first refused operation; later ones see the ACLs of those before them."""
     owner = target.connect_as(OWNER, ALL)
     caller = target.connect_as(None, Acl("cdrwa", "digest", OWNER_ID), _anyone("rw"))
     owner.write(Create("/mine", b""))
@@ -156,11 +157,11 @@ def check_a_multi_is_refused_as_a_whole(target: AclTarget) -> None:
     caller.write(Create("/q", b""), Delete("/q", 0), Delete("/p", 1))
 
 
-def check_no_permission_comes_before_what_is_wrong_otherwise(target: AclTarget) -> None:
+def check_permissions_are_checked_before_other_errors(target: AclTarget) -> None:
     """NoAuth before NodeExists, BadVersion, NotEmpty and a missing child; a missing parent is NoNode."""
-    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    owner, other = target.connect_as(OWNER, ALL), target.connect()
     owner.write(Create("/mine", b""), Create("/mine/c", b""), Create("/mine/c/d", b""))
-    stranger.catch_up()
+    other.catch_up()
     for operation in (
         Create("/mine/c", b""),
         Delete("/mine/none", -1),
@@ -169,40 +170,40 @@ def check_no_permission_comes_before_what_is_wrong_otherwise(target: AclTarget) 
         SetData("/mine", b"", 7),
         Check("/mine", 7),
     ):
-        assert stranger.ask(Multi((operation,)), MultiRefused) == MultiRefused(0, Code.NO_AUTH), operation
+        assert other.ask(Multi((operation,)), MultiRefused) == MultiRefused(0, Code.NO_AUTH), operation
     missing = Multi((Create("/none/c", b""),))
-    assert stranger.ask(missing, MultiRefused) == MultiRefused(0, Code.NO_NODE)
+    assert other.ask(missing, MultiRefused) == MultiRefused(0, Code.NO_NODE)
 
 
-def check_create_missing_takes_no_permission_for_what_exists(target: AclTarget) -> None:
-    """Whatever its ACL, and that of its parent, are; what is missing is refused with its path."""
-    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+def check_create_missing_needs_no_permission_for_existing_znodes(target: AclTarget) -> None:
+    """The ACLs of existing znodes and their parents do not matter; a refusal has the path."""
+    owner, other = target.connect_as(OWNER, ALL), target.connect()
     owner.write(Create("/mine", b""), Create("/mine/c", b""))
-    stranger.catch_up()
-    stranger.ask(CreateMissing(("/mine", "/mine/c")), CreateMissingDone)
-    refused = stranger.ask(CreateMissing(("/mine/c", "/mine/d")), Refused)
+    other.catch_up()
+    other.ask(CreateMissing(("/mine", "/mine/c")), CreateMissingDone)
+    refused = other.ask(CreateMissing(("/mine/c", "/mine/d")), Refused)
     assert refused == Refused(Code.NO_AUTH, "/mine/d")
 
 
 # --- reads ----------------------------------------------------------------------------------------
 
 
-def check_bulk_reads_name_what_an_acl_hides(target: AclTarget) -> None:
-    """In its place, so that the rest can be read."""
-    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+def check_bulk_reads_return_no_auth_for_protected_znodes(target: AclTarget) -> None:
+    """NoAuth in place of the znode; the other znodes are read."""
+    owner, other = target.connect_as(OWNER, ALL), target.connect()
     owner.write(Create("/mine", b""))
     owner.write(Create("/mine/c", b""))
-    stranger.make("/open", "/open/x")
+    other.make("/open", "/open/x")
     paths = "/open", "/mine", "/none"
-    stranger.catch_up()
-    znodes = stranger.ask(ReadMany(paths), ReadManyDone).znodes
+    other.catch_up()
+    znodes = other.ask(ReadMany(paths), ReadManyDone).znodes
     assert [getattr(znode, "path", znode) for znode in znodes] == ["/open", Code.NO_AUTH, None]
-    assert stranger.ask(ListMany(paths), ListManyDone) == ListManyDone((("x",), Code.NO_AUTH, None))
+    assert other.ask(ListMany(paths), ListManyDone) == ListManyDone((("x",), Code.NO_AUTH, None))
 
 
-def check_an_acl_is_shown_to_who_may_read_or_administrate(target: AclTarget) -> None:
+def check_getacl_needs_read_or_admin(target: AclTarget) -> None:
     """Without ADMIN the digest of a password is masked."""
-    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    owner, other = target.connect_as(OWNER, ALL), target.connect()
     owner.write(Create("/n", b""))
     for permissions, shown in (
         ("w", None),
@@ -212,8 +213,8 @@ def check_an_acl_is_shown_to_who_may_read_or_administrate(target: AclTarget) -> 
         ("ra", OWNER_ID),
     ):
         assert target.set_acl("/n", ALL, _anyone(permissions), auth=OWNER) is None
-        stranger.catch_up()
-        (found,) = stranger.ask(ReadAcls(("/n",)), ReadAclsDone).acls
+        other.catch_up()
+        (found,) = other.ask(ReadAcls(("/n",)), ReadAclsDone).acls
         if shown is None:
             assert found is Code.NO_AUTH
         else:
@@ -222,21 +223,21 @@ def check_an_acl_is_shown_to_who_may_read_or_administrate(target: AclTarget) -> 
             assert found.acl == (AclEntry(31, "digest", shown), AclEntry(mask, "world", "anyone"))
 
 
-def check_who_may_not_read_is_told_by_no_watch(target: AclTarget) -> None:
-    """By the ACL at the time of the change; the watch is gone all the same."""
-    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+def check_a_watch_without_read_permission_is_silent(target: AclTarget) -> None:
+    """The ACL at the time of the change decides; the watch is removed in any case."""
+    owner, other = target.connect_as(OWNER, ALL), target.connect()
     owner.write(Create("/n", b""))
-    stranger.catch_up()
-    refused = stranger.submit(Read("/n", watch=True))
+    other.catch_up()
+    refused = other.submit(Read("/n", watch=True))
     assert refused.outcome() == Refused(Code.NO_AUTH, "/n")
-    created = stranger.submit(Exists("/new", watch=True))
-    listed = stranger.submit(ListChildren("/", watch=True))
+    created = other.submit(Exists("/new", watch=True))
+    listed = other.submit(ListChildren("/", watch=True))
     listed.outcome()
     owner.write(Create("/new", b""))
     assert listed.fired() == "/"
     assert target.set_acl("/n", *OPEN_ACL, ALL, auth=OWNER) is None
-    stranger.catch_up()
-    changed = stranger.submit(Read("/n", watch=True))
+    other.catch_up()
+    changed = other.submit(Read("/n", watch=True))
     changed.outcome()
     assert target.set_acl("/n", ALL, auth=OWNER) is None
     owner.catch_up()
@@ -244,15 +245,15 @@ def check_who_may_not_read_is_told_by_no_watch(target: AclTarget) -> None:
     assert target.set_acl("/n", *OPEN_ACL, ALL, auth=OWNER) is None
     owner.catch_up()
     owner.write(SetData("/n", b"2", -1))
-    stranger.catch_up()
-    quiet(stranger)
+    other.catch_up()
+    quiet(other)
     assert [refused.watched, created.watched, changed.watched] == [[], [], []]
 
 
 # --- setACL ---------------------------------------------------------------------------------------
 
 
-def check_an_acl_is_set_by_who_may_administrate(target: AclTarget) -> None:
+def check_setacl_needs_admin(target: AclTarget) -> None:
     """It counts in `aversion` alone, which can be expected, and fires no watch."""
     owner = target.connect_as(OWNER, ALL)
     owner.write(Create("/n", b""))
@@ -312,14 +313,14 @@ def check_the_next_session_authenticates_again(target: AclTarget) -> None:
 
 
 def check_the_end_of_a_session_takes_no_permission(target: AclTarget) -> None:
-    """Its ephemerals go where nobody may delete anything."""
-    witness = target.connect_as(OWNER, ALL)
+    """The end of a session deletes its ephemerals below a parent without DELETE permission."""
+    reader = target.connect_as(OWNER, ALL)
     leaver = target.connect_as(OWNER, Acl("cra", "digest", OWNER_ID))
     leaver.write(Create("/p", b""), Create("/p/e", b"", ephemeral=True))
     refused = leaver.ask(Multi((Delete("/p/e", -1),)), MultiRefused)
     assert refused == MultiRefused(0, Code.NO_AUTH)
-    witness.catch_up()
-    watch = witness.submit(Exists("/p/e", watch=True))
+    reader.catch_up()
+    watch = reader.submit(Exists("/p/e", watch=True))
     watch.outcome()
     leaver.store.close()
     assert watch.fired() == "/p/e"

@@ -76,7 +76,7 @@ def check_bulk_reads_give_the_same_stat_as_single_ones(target: Target) -> None:
 
 
 def check_acls_come_with_the_stat(target: Target) -> None:
-    """Path by path, None where nothing is; what is created here is open to everybody."""
+    """ACLs by path, None where there is no znode; znodes created here have the open ACL."""
     caller = target.connect()
     caller.make("/a", "/b")
     caller.write(SetData("/b", b"new", 0))
@@ -100,7 +100,7 @@ def check_large_bulk_reads(target: Target) -> None:
     ]
 
 
-def check_listing_tells_names_and_stat(target: Target) -> None:
+def check_listing_returns_names_and_stat(target: Target) -> None:
     """Names without path, the parent's own Stat."""
     caller = target.connect()
     caller.make("/p", "/p/b", "/p/a")
@@ -110,7 +110,7 @@ def check_listing_tells_names_and_stat(target: Target) -> None:
 
 
 def check_names_may_be_any_text(target: Target) -> None:
-    """Umlauts, blanks and characters beyond the basic plane survive the way there and back."""
+    """Umlauts, spaces and characters beyond the basic plane are preserved."""
     caller = target.connect()
     names = ["grüße", "two words", "x.y_z-1", "日本"]
     caller.make("/p", *(f"/p/{name}" for name in names))
@@ -119,7 +119,7 @@ def check_names_may_be_any_text(target: Target) -> None:
 
 
 def check_requests_are_executed_and_answered_in_order(target: Target) -> None:
-    """300 writes and reads sent without waiting: each read sees exactly the writes before it."""
+    """300 writes and reads sent without waiting: each read returns exactly the writes before it."""
     caller = target.connect()
     caller.make("/n")
     order: list[int] = []
@@ -139,7 +139,7 @@ def check_requests_are_executed_and_answered_in_order(target: Target) -> None:
 
 
 def check_sync_shows_what_others_wrote(target: Target) -> None:
-    """A write answered to one client is seen by another after its sync."""
+    """A client reads another client's acknowledged write after a sync."""
     writer, reader = target.connect(), target.connect()
     for number in range(5):
         writer.write(Create(f"/n{number}", b""))
@@ -148,7 +148,7 @@ def check_sync_shows_what_others_wrote(target: Target) -> None:
 
 
 def check_last_zxid_is_the_highest_seen(target: Target) -> None:
-    """It reaches every write that was answered and never goes back."""
+    """It reaches every acknowledged write and never decreases."""
     caller = target.connect()
     seen = []
     for name in "abc":
@@ -159,7 +159,7 @@ def check_last_zxid_is_the_highest_seen(target: Target) -> None:
 
 
 def check_a_callback_may_submit(target: Target) -> None:
-    """The outcome of a request submitted from a callback comes as any other."""
+    """A request submitted from a callback has an outcome as any other."""
     caller = target.connect()
     inner = Pending()
 
@@ -177,7 +177,7 @@ def _armed(caller: Caller, request: Request) -> Pending:
 
 
 def _fires_once(target: Target, request: Request, *writes: Operation) -> None:
-    """Armed before the first write, fired by it with the watched path, and not by the others."""
+    """The watch fires at the first write, with the watched path, and not at later ones."""
     writer, watcher = target.connect(), target.connect()
     watcher.catch_up()
     watch = _armed(watcher, request)
@@ -190,7 +190,7 @@ def _fires_once(target: Target, request: Request, *writes: Operation) -> None:
 
 
 def quiet(watcher: Caller) -> None:
-    """Whatever the server has sent so far is delivered: a later watch has fired."""
+    """Waits until all sent events have arrived: a later watch has fired."""
     marker = _armed(watcher, Exists("/marker", watch=True))
     watcher.make("/marker")
     marker.fired()
@@ -231,7 +231,7 @@ def check_a_data_watch_on_nothing_fires_on_the_creation(target: Target) -> None:
 
 
 def check_an_exists_watch_fires_on_creation_change_and_end(target: Target) -> None:
-    """Whichever comes first."""
+    """The first of the three fires it."""
     _prepared(target)
     _fires_once(target, Exists("/new", watch=True), Create("/new", b""), Delete("/new", -1))
     _fires_once(
@@ -253,7 +253,7 @@ def check_a_child_watch_fires_on_a_lost_child(target: Target) -> None:
 
 
 def check_a_child_watch_fires_on_the_end_of_the_parent(target: Target) -> None:
-    """The watched znode itself goes."""
+    """The watched znode itself is deleted."""
     _prepared(target)
     _fires_once(target, ListChildren("/p/c/g", watch=True), Delete("/p/c/g", -1))
 
@@ -264,7 +264,7 @@ def check_a_child_watch_on_nothing_fires_on_the_creation(target: Target) -> None
     _fires_once(target, ListChildren("/new", watch=True), Create("/new", b""))
 
 
-def check_a_child_watch_is_silent_about_the_rest(target: Target) -> None:
+def check_a_child_watch_ignores_other_changes(target: Target) -> None:
     """Data of parent and child, grandchildren, neighbours."""
     _prepared(target)
     _silent(
@@ -274,13 +274,13 @@ def check_a_child_watch_is_silent_about_the_rest(target: Target) -> None:
     )  # fmt: skip
 
 
-def check_a_data_watch_is_silent_about_children(target: Target) -> None:
-    """Children come and go without a word."""
+def check_a_data_watch_ignores_children(target: Target) -> None:
+    """Creating and deleting children does not fire it."""
     _prepared(target)
     _silent(target, Read("/p", watch=True), Create("/p/d", b""), SetData("/p/c", b"1", -1))
 
 
-def check_reads_without_watch_are_silent(target: Target) -> None:
+def check_reads_without_watch_set_no_watch(target: Target) -> None:
     """`on_watch` given, `watch` not."""
     _prepared(target)
     for request in (Read("/p"), Exists("/p"), ListChildren("/p")):
@@ -299,7 +299,7 @@ def check_a_refused_write_fires_nothing(target: Target) -> None:
 
 
 def check_every_watch_of_a_path_fires(target: Target) -> None:
-    """Two requests of one client and one of another: each is told once."""
+    """Two requests of one client and one of another: each watch fires once."""
     _prepared(target)
     writer, one, other = target.connect(), target.connect(), target.connect()
     watches = [_armed(caller, Read("/p", watch=True)) for caller in (one, one, other)]
@@ -313,7 +313,7 @@ def check_every_watch_of_a_path_fires(target: Target) -> None:
 
 
 def check_own_writes_fire_own_watches(target: Target) -> None:
-    """As anybody's."""
+    """A client's own write fires its watches as other clients' writes do."""
     _prepared(target)
     caller = target.connect()
     watch = _armed(caller, Read("/p", watch=True))

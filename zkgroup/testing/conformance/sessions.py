@@ -1,4 +1,4 @@
-"""Checks of sessions: which events a listener gets, in which order, and which requests are never sent."""
+"""Checks of sessions: the events that a listener gets, their order, and requests that must not be sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zkgroup.model.requests import (
 from zkgroup.testing.conformance.target import ANSWER_S, Caller, Target
 
 
-def check_a_listener_is_told_the_session(target: Target) -> None:
+def check_a_listener_gets_the_session(target: Target) -> None:
     """Incarnation 1, an id, and the timeout as granted."""
     session = target.connect(session_timeout_ms=6000).session()
     assert session.incarnation == 1
@@ -30,14 +30,14 @@ def check_a_listener_is_told_the_session(target: Target) -> None:
     assert session.timeout_ms == 6000
 
 
-def check_the_granted_timeout_is_told(target: Target) -> None:
-    """Sessions of different clients differ; each is told its own timeout."""
+def check_a_listener_gets_the_granted_timeout(target: Target) -> None:
+    """Sessions of different clients differ, and each client gets its own timeout."""
     long, short = target.connect(session_timeout_ms=9000), target.connect(session_timeout_ms=4000)
     assert (long.session().timeout_ms, short.session().timeout_ms) == (9000, 4000)
     assert long.session().session_id != short.session().session_id
 
 
-def check_a_late_listener_is_told_the_present_state(target: Target) -> None:
+def check_a_late_listener_gets_the_present_state(target: Target) -> None:
     """At once, without waiting for the next change."""
     caller = target.connect()
     late = Caller(caller.store)
@@ -45,8 +45,8 @@ def check_a_late_listener_is_told_the_present_state(target: Target) -> None:
     assert len(late.events) == 1
 
 
-def check_a_listener_taken_off_is_told_nothing(target: Target) -> None:
-    """And may be taken off twice."""
+def check_a_removed_listener_gets_no_events(target: Target) -> None:
+    """Removing it twice has no effect."""
     caller = target.connect()
     caller.unlisten()
     caller.unlisten()
@@ -58,7 +58,7 @@ def check_a_listener_taken_off_is_told_nothing(target: Target) -> None:
 
 
 def check_nothing_is_sent_for_another_incarnation(target: Target) -> None:
-    """Neither for one that is over nor for one to come."""
+    """Neither for an ended incarnation nor for a future one."""
     caller = target.connect()
     for incarnation in (0, 2):
         caller.ask(Multi((Create("/a", b""),)), NotSent, incarnation)
@@ -66,13 +66,13 @@ def check_nothing_is_sent_for_another_incarnation(target: Target) -> None:
 
 
 def check_an_ephemeral_belongs_to_its_session(target: Target) -> None:
-    """Its owner is the session that the listener was told; its data is as created."""
+    """Its owner is the session in the listener's event; its data is as created."""
     caller = target.connect()
     caller.write(Create("/e", b"data", ephemeral=True))
     assert caller.stat("/e").ephemeral_owner == caller.session().session_id
 
 
-def check_ephemerals_go_with_close(target: Target) -> None:
+def check_close_deletes_ephemerals(target: Target) -> None:
     """At once and together, not after the session timeout; persistent ones stay."""
     watcher, leaver = target.connect(), target.connect(session_timeout_ms=60_000)
     leaver.write(Create("/e", b"", ephemeral=True), Create("/p", b""))
@@ -86,7 +86,7 @@ def check_ephemerals_go_with_close(target: Target) -> None:
 
 
 def check_close_may_be_repeated(target: Target) -> None:
-    """From several threads; afterwards nothing is sent, and the end of the session has been told."""
+    """From several threads; afterwards nothing is sent, and listeners have got the end of the session."""
     caller = target.connect()
     threads = [threading.Thread(target=caller.store.close) for _ in range(3)]
     for thread in threads:
@@ -100,7 +100,7 @@ def check_close_may_be_repeated(target: Target) -> None:
 
 
 def check_every_request_has_one_outcome_at_close(target: Target) -> None:
-    """Those in flight end somehow, once."""
+    """Requests in flight have exactly one outcome."""
     caller = target.connect()
     caller.make("/n")
     pending = [caller.submit(Multi((SetData("/n", b"", -1),))) for _ in range(50)]
@@ -108,15 +108,15 @@ def check_every_request_has_one_outcome_at_close(target: Target) -> None:
     pending.append(caller.submit(Multi((SetData("/n", b"", -1),))))
     outcomes = [one.outcome() for one in pending]
     done = sum(isinstance(outcome, MultiDone) for outcome in outcomes)
-    witness = target.connect()
-    witness.catch_up()
-    assert witness.stat("/n").version >= done
+    reader = target.connect()
+    reader.catch_up()
+    assert reader.stat("/n").version >= done
     assert isinstance(outcomes[-1], NotSent)
     assert {len(one.outcomes) for one in pending} == {1}
 
 
-def check_abandon_tells_lost_before_the_next_session(target: Target) -> None:
-    """Every listener hears Lost of the old session before Connected of the new one."""
+def check_abandon_reports_lost_before_the_next_session(target: Target) -> None:
+    """Every listener gets Lost of the old session before Connected of the new one."""
     caller = target.connect()
     other = Caller(caller.store)
     other.session()
@@ -146,7 +146,7 @@ def check_nothing_is_sent_for_an_abandoned_session(target: Target) -> None:
 
 
 def check_abandon_of_another_session_is_ignored(target: Target) -> None:
-    """Late news about an older or unknown incarnation change nothing."""
+    """An older or unknown incarnation changes nothing."""
     caller = target.connect()
     caller.store.abandon(0, "late")
     caller.store.abandon(2, "early")

@@ -1,4 +1,4 @@
-"""The store under test: how a check opens clients, talks to one a request at a time, and sets ACLs."""
+"""The store under test: opens clients for a check, makes single requests, and sets ACLs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from zkgroup.model.requests import (
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
 ANSWER_S = 60.0
-"""Longest wait for anything that must come. Generous: a slow machine is not a broken contract."""
+"""Longest wait for an event that must come. Generous: a slow machine is no violation."""
 UNHURRIED_MS = 20_000
-"""Session timeout where a check does not name one: a client leaves a server that is silent for part of it."""
+"""Session timeout of a check without its own: a client leaves a server that is silent for part of it."""
 
 T = TypeVar("T")
 
 
 class OpenStore(Protocol):
-    """Opens a client of its own session on a tree that is empty at the first call of a check."""
+    """Opens a client with its own session, on a tree that is empty at the first call of a check."""
 
     def __call__(self, session_timeout_ms: int) -> Store: ...
 
@@ -98,7 +98,7 @@ class Caller:
 
         with self._changed:
             came = self._changed.wait_for(find, ANSWER_S)
-        assert came, f"no {kind.__name__} of {incarnation or 'any incarnation'}; told: {self.events}"
+        assert came, f"no {kind.__name__} of {incarnation or 'any incarnation'}; events: {self.events}"
         return came
 
     def session(self, incarnation: int = 1) -> Session:
@@ -133,7 +133,7 @@ class Caller:
         return stat
 
     def catch_up(self) -> None:
-        """Everything written before, by anybody, has reached this client's server."""
+        """Waits until this client's server has all earlier writes of all clients."""
         self.ask(Sync("/"), object)
 
 
@@ -173,7 +173,8 @@ class OpenAs(Protocol):
 
 
 class SetAcl(Protocol):
-    """Sets the ACL of a znode, which no `Store` does, as who authenticates so. Says why it was refused."""
+    """Sets the ACL of a znode, which no `Store` does, with this authentication. Returns the refusal, if
+    any."""
 
     def __call__(self, path: str, acl: tuple[Acl, ...], version: int, auth: Digest | None) -> Code | None: ...
 
@@ -187,7 +188,7 @@ class AclTarget(Target):
         self._set_acl = set_acl
 
     def connect_as(self, auth: Digest | None = None, *acl: Acl) -> Caller:
-        """A new client, connected, whose creates carry this ACL, the open one where none is given."""
+        """A new connected client; its creates have this ACL, the open one by default."""
         store = self._open_as(UNHURRIED_MS, auth, acl or OPEN_ACL)
         self._stores.append(store)
         caller = Caller(store)

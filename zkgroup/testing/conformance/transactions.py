@@ -1,4 +1,4 @@
-"""Checks of writes: what a Multi does, what it refuses and how, and the Stats it leaves."""
+"""Checks of writes: the effects of a Multi, its refusals, and the resulting Stats."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_null_data_is_not_empty_data(target: Target) -> None:
     assert null.stat.data_length == empty.stat.data_length == 0
 
 
-def check_a_multi_answers_operation_by_operation(target: Target) -> None:
+def check_a_multi_returns_a_result_for_each_operation(target: Target) -> None:
     """The new Stat for each SetData, None for the others, the zxid they share, created paths in order."""
     caller = target.connect()
     caller.make("/s", "/gone")
@@ -102,8 +102,8 @@ _REFUSALS: tuple[tuple[Operation, Code], ...] = (
 )
 
 
-def check_a_refused_multi_names_the_operation_and_why(target: Target) -> None:
-    """First refused operation and its code, wherever it stands; nothing of the multi is done."""
+def check_a_refused_multi_names_the_operation_and_the_code(target: Target) -> None:
+    """The first refused operation and its code; no operation of the multi is applied."""
     caller = target.connect()
     caller.make("/there", "/parent", "/parent/child")
     caller.write(Create("/ephemeral", b"", ephemeral=True))
@@ -121,7 +121,7 @@ def check_a_refused_multi_names_the_operation_and_why(target: Target) -> None:
     assert (stat.version, stat.mzxid) == (0, stat.czxid)
 
 
-def check_a_single_operation_is_refused_alike(target: Target) -> None:
+def check_a_single_operation_is_refused_in_the_same_way(target: Target) -> None:
     """A Multi of one operation: index 0 and the same code."""
     caller = target.connect()
     caller.make("/there", "/parent", "/parent/child")
@@ -139,8 +139,8 @@ def check_version_minus_one_means_any(target: Target) -> None:
     assert caller.ask(Exists("/a"), ExistsDone).stat is None
 
 
-def check_a_created_again_znode_starts_anew(target: Target) -> None:
-    """Version 0 again, so a data version is no fence; only the czxid tells the lives apart."""
+def check_a_recreated_znode_starts_at_version_0(target: Target) -> None:
+    """Version 0 again, so a data version is no fence; only the czxid differs."""
     caller = target.connect()
     caller.make("/a")
     first = caller.stat("/a")
@@ -202,8 +202,8 @@ def check_pzxid_is_the_last_change_of_children(target: Target) -> None:
     assert caller.stat("/p").pzxid > created
 
 
-def check_an_empty_parent_can_be_guarded_by_making_it_anew(target: Target) -> None:
-    """recipes 8 [T]: delete and create at the head of a multi refuse while anybody is there."""
+def check_an_empty_parent_can_be_checked_by_recreating_it(target: Target) -> None:
+    """recipes 8 [T]: delete and create at the head of a multi fail while the parent has children."""
     caller = target.connect()
     caller.make("/ids", "/ids/member")
     guard = (Delete("/ids", -1), Create("/ids", None))
@@ -216,8 +216,8 @@ def check_an_empty_parent_can_be_guarded_by_making_it_anew(target: Target) -> No
     assert after.czxid > before.czxid
 
 
-def check_create_missing_makes_what_is_missing(target: Target) -> None:
-    """Null data, parents in the order given; what exists is left alone; twice is no error."""
+def check_create_missing_creates_missing_znodes(target: Target) -> None:
+    """Null data, parents in the given order; existing znodes are not changed; repeating is no error."""
     caller = target.connect()
     caller.make("/a")
     for _ in range(2):
@@ -228,14 +228,14 @@ def check_create_missing_makes_what_is_missing(target: Target) -> None:
 
 
 def check_create_missing_without_parent_is_refused(target: Target) -> None:
-    """NoNode, with the path that could not be made."""
+    """NoNode, with the path that could not be created."""
     caller = target.connect()
     outcome = caller.ask(CreateMissing(("/none/child",)), Refused)
     assert outcome == Refused(Code.NO_NODE, "/none/child")
 
 
 def check_a_request_too_big_is_not_sent(target: Target) -> None:
-    """Beyond jute.maxbuffer the server would close the connection; the session goes on instead."""
+    """Above jute.maxbuffer the server would close the connection; the client refuses instead."""
     caller = target.connect()
     outcome = caller.ask(Multi((Create("/big", bytes(_TOO_BIG)),)), NotSent)
     assert outcome.too_big

@@ -1,5 +1,5 @@
-"""A ZooKeeper server in memory, with the answers, Stats, watches and ACLs of a real one, and faults."""
+"""`MemoryZooKeeper`: a ZooKeeper server in memory, with a real server's responses and watches, and faults."""
 
-from zkgroup.testing.memory_zookeeper.server import Fault, MemoryZooKeeper, Step, StepKind
+from zkgroup.testing.memory_zookeeper.server import Fault, MemoryZooKeeper, ServerStep, StepKind
 
-__all__ = ["Fault", "MemoryZooKeeper", "Step", "StepKind"]
+__all__ = ["Fault", "MemoryZooKeeper", "ServerStep", "StepKind"]

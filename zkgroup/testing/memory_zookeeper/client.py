@@ -1,4 +1,4 @@
-"""One client of the memory server: its queues, its connection, its watches."""
+"""One client of `MemoryZooKeeper`: its queues, its connection, its watches."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from zkgroup.testing.memory_zookeeper.tree import (
     Checked,
     Credentials,
     DataSet,
+    DataTree,
     Deleted,
     SetAcl,
-    Tree,
     parent_of,
 )
 from zkgroup.zookeeper.settings import Acl
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 
 MAX_REQUEST_BYTES = 1_000_000
-"""Larger requests are not sent, as by `ClientSettings.max_request_bytes`."""
+"""Largest request that is sent, as `ClientSettings.max_request_bytes`."""
 
 Listener = Callable[[SessionEvent], None]
 
 
-class Link(enum.Enum):
-    """What a client believes about its connection."""
+class ClientLink(enum.Enum):
+    """State of a client's connection, as the client knows it."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
@@ -55,25 +55,25 @@ class Link(enum.Enum):
     CLOSED = "closed"
 
 
-class InFlight(NamedTuple):
-    """A request on its way to the server. Without `request`: the end of the session."""
+class InFlightRequest(NamedTuple):
+    """A request in flight to the server. Without `request`: the end of the session."""
 
     request: Request | None
     session: ServerSession
     on_outcome: Callable[[Outcome], None] | None
     on_watch: Callable[[str], None] | None
     found: tuple[Any, ...] = ()
-    """By a bulk read that was executed in part."""
+    """Results of a bulk read that was executed in part."""
 
 
-class Reply(NamedTuple):
-    """An outcome on its way to whoever asked."""
+class PendingReply(NamedTuple):
+    """An outcome in flight to the caller."""
 
     on_outcome: Callable[[Outcome], None]
     outcome: Outcome
     zxid: int
     is_answer: bool
-    """The server said it: it can still get lost."""
+    """Whether it comes from the server and can be lost."""
 
 
 class FiredWatch(NamedTuple):
@@ -94,26 +94,26 @@ class MemoryClient:
         server: MemoryZooKeeper,
         name: str,
         session_timeout_ms: int,
-        tree: Tree,
+        tree: DataTree,
         credentials: Credentials,
     ) -> None:
         self.name = name
         self.credentials = credentials
-        """Given to the server on every connection."""
+        """The credentials that the server gets on every connection."""
         self.session_timeout_ms = session_timeout_ms
-        self.link = Link.CONNECTING
+        self.link = ClientLink.CONNECTING
         self.incarnation = 0
         self.session: ServerSession | None = None
         self.tree = tree
-        """What the server that this client is connected to has applied."""
+        """The tree of the server that this client is connected to."""
         self.applied = 0
         """Number of transactions of the server's log in `tree`."""
-        self.requests: deque[InFlight] = deque()
-        self.orphans: deque[InFlight] = deque()
-        """Sent on a connection that is gone, not yet executed; nobody waits for the answer."""
+        self.requests: deque[InFlightRequest] = deque()
+        self.orphans: deque[InFlightRequest] = deque()
+        """Requests of a broken connection that may still be executed; their responses are lost."""
         self.held = False
-        """It reaches no server until `MemoryZooKeeper.resume`."""
-        self.replies: deque[Reply] = deque()
+        """Whether it reaches no server until `MemoryZooKeeper.resume`."""
+        self.replies: deque[PendingReply] = deque()
         self.watches: deque[FiredWatch] = deque()
         self.news: deque[SessionNews] = deque()
         self.data_watches: dict[str, list[Callable[[str], None]]] = {}
@@ -137,15 +137,15 @@ class MemoryClient:
         with self.server.locked():
             refusal = self._refusal(request, incarnation)
             if refusal is not None:
-                self.replies.append(Reply(on_outcome, refusal, 0, is_answer=False))
+                self.replies.append(PendingReply(on_outcome, refusal, 0, is_answer=False))
                 self.server.queued(self, "reply")
             else:
                 assert self.session is not None
-                self.requests.append(InFlight(request, self.session, on_outcome, on_watch))
+                self.requests.append(InFlightRequest(request, self.session, on_outcome, on_watch))
                 self.server.queued(self, "request")
 
     def _refusal(self, request: Request, incarnation: int) -> NotSent | None:
-        if self.link is not Link.CONNECTED:
+        if self.link is not ClientLink.CONNECTED:
             return NotSent(f"the session is {self.link.value}")
         if incarnation != self.incarnation:
             return NotSent(f"session {incarnation} is over; the present one is {self.incarnation}")
@@ -174,28 +174,28 @@ class MemoryClient:
             self._listeners.pop(key, None)
 
     def abandon(self, incarnation: int, reason: str) -> None:
-        """The server is not told: the session, and its ephemerals, live there until they expire."""
+        """Abandons the session, which lives on the server, with its ephemerals, until it expires."""
         with self.server.locked():
-            if incarnation == self.incarnation and self.link in (Link.CONNECTED, Link.SUSPENDED):
-                self.server.disconnect(self, reason, tell=False)
-                self.become(Link.LOST, Lost(incarnation, reason))
+            if incarnation == self.incarnation and self.link in (ClientLink.CONNECTED, ClientLink.SUSPENDED):
+                self.server.disconnect(self, reason, notify=False)
+                self.become(ClientLink.LOST, Lost(incarnation, reason))
                 self.server.queued(self, "connect")
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """What is in flight is still executed, and then the session ended; nobody waits for it."""
+        """Requests in flight are executed, then the session ends; their responses are lost."""
         with self.server.locked():
-            if self.link is Link.CLOSED:
+            if self.link is ClientLink.CLOSED:
                 return
             session, was = self.session, self.link
-            if was is Link.CONNECTED and session is not None:
-                self.requests.append(InFlight(None, session, None, None))
-                self.server.disconnect(self, "closed", tell=False, keep_requests=True)
-            self.become(Link.CLOSED, Lost(self.incarnation, "closed") if was in _OPEN else None)
+            if was is ClientLink.CONNECTED and session is not None:
+                self.requests.append(InFlightRequest(None, session, None, None))
+                self.server.disconnect(self, "closed", notify=False, keep_requests=True)
+            self.become(ClientLink.CLOSED, Lost(self.incarnation, "closed") if was in _OPEN else None)
 
-    # --- beside Store -----------------------------------------------------------------------------
+    # --- beyond Store -----------------------------------------------------------------------------
 
     def set_acl(self, path: str, *acl: Acl, version: int = -1) -> ZnodeStat | Code:
-        """Asks for another ACL of a znode, which takes ADMIN: executed and answered at once in both modes."""
+        """Sets the ACL of a znode, which needs ADMIN: executed and answered at once in both modes."""
         with self.server.locked():
             assert self.session is not None, f"{self.name} has no session"
             operation = SetAcl(path, acl, version)
@@ -210,8 +210,8 @@ class MemoryClient:
 
     # --- for the server ---------------------------------------------------------------------------
 
-    def become(self, link: Link, event: SessionEvent | None) -> None:
-        """Changes the link and queues the news for everybody who listens now."""
+    def become(self, link: ClientLink, event: SessionEvent | None) -> None:
+        """Changes the connection state, and queues the event for the present listeners."""
         self.link = link
         if event is not None:
             self._told = event
@@ -231,7 +231,7 @@ class MemoryClient:
         return acl is None or self.credentials.may(READ, acl)
 
     def fire(self, entry: Transaction) -> None:
-        """Queues the watches that this transaction fires on the server of this client."""
+        """Queues the watches of this client that the transaction fires."""
         data, children = self.data_watches, self.child_watches
         if not data and not children:
             return
@@ -248,7 +248,7 @@ class MemoryClient:
                 self._queue_watch(children.pop(parent, []), parent, entry)
 
     def _queue_watch(self, callbacks: list[Callable[[str], None]], path: str, entry: Transaction) -> None:
-        """The watch is gone in any case; who may not read the znode is not told (CVE-2024-23944)."""
+        """Removes the watch. A client without READ permission gets no event (CVE-2024-23944)."""
         if not callbacks:
             return
         acl = entry.acls.get(path) if entry.acls is not None else None
@@ -260,11 +260,11 @@ class MemoryClient:
         self._last_zxid = max(self._last_zxid, zxid)
 
 
-_OPEN = (Link.CONNECTED, Link.SUSPENDED)
+_OPEN = (ClientLink.CONNECTED, ClientLink.SUSPENDED)
 
 
 def request_bytes(request: Multi) -> int:
-    """About the size of its packet: headers, path, data and the one ACL of a create."""
+    """Approximate size of the packet: headers, path, data and the one ACL of a create."""
     size = 40
     for operation in request.operations:
         data = getattr(operation, "data", None) or b""

@@ -1,4 +1,4 @@
-"""The leader in memory: the present tree, the sessions, and the log of every transaction."""
+"""The leader of `MemoryZooKeeper`: the present tree, the sessions, and the log of every transaction."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from zkgroup.testing.memory_zookeeper.tree import (
     Change,
     Created,
     Credentials,
+    DataTree,
     Deleted,
     Entries,
     SetAcl,
-    Tree,
     parent_of,
     prepare,
 )
@@ -35,38 +35,38 @@ class Transaction:
     time_ms: int
     """Wall time of the server."""
     session_id: int
-    """0 for what the test itself writes."""
+    """0 for writes of the test itself."""
     client: str
     kind: TransactionKind
     operations: tuple[AnyOperation, ...]
-    """As asked for. Empty for sessions."""
+    """As requested. Empty for sessions."""
     changes: tuple[Change, ...]
-    """As applied; the ephemerals that went with a session are its deletions. Empty when refused."""
+    """As applied; the end of a session is the deletion of its ephemerals. Empty when refused."""
     stats: tuple[ZnodeStat | None, ...]
-    """One for each change: the znode's Stat after it, None for a deletion."""
+    """The Stat after each change; None for a deletion."""
     refused: MultiRefused | None = None
     acls: Mapping[str, Entries] | None = None
-    """Of the znodes changed and of their parents, where they are not open; None where all are."""
+    """ACLs of the changed znodes and their parents, where they are not open; None where all are."""
 
 
 @dataclass(slots=True)
 class ServerSession:
-    """A session as the server keeps it."""
+    """A session on the server."""
 
     session_id: int
     timeout_ms: int
     client: str
     heard_ms: int
-    """When the server last heard of its client, by the server's clock."""
+    """Time of the last sign of its client, by the server's clock."""
     alive: bool = True
 
 
-class Leader:
-    """Orders all writes. Not thread-safe; MemoryZooKeeper guards it."""
+class QuorumLeader:
+    """Orders all writes. Not thread-safe; `MemoryZooKeeper` guards it."""
 
     def __init__(self, clock: Clock, epoch: int, on_commit: Callable[[Transaction], None]) -> None:
         self.clock = clock
-        self.tree = Tree()
+        self.tree = DataTree()
         self.tree.zxid = epoch << 32
         self.log: list[Transaction] = []
         self.sessions: dict[int, ServerSession] = {}
@@ -79,21 +79,21 @@ class Leader:
         client: str = "",
         asker: Credentials = SUPERUSER,
     ) -> MultiDone | MultiRefused:
-        """Runs one transaction and logs it. A refused one uses up a zxid too, as on a real server."""
+        """Runs one transaction and logs it. A refused one uses up a zxid too, as in ZooKeeper."""
         prepared = prepare(self.tree, operations, session_id, asker)
         if isinstance(prepared, MultiRefused):
             self._commit(session_id, client, "write", operations, (), prepared)
             return prepared
         changes = prepared.changes
         stats = self._commit(session_id, client, "write", operations, changes, acls=prepared.acls)
-        told = tuple(
+        stats = tuple(
             [
                 stat if isinstance(operation, (SetData, SetAcl)) else None
                 for operation, stat in zip(operations, stats, strict=True)
             ]
         )
         created = tuple([change.path for change in changes if isinstance(change, Created)])
-        return MultiDone(told, self.tree.zxid, created)
+        return MultiDone(stats, self.tree.zxid, created)
 
     def _commit(
         self,
@@ -126,7 +126,7 @@ class Leader:
         return session
 
     def end_session(self, session: ServerSession) -> None:
-        """Deletes its ephemerals in one transaction. Nothing happens when it is over."""
+        """Ends a session, and deletes its ephemerals in one transaction. No effect when it has ended."""
         if session.alive:
             session.alive = False
             paths = self.tree.ephemerals.get(session.session_id, {})
@@ -135,7 +135,7 @@ class Leader:
             acls = {path: acl for path, acl in self.tree.acls.items() if path in touched}
             self._commit(session.session_id, session.client, "close_session", changes=deletions, acls=acls)
 
-    # --- a stranger's writes ----------------------------------------------------------------------
+    # --- writes without a session ---------------------------------------------------------------------
 
     def put(self, path: str, data: bytes | None) -> None:
         parts = path.strip("/").split("/")

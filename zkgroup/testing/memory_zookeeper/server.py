@@ -1,4 +1,4 @@
-"""`MemoryZooKeeper`: a server in memory, with the answers of a real one, and every fault on demand."""
+"""`MemoryZooKeeper`: a ZooKeeper server in memory, with the responses of a real one, and faults on demand."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from zkgroup.model.requests import (
     ZnodeAcl,
 )
 from zkgroup.testing.clock import FakeClock
-from zkgroup.testing.memory_zookeeper.client import InFlight, Link, MemoryClient, Reply
-from zkgroup.testing.memory_zookeeper.leader import Leader, ServerSession, Transaction
+from zkgroup.testing.memory_zookeeper.client import ClientLink, InFlightRequest, MemoryClient, PendingReply
+from zkgroup.testing.memory_zookeeper.leader import QuorumLeader, ServerSession, Transaction
 from zkgroup.testing.memory_zookeeper.tree import ADMIN, OPEN, READ, SetAcl, credentials, masked
 from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
@@ -52,21 +52,21 @@ StepKind = Literal["request", "reply", "watch", "session", "connect", "orphan", 
 Fault = Literal["lost_reply", "lost_request", "late"]
 
 
-class Step(NamedTuple):
-    """Something that can happen next to a client."""
+class ServerStep(NamedTuple):
+    """A possible next event of a client."""
 
     kind: StepKind
     """`request`: its oldest request is executed. `reply`, `watch`, `session`: its oldest outcome, watch
-    event or session event is delivered. `connect`: it reaches a server. `orphan`: a request of a
-    connection that is gone is executed after all. `catch_up`: its server applies one more transaction."""
+    event or session event is delivered. `connect`: it connects to a server. `orphan`: a request of a broken
+    connection is executed. `catch_up`: its server applies one more transaction."""
     client: str
 
 
 OnWatch = Callable[[str], None] | None
 
 
-def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> Outcome:
-    """Executes a request on the server of this client and gives its outcome."""
+def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlightRequest) -> Outcome:
+    """Executes a request on the server of this client; returns its outcome."""
     request = flight.request
     if isinstance(request, Multi):
         session_id = flight.session.session_id
@@ -89,9 +89,9 @@ def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> 
 
 
 def read_part(client: MemoryClient, paths_at_once: int) -> bool:
-    """Reads on in the client's oldest request, if that is a bulk read with more left than that many paths.
+    """Executes a part of the client's oldest request, if that is a bulk read with more paths left.
 
-    False where it is to be executed to its end.
+    False where the request is to be executed completely.
     """
     flight = client.requests[0]
     request = flight.request
@@ -106,18 +106,18 @@ def read_part(client: MemoryClient, paths_at_once: int) -> bool:
 
 
 def _read_paths(client: MemoryClient, request: ReadMany | ListMany, paths: tuple[str, ...]) -> list[Any]:
-    look = client.tree.read if isinstance(request, ReadMany) else client.tree.children
+    read_path = client.tree.read if isinstance(request, ReadMany) else client.tree.children
     if client.tree.acls.keys().isdisjoint(paths):
-        return [look(path) for path in paths]
-    return [look(path) if client.may_read(path) else Code.NO_AUTH for path in paths]
+        return [read_path(path) for path in paths]
+    return [read_path(path) if client.may_read(path) else Code.NO_AUTH for path in paths]
 
 
 def _create_missing(
     server: MemoryZooKeeper, client: MemoryClient, request: CreateMissing, session_id: int
 ) -> Outcome:
-    """As pipelined creates: each stands alone; those after a refused one are still tried.
+    """As pipelined creates: each is independent; those after a refused one are still tried.
 
-    A real client looks first, so no ACL is against what its server shows.
+    A real client reads first, so an ACL does not affect existing znodes.
     """
     refusal: Outcome | None = None
     for path in request.paths:
@@ -136,7 +136,7 @@ def _read(client: MemoryClient, request: Read, on_watch: OnWatch) -> Outcome:
 
 
 def _acl(client: MemoryClient, path: str) -> ZnodeAcl | Code | None:
-    """For who may read or administrate; who may not administrate sees no digest."""
+    """The ACL, which needs READ or ADMIN; without ADMIN digests are masked."""
     stat, acl = client.tree.stat(path), client.tree.acls.get(path)
     if stat is None:
         return None
@@ -173,18 +173,18 @@ _READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
 
 
 class DirectWrites(ABC):
-    """The part of a MemoryZooKeeper that belongs to no client. Thread-safe in direct mode."""
+    """Direct reads and writes of a `MemoryZooKeeper`, without a client. Thread-safe in direct mode."""
 
-    leader: Leader
+    leader: QuorumLeader
     _lock: threading.RLock
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]: ...
 
     def topic(self, name: str, partitions: int, *, replicas: tuple[int, ...] = (0,)) -> None:
-        """Creates a topic, with what its znode needs, or gives it more partitions.
+        """Creates a topic with its parent znodes, or adds partitions to it.
 
-        `replicas`: broker ids of each partition. No broker need be registered for a group to share it.
+        `replicas`: broker ids of each partition. A group can consume it without a registered broker.
         """
         path = Topic.path(name)
         with self.locked():
@@ -204,7 +204,7 @@ class DirectWrites(ABC):
             return self.leader.tree.read(path)
 
     def write(self, *operations: Operation, session_id: int = 0) -> MultiDone | MultiRefused:
-        """A transaction of somebody else, at once; ephemerals need a session of this server."""
+        """Executes a transaction at once, without a client; ephemerals need a session of this server."""
         with self.locked():
             return self.leader.transact(operations, session_id)
 
@@ -219,7 +219,7 @@ class DirectWrites(ABC):
             self.leader.remove(path)
 
     def set_acl(self, path: str, *acl: Acl) -> None:
-        """Gives a znode another ACL, whatever its present one says. Raises ValueError where it cannot be."""
+        """Sets the ACL of a znode without a permission check. Raises ValueError where that fails."""
         with self.locked():
             done = self.leader.transact((SetAcl(path, acl, -1),))
         refused = done if isinstance(done, MultiRefused) else None
@@ -233,27 +233,27 @@ class DirectWrites(ABC):
 
 
 class MemoryZooKeeper(DirectWrites):
-    """The server. `log` and `tree()` are the truth that clients see late."""
+    """A ZooKeeper server in memory. `log` and `tree()` are the leader's state, which clients may see late."""
 
     bulk_paths: int | None = None
-    """So many paths of a bulk read are read at one moment, in stepped mode; all of them when None."""
+    """Number of paths of a bulk read that are read at once, in stepped mode; all of them when None."""
 
     def __init__(self, clock: Clock | None = None, *, stepped: bool = False, epoch: int = 0) -> None:
-        """`epoch`: upper half of the zxids, as the election of a real leader sets it."""
+        """`epoch`: the upper half of the zxids, as after the election of a leader."""
         self.clock: FakeClock = clock if clock is not None else FakeClock()  # type: ignore[assignment]
-        """The one that was given, else one of its own: give it to members too."""
+        """The clock in the arguments, or a new `FakeClock`: pass it to members too."""
         self.stepped = stepped
-        self.leader = Leader(self.clock, epoch, self._committed)
+        self.leader = QuorumLeader(self.clock, epoch, self._committed)
         self.clients: dict[str, MemoryClient] = {}
-        self._steps: dict[str, dict[StepKind, Step]] = {}  # made once: the simulator asks all the time
+        self._steps: dict[str, dict[StepKind, ServerStep]] = {}  # a cache
         self._lock = threading.RLock()
-        self._ready: deque[Step] = deque()
+        self._ready: deque[ServerStep] = deque()
         self._delivering = False
         self._depth = 0
 
     @property
     def log(self) -> list[Transaction]:
-        """Every write, accepted or refused, and every session's beginning and end, in order of zxid."""
+        """Every write, accepted or refused, and every beginning and end of a session, by zxid."""
         return self.leader.log
 
     # --- clients ----------------------------------------------------------------------------------
@@ -266,9 +266,9 @@ class MemoryZooKeeper(DirectWrites):
         auth: Digest | None = None,
         acl: tuple[Acl, ...] = OPEN_ACL,
     ) -> MemoryClient:
-        """A new client of its own session. In stepped mode its connection is a step to be delivered.
+        """A new client with its own session. In stepped mode its connection is a step to be delivered.
 
-        `auth` and `acl`: as in `ClientSettings`, who it is, and the ACL of every znode that it creates.
+        `auth` and `acl`: as in `ClientSettings`: its credentials, and the ACL of every znode that it creates.
         """
         with self.locked():
             name = name if name is not None else f"client-{len(self.clients)}"
@@ -277,14 +277,14 @@ class MemoryZooKeeper(DirectWrites):
             client = MemoryClient(self, name, session_timeout_ms, tree, credentials(auth, acl))
             client.applied = len(self.log)
             self.clients[name] = client
-            self._steps[name] = {kind: Step(kind, name) for kind in get_args(StepKind)}
+            self._steps[name] = {kind: ServerStep(kind, name) for kind in get_args(StepKind)}
             self.queued(client, "connect")
         return client
 
-    # --- what can happen, and making it happen ----------------------------------------------------
+    # --- steps ----------------------------------------------------
 
-    def pending(self) -> list[Step]:
-        """Every step that is possible now, clients in order of their making. Stepped mode."""
+    def pending(self) -> list[ServerStep]:
+        """Every step that is possible now, by client in the order of creation. Stepped mode."""
         steps = []
         newest = len(self.leader.log)
         for client in self.clients.values():
@@ -297,7 +297,7 @@ class MemoryZooKeeper(DirectWrites):
                 steps.append(possible["watch"])
             if client.news:
                 steps.append(possible["session"])
-            if client.link is not Link.CONNECTED and self._can_connect(client):
+            if client.link is not ClientLink.CONNECTED and self._can_connect(client):
                 steps.append(possible["connect"])
             if client.orphans:
                 steps.append(possible["orphan"])
@@ -305,30 +305,30 @@ class MemoryZooKeeper(DirectWrites):
                 steps.append(possible["catch_up"])
         return steps
 
-    def deliver(self, step: Step, fault: Fault | None = None) -> None:
-        """Makes one step happen. Nothing happens where the client has nothing of the kind.
+    def deliver(self, step: ServerStep, fault: Fault | None = None) -> None:
+        """Performs one step. No effect where the client has no such step.
 
         Faults, of a `request`: `lost_reply`: executed, outcome `Unanswered`. `lost_request`: not
         executed, outcome `Unanswered`. `late`: outcome `Unanswered` now, executed later as an `orphan`.
-        Of a `reply`: `lost_reply`: the answer becomes `Unanswered` (outcomes that the client itself
-        gives cannot be lost). The connection lives on; see `cut` for one that does not.
+        Of a `reply`: `lost_reply`: the response becomes `Unanswered` (outcomes from the client itself
+        cannot be lost). The connection stays open; see `cut` for a broken one.
         """
         with self._lock:
             callbacks = self._take(step, fault)
         for callback in callbacks:
             callback()
 
-    def settle(self, limit: int = 100_000) -> None:
-        """Delivers everything in order until nothing is pending. Stepped mode, for the quiet end."""
+    def deliver_all(self, limit: int = 100_000) -> None:
+        """Delivers everything in order until nothing is pending. Stepped mode."""
         for _ in range(limit):
             steps = self.pending()
             if not steps:
                 return
             for step in steps:
                 self.deliver(step)
-        raise AssertionError(f"still something to deliver after {limit} rounds: {self.pending()}")
+        raise AssertionError(f"steps are still pending after {limit} rounds: {self.pending()}")
 
-    def _take(self, step: Step, fault: Fault | None) -> list[Callable[[], object]]:
+    def _take(self, step: ServerStep, fault: Fault | None) -> list[Callable[[], object]]:
         client = self.clients[step.client]
         kind = step.kind
         if kind == "request" and client.requests:
@@ -336,7 +336,7 @@ class MemoryZooKeeper(DirectWrites):
         elif kind == "reply" and client.replies:
             reply = client.replies.popleft()
             if fault is not None and reply.is_answer:
-                return [lambda: reply.on_outcome(Unanswered("the reply got lost"))]
+                return [lambda: reply.on_outcome(Unanswered("the reply was lost"))]
             client.saw(reply.zxid)
             return [lambda: reply.on_outcome(reply.outcome)]
         elif kind == "watch" and client.watches:
@@ -346,7 +346,7 @@ class MemoryZooKeeper(DirectWrites):
             news = client.news.popleft()
             if self._can_connect(client):
                 self.queued(client, "connect")
-            return [lambda tell=tell: tell(news.event) for tell in news.listeners]  # type: ignore[misc]
+            return [lambda notify=notify: notify(news.event) for notify in news.listeners]  # type: ignore[misc]
         elif kind == "connect" and self._can_connect(client):
             self._connect(client)
         elif kind == "orphan" and client.orphans:
@@ -359,7 +359,7 @@ class MemoryZooKeeper(DirectWrites):
 
     def _execute_next(self, client: MemoryClient, fault: Fault | None) -> None:
         if not client.requests[0].session.alive:
-            self.disconnect(client, "the server knows no such session")
+            self.disconnect(client, "the session does not exist on the server")
             return
         while client.orphans:  # sent before it
             self._execute_orphan(client)
@@ -379,7 +379,7 @@ class MemoryZooKeeper(DirectWrites):
     def _execute_orphan(self, client: MemoryClient) -> None:
         self._execute(client, client.orphans.popleft()._replace(on_watch=None))
 
-    def _execute(self, client: MemoryClient, flight: InFlight) -> Outcome | None:
+    def _execute(self, client: MemoryClient, flight: InFlightRequest) -> Outcome | None:
         session = flight.session
         if not session.alive:
             return None
@@ -390,23 +390,23 @@ class MemoryZooKeeper(DirectWrites):
         return execute(self, client, flight)
 
     def _answer(
-        self, client: MemoryClient, flight: InFlight, outcome: Outcome, zxid: int, *, is_answer: bool
+        self, client: MemoryClient, flight: InFlightRequest, outcome: Outcome, zxid: int, *, is_answer: bool
     ) -> None:
         if flight.on_outcome is not None:
-            client.replies.append(Reply(flight.on_outcome, outcome, zxid, is_answer))
+            client.replies.append(PendingReply(flight.on_outcome, outcome, zxid, is_answer))
             self.queued(client, "reply")
 
-    # --- servers that follow ----------------------------------------------------------------------
+    # --- followers ----------------------------------------------------------------------
 
     def _committed(self, entry: Transaction) -> None:
-        """In direct mode every client reads the leader's own tree."""
+        """Called after a transaction. In direct mode every client reads the leader's tree."""
         if not self.stepped:
             for client in self.clients.values():
                 client.applied += 1
                 client.fire(entry)
 
     def catch_up(self, name: str, transactions: int | None = None) -> None:
-        """The server of this client applies so many more transactions, all where None; watches fire."""
+        """Applies more transactions on the client's server, all where None; watches fire."""
         client = self.clients[name]
         tree = client.tree
         end = len(self.log) if transactions is None else min(len(self.log), client.applied + transactions)
@@ -422,28 +422,28 @@ class MemoryZooKeeper(DirectWrites):
     def _can_connect(self, client: MemoryClient) -> bool:
         if client.held:
             return False
-        if client.link is Link.LOST:
-            return not client.news  # everybody has been told of the end first
-        return client.link in (Link.CONNECTING, Link.SUSPENDED)
+        if client.link is ClientLink.LOST:
+            return not client.news  # all listeners get the end of the old session first
+        return client.link in (ClientLink.CONNECTING, ClientLink.SUSPENDED)
 
     def _connect(self, client: MemoryClient) -> None:
-        client.orphans.clear()  # the session has moved: what the old server still holds is refused
+        client.orphans.clear()  # the session has moved: the old server refuses requests that it still holds
         session = client.session
-        if client.link is Link.SUSPENDED and session is not None:
+        if client.link is ClientLink.SUSPENDED and session is not None:
             if not session.alive:
-                client.become(Link.LOST, Lost(client.incarnation, "expired"))
+                client.become(ClientLink.LOST, Lost(client.incarnation, "expired"))
                 return
             session.heard_ms = self.clock.now_ms()
         else:
             client.session = self.leader.create_session(client.name, client.session_timeout_ms)
             client.incarnation += 1
             self.catch_up(client.name)
-        client.become(Link.CONNECTED, client.connected_event())
+        client.become(ClientLink.CONNECTED, client.connected_event())
 
     def disconnect(
-        self, client: MemoryClient, reason: str, *, tell: bool = True, keep_requests: bool = False
+        self, client: MemoryClient, reason: str, *, notify: bool = True, keep_requests: bool = False
     ) -> None:
-        """The client gives its connection up: nobody is answered any more, its watches are gone."""
+        """Closes the client's connection: requests get no response, and its watches are removed."""
         for flight in client.requests:
             self._answer(client, flight, Unanswered(reason), 0, is_answer=False)
         if keep_requests:
@@ -456,16 +456,16 @@ class MemoryZooKeeper(DirectWrites):
             self._await_expiry(client, client.session)
         client.data_watches.clear()
         client.child_watches.clear()
-        if tell:
-            client.become(Link.SUSPENDED, client.suspended_event())
+        if notify:
+            client.become(ClientLink.SUSPENDED, client.suspended_event())
             self.queued(client, "connect")
 
     def _await_expiry(self, client: MemoryClient, session: ServerSession) -> None:
-        """Direct mode: the session ends unless its client is heard of, or connects again, in time."""
+        """Direct mode: ends the session unless its client pings or reconnects in time."""
 
         def end() -> None:
             with self.locked():
-                is_used = client.session is session and client.link is Link.CONNECTED
+                is_used = client.session is session and client.link is ClientLink.CONNECTED
                 if is_used or not session.alive:
                     return
                 if self.clock.now_ms() < session.heard_ms + session.timeout_ms:
@@ -480,16 +480,15 @@ class MemoryZooKeeper(DirectWrites):
     def cut(
         self, name: str, *, executed: int = 0, keep_requests: bool = False, hold: bool | None = None
     ) -> None:
-        """The connection breaks: the first `executed` requests in flight were executed, none is answered.
+        """Breaks the connection: the first `executed` requests in flight were executed, none gets a response.
 
-        `keep_requests`: the others are not lost but on their way, and may be executed (as `orphan` steps)
-        until the client has connected again. `hold`: it cannot connect until `resume`; when not said, in
-        direct mode only.
+        `keep_requests`: the others are not lost, and may be executed (as `orphan` steps) until the client has
+        reconnected. `hold`: it cannot connect until `resume`; by default in direct mode only.
         """
         with self.locked():
             client = self.clients[name]
             client.held = not self.stepped if hold is None else hold
-            if client.link is Link.CONNECTED:
+            if client.link is ClientLink.CONNECTED:
                 for _ in range(min(executed, len(client.requests))):
                     flight = client.requests.popleft()
                     self._execute(client, flight)
@@ -499,43 +498,44 @@ class MemoryZooKeeper(DirectWrites):
     def suspend(self, name: str) -> None:
         """Cuts the connection of this client until `resume`.
 
-        The client is told at once that it is suspended. In direct mode its session ends, with its ephemerals,
-        when the clock has been moved by the session's timeout; the client learns of that after `resume`.
+        The client gets `Suspended` at once. In direct mode its session ends, with its ephemerals,
+        when the clock has been moved by the session's timeout; the client gets `Lost` after `resume`.
         """
         self.cut(name, hold=True)
 
     def resume(self, name: str) -> None:
-        """A client that was held reaches a server again, in its session or in a new one."""
+        """Lets a held client connect again, in its session or in a new one."""
         with self.locked():
             self.clients[name].held = False
             self.queued(self.clients[name], "connect")
 
     def expire(self, name: str) -> None:
-        """The server ends the session of this client now, wherever the client is: its ephemerals are gone.
+        """Ends the session of this client on the server now, whether it is connected or not; its ephemerals
+        are deleted.
 
-        In direct mode a connected client is told at once and opens a new session; in stepped mode it
-        learns it when its next request is executed, or when it connects again.
+        In direct mode a connected client gets `Lost` at once and opens a new session; in stepped mode it gets
+        it when its next request is executed, or when it reconnects.
         """
         with self.locked():
             client = self.clients[name]
             assert client.session is not None, f"{name} has no session"
             self.expire_session(client.session.session_id)
-            if not self.stepped and client.link is Link.CONNECTED:
+            if not self.stepped and client.link is ClientLink.CONNECTED:
                 self.disconnect(client, "session expired")
 
     def expire_session(self, session_id: int) -> None:
-        """As `expire`, for any session: also one that its client has abandoned."""
+        """As `expire`, for any session, also one that its client has abandoned."""
         with self.locked():
             self.leader.end_session(self.leader.sessions[session_id])
 
     def ping(self, name: str) -> None:
-        """The server hears of a connected client, as by its pings."""
+        """A ping of a connected client."""
         client = self.clients[name]
-        if client.link is Link.CONNECTED and client.session is not None and client.session.alive:
+        if client.link is ClientLink.CONNECTED and client.session is not None and client.session.alive:
             client.session.heard_ms = self.clock.now_ms()
 
     def overdue(self) -> list[int]:
-        """Sessions that the server may expire by now: not heard of for their timeout."""
+        """Sessions whose timeout has passed since the last ping."""
         now, sessions = self.clock.now_ms(), self.leader.sessions.values()
         return [one.session_id for one in sessions if one.alive and now - one.heard_ms >= one.timeout_ms]
 
@@ -543,7 +543,7 @@ class MemoryZooKeeper(DirectWrites):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Guards the state; in direct mode everything queued meanwhile is delivered at the end."""
+        """Guards the state; in direct mode all queued steps are delivered at the end."""
         with self._lock:
             self._depth += 1
             try:
@@ -559,7 +559,7 @@ class MemoryZooKeeper(DirectWrites):
             self._ready.append(self._steps[client.name][kind])
 
     def _drain(self) -> None:
-        """Delivers what is ready, unless another thread (or an outer frame of this one) is at it."""
+        """Delivers what is ready, unless another thread (or an outer frame of this one) does so."""
         while True:
             with self._lock:
                 if self._delivering or not self._ready:

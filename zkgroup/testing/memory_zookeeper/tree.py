@@ -1,9 +1,9 @@
-"""The tree of znodes, the rules by which ZooKeeper changes it, and the checks of ACLs. Pure, single-threaded.
+"""The tree of znodes, its transactions as in ZooKeeper, and the checks of ACLs. Pure, single-threaded.
 
 Source: PrepRequestProcessor and ZooKeeperServer.checkACL of ZooKeeper 3.9.5.
 
-Schemes of ACLs: `world`, `auth`, `digest` and `ip`. An ACL that is open to everybody is None here, so that a
-check of it costs nothing.
+Schemes of ACLs: `world`, `auth`, `digest` and `ip`. The open ACL (world:anyone, all permissions) is None
+here, so that checking it costs nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_valid(scheme: str, identity: str) -> bool:
 
 
 def _network(identity: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """An address with the number of bits that count, all when it has none."""
+    """The network of an address and its number of significant bits, all when it has none."""
     _, slash, bits = identity.partition("/")
     if slash and not _BITS.fullmatch(bits):
         return None
@@ -60,20 +60,20 @@ def _matches(address: str, identity: str) -> bool:
 
 
 class InvalidAclError(Exception):
-    """The server answers with InvalidACL."""
+    """The server returns InvalidACL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who asks: what the server knows of a connection, and the ACL that its creates carry."""
+    """Identities of a connection, and the ACL of the znodes that it creates."""
 
     identities: tuple[Identity, ...]
-    """ServerCnxn.authInfo: the address, and one more for each successful authentication."""
+    """ServerCnxn.authInfo: the address, and one identity for each successful authentication."""
     acl: tuple[Acl, ...] = OPEN_ACL
     created: Entries | None = field(init=False)
-    """What `acl` comes to for these identities; None where it is open."""
+    """The stored form of `acl` for these identities; None where it is open."""
     is_valid: bool = field(init=False)
-    """Whether the server takes `acl`."""
+    """Whether the server accepts `acl`."""
 
     def __post_init__(self) -> None:
         created, is_valid = None, True
@@ -87,7 +87,7 @@ class Credentials:
     def entries(self, acl: Iterable[Acl]) -> Entries | None:
         """The ACL as the server stores it, None where it is open. Raises `InvalidAclError`.
 
-        `auth` becomes the identities that were authenticated; an address is none of them.
+        `auth` becomes the authenticated identities, without the address.
         """
         entries: dict[AclEntry, None] = {}
         for each in acl:
@@ -105,7 +105,7 @@ class Credentials:
         return None if tuple(entries) == OPEN else tuple(entries)
 
     def may(self, perms: int, acl: Entries | None) -> bool:
-        """Whether an entry of this ACL that applies to the asker has one of these permissions."""
+        """Whether an entry of this ACL that matches these identities has one of these permissions."""
         if acl is None or self.identities[0] == _SUPER:
             return True
         return any(entry.perms & perms and self._is_meant(entry) for entry in acl)
@@ -119,11 +119,11 @@ class Credentials:
 
 
 SUPERUSER: Final = Credentials((_SUPER,))
-"""The test itself: no ACL is against it."""
+"""The credentials of the test itself, which bypass every ACL."""
 
 
 def credentials(auth: Digest | None, acl: tuple[Acl, ...], address: str = "127.0.0.1") -> Credentials:
-    """Of a client at this address that authenticates so, if at all."""
+    """The credentials of a client at this address, with this authentication, if any."""
     identities: tuple[Identity, ...] = (("ip", address),)
     if auth is not None:
         identities += (("digest", digest_id(auth)),)
@@ -137,7 +137,7 @@ def digest_id(auth: Digest) -> str:
 
 
 def masked(acl: Entries) -> Entries:
-    """What getACL shows to who has no ADMIN: no digest of a password."""
+    """The ACL that getACL returns without ADMIN permission: digests of passwords are masked."""
     return tuple(
         entry._replace(id=re.sub(":.*", ":x", entry.id)) if entry.scheme == "digest" else entry
         for entry in acl
@@ -146,7 +146,7 @@ def masked(acl: Entries) -> Entries:
 
 @dataclass(frozen=True, slots=True)
 class SetAcl:
-    """The operation that no `Store` has."""
+    """The operation setACL, which no `Store` has."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -162,7 +162,7 @@ class Created:
     path: str
     data: bytes | None
     owner: int
-    """Session id for an ephemeral, else 0."""
+    """Session id of an ephemeral, else 0."""
     acl: Entries | None = None
     """None where it is open."""
 
@@ -197,8 +197,8 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-class Node:
-    """What a server keeps of one znode (DataNode@3.9.5)."""
+class DataNode:
+    """One znode on a server (DataNode@3.9.5)."""
 
     __slots__ = (
         "aversion",
@@ -221,7 +221,7 @@ class Node:
         self.ctime = self.mtime = time_ms
         self.version = self.aversion = 0
         self.creates = 0
-        """Children ever created: the number of a sequential child, and half of `cversion`."""
+        """Number of children ever created: the number of a sequential child, and half of `cversion`."""
         self.children: dict[str, None] = {}
 
     def stat(self) -> ZnodeStat:
@@ -240,35 +240,35 @@ class Node:
             self.pzxid,
         )
 
-    def copy(self) -> Node:
-        twin = Node.__new__(Node)
-        for name in Node.__slots__:
+    def copy(self) -> DataNode:
+        twin = DataNode.__new__(DataNode)
+        for name in DataNode.__slots__:
             setattr(twin, name, getattr(self, name))
         twin.children = dict(self.children)
         return twin
 
 
-class Tree:
-    """One server's picture of all znodes."""
+class DataTree:
+    """All znodes of one server (DataTree@3.9.5)."""
 
     def __init__(self) -> None:
-        root, system = Node(b"", 0, 0, 0), Node(b"", 0, 0, 0)
+        root, system = DataNode(b"", 0, 0, 0), DataNode(b"", 0, 0, 0)
         root.children = {"zookeeper": None}
         system.children = {"config": None, "quota": None}
-        self.nodes: dict[str, Node] = {
+        self.nodes: dict[str, DataNode] = {
             "/": root,
             "/zookeeper": system,
-            "/zookeeper/config": Node(b"", 0, 0, 0),
-            "/zookeeper/quota": Node(b"", 0, 0, 0),
+            "/zookeeper/config": DataNode(b"", 0, 0, 0),
+            "/zookeeper/quota": DataNode(b"", 0, 0, 0),
         }
         self.nodes["/zookeeper/config"].aversion = -1  # DataTree.addConfigNode
         self.acls: dict[str, Entries] = {"/zookeeper/config": READ_ONLY}
-        """Of the znodes that are not open to everybody."""
+        """ACLs of the znodes that are not open."""
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.zxid = 0
 
-    def copy(self) -> Tree:
-        twin = Tree()
+    def copy(self) -> DataTree:
+        twin = DataTree()
         twin.nodes = {path: node.copy() for path, node in self.nodes.items()}
         twin.acls = dict(self.acls)
         twin.ephemerals = {session: dict(paths) for session, paths in self.ephemerals.items()}
@@ -292,7 +292,7 @@ class Tree:
     # --- changes ----------------------------------------------------------------------------------
 
     def apply(self, change: Change, zxid: int, time_ms: int) -> ZnodeStat | None:
-        """Carries one prepared change out; the znode's new Stat, None when it is gone."""
+        """Applies one prepared change; returns the znode's new Stat, None when it is deleted."""
         if isinstance(change, Created):
             return self._create(change, zxid, time_ms).stat()
         if isinstance(change, DataSet):
@@ -314,13 +314,13 @@ class Tree:
         else:
             self.acls.pop(path, None)
 
-    def _create(self, change: Created, zxid: int, time_ms: int) -> Node:
+    def _create(self, change: Created, zxid: int, time_ms: int) -> DataNode:
         head, _, name = change.path.rpartition("/")
         parent = self.nodes[head or "/"]
         parent.children[name] = None
         parent.creates += 1
         parent.pzxid = zxid
-        node = self.nodes[change.path] = Node(change.data, change.owner, zxid, time_ms)
+        node = self.nodes[change.path] = DataNode(change.data, change.owner, zxid, time_ms)
         if change.owner:
             self.ephemerals.setdefault(change.owner, {})[change.path] = None
         if change.acl is not None:
@@ -339,7 +339,7 @@ class Tree:
 
 
 class _Outlook:
-    """How one znode will be once the operations prepared so far are applied (ChangeRecord@3.9.5)."""
+    """A znode as it will be after the operations prepared so far (ChangeRecord@3.9.5)."""
 
     __slots__ = ("acl", "aversion", "children", "creates", "owner", "version")
 
@@ -366,16 +366,16 @@ class _RefusedError(Exception):
 
 
 class _Preparation:
-    """Checks the operations of one transaction in order, each on the outcome of those before."""
+    """Checks the operations of one transaction in order, each on the result of those before it."""
 
-    def __init__(self, tree: Tree, session_id: int, asker: Credentials) -> None:
+    def __init__(self, tree: DataTree, session_id: int, asker: Credentials) -> None:
         self._nodes = tree.nodes
         self._acls = tree.acls
         self._session_id = session_id
         self._asker = asker
         self._outlooks: dict[str, _Outlook | None] = {}
         self.acls: dict[str, Entries] = {}
-        """Those that count for the watches which the transaction fires."""
+        """The ACLs that decide about the watches of the transaction."""
 
     def prepare(self, operation: AnyOperation) -> Change:
         if isinstance(operation, Check):
@@ -406,7 +406,7 @@ class _Preparation:
             return outlook
 
     def _allowed(self, path: str, permission: int) -> _Outlook:
-        """Of a znode that exists, and whose ACL gives the asker this permission."""
+        """The znode, which must exist and grant this permission."""
         if not path.startswith("/"):
             raise _RefusedError(Code.BAD_ARGUMENTS)
         outlook = self._find(path)
@@ -473,18 +473,18 @@ class _Preparation:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A transaction that nothing is against."""
+class PreparedTransaction:
+    """A transaction that passed all checks."""
 
     changes: tuple[Change, ...]
     acls: Mapping[str, Entries] | None
-    """Of the znodes changed and of their parents, where not open: as the first change met them."""
+    """Of the znodes changed and of their parents, where not open: as before the first change."""
 
 
 def prepare(
-    tree: Tree, operations: Sequence[AnyOperation], session_id: int, asker: Credentials
-) -> Prepared | MultiRefused:
-    """What this transaction would change, or the first operation that is refused. Changes nothing."""
+    tree: DataTree, operations: Sequence[AnyOperation], session_id: int, asker: Credentials
+) -> PreparedTransaction | MultiRefused:
+    """The changes of this transaction, or its first refused operation. Changes nothing itself."""
     preparation = _Preparation(tree, session_id, asker)
     changes = []
     for index, operation in enumerate(operations):
@@ -492,4 +492,4 @@ def prepare(
             changes.append(preparation.prepare(operation))
         except _RefusedError as error:
             return MultiRefused(index, error.code)
-    return Prepared(tuple(changes), preparation.acls or None)
+    return PreparedTransaction(tuple(changes), preparation.acls or None)

@@ -10,7 +10,7 @@ from zkgroup.history.cluster.server_invariants import unfinished_work
 from zkgroup.history.report import ClusterOptions
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing.memory_zookeeper.server import Step
+from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.foreign_writers import NOTHING_AFFECTED, AffectedByCorruption
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
@@ -293,7 +293,7 @@ class ClusterConvergence:
 
     def drain(
         self,
-        deliver: Callable[[Step], object] | None = None,
+        deliver: Callable[[ServerStep], object] | None = None,
         after_action: Callable[[], object] = lambda: None,
     ) -> None:
         """Runs everything that needs no time. Raises AssertionError where it does not end.
@@ -317,7 +317,7 @@ class ClusterConvergence:
             for action in world.actions():
                 action()
 
-    def _drain(self, deliver: Callable[[Step], object], after_action: Callable[[], object]) -> None:
+    def _drain(self, deliver: Callable[[ServerStep], object], after_action: Callable[[], object]) -> None:
         world = self._world
         for _ in range(ROUNDS_MAX):
             steps = world.server.pending()

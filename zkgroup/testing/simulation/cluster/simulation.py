@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from zkgroup.history import ClusterOptions, Record, check_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Multi, MultiDone
-from zkgroup.testing.memory_zookeeper.server import Step
+from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.server_history import server_transactions
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.convergence import ClusterConvergence
@@ -330,7 +330,7 @@ def _go_on(simulation: ClusterSimulation, played: Crashes) -> None:
         world.advance(250, expires=1.0)
 
 
-def _deliver(simulation: ClusterSimulation, played: Crashes, step: Step) -> None:
+def _deliver(simulation: ClusterSimulation, played: Crashes, step: ServerStep) -> None:
     """Performs one step of the server; transactions of the controller are points."""
     world = simulation.world
     client = world.server.clients[step.client]

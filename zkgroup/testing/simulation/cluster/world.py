@@ -11,7 +11,7 @@ from zkgroup.controller.machine.events import ShutdownAnswered
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.testing.clock import FakeClock
-from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, Step
+from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, ServerStep
 from zkgroup.testing.simulation.cluster.audit import ClusterAudit
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
@@ -247,7 +247,7 @@ class ClusterWorld:
         """Stops all traffic on a client's connection, which stays open; `advance` ends it."""
         self._stalled_until[name] = self.clock.now_ms() + ms
 
-    def passes(self, step: Step) -> bool:
+    def passes(self, step: ServerStep) -> bool:
         """Whether this step of the server is possible now."""
         return step.client not in self._stalled_until or step.kind == "catch_up"
 

@@ -16,7 +16,7 @@ from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Oper
 from zkgroup.runtime.events import Answered, Submit
 from zkgroup.testing.memory_zookeeper.leader import Transaction
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper.tree import AnyOperation, Created, DataSet, Deleted, Tree
+from zkgroup.testing.memory_zookeeper.tree import AnyOperation, Created, DataSet, DataTree, Deleted
 from zkgroup.testing.simulation.schedule import ScheduleRecording
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.ids import split_thread_id
@@ -40,7 +40,7 @@ class GroupAudit:
         self._last_write: dict[str, int] = {}
         """Transaction of the last accepted write or claim of a zkgroup member, by offset path."""
         self._prefix = f"/consumers/{group}"
-        self._tree = Tree()
+        self._tree = DataTree()
         self._seen = 0
         self._sought: set[tuple[str, str, int]] = set()
         """Claims in which the application, or its reset policy, has sought: member, offset path, token."""

@@ -7,7 +7,7 @@ import random
 from zkgroup.consumer.machine import MemberConfig
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
-from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, Step
+from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, ServerStep
 from zkgroup.testing.simulation.group.application import Application, Log
 from zkgroup.testing.simulation.group.audit import GroupAudit
 from zkgroup.testing.simulation.group.jvm_consumer import JvmConsumer
@@ -147,7 +147,7 @@ class GroupWorld:
         connection breaks for longer than its session timeout."""
         self._late_at[client] = self.clock.now_ms() + ms
 
-    def pending(self) -> list[Step]:
+    def pending(self) -> list[ServerStep]:
         """Possible next steps of the server and its connections."""
         steps = self.server.pending()
         if self._late_at:
@@ -157,8 +157,8 @@ class GroupWorld:
     def _give_late_answers(self) -> None:
         for name in [name for name, at_ms in self._late_at.items() if at_ms <= self.clock.now_ms()]:
             del self._late_at[name]
-            while any(step == Step("reply", name) for step in self.server.pending()):
-                self.server.deliver(Step("reply", name))
+            while any(step == ServerStep("reply", name) for step in self.server.pending()):
+                self.server.deliver(ServerStep("reply", name))
             self.isolate(name, self.setup.session_timeout_ms + 2000)
 
     def wake_all(self) -> None:
