@@ -382,8 +382,8 @@ def _lines(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[bytes]:
 
 
 def _unfinished(controller: object) -> str:
-    active = getattr(getattr(controller, "machine", None), "active", None)
-    return f"waiting: {getattr(active, 'waiting', None)}"
+    active = controller.machine.active if isinstance(controller, ControllerProcess) else None
+    return f"blocked: {None if active is None else active.ports.events.blocked}"
 
 
 def _view(world: ClusterWorld, leader: int, tp: TopicPartition) -> object:
