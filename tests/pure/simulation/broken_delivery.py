@@ -41,16 +41,16 @@ def commits_one_by_one(patch: Patch) -> None:
 
 def commit_behind_is_refused(patch: Patch) -> None:
     """What is below the last commit is refused, although this member itself has committed it."""
-    real = CommitBatch.aim
+    real = CommitBatch.choose_value
 
-    def aim(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
+    def choose_value(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
         for commit in self.open(tp):
             if commit.values[tp] < held.value and commit.seeks.get(tp, 0) <= held.sought:
                 error = OffsetConflictError(f"{commit.values[tp]} would go back without a seek")
                 self.refuse_one(commit, tp, error)
         real(self, tp, held)
 
-    patch.setattr(CommitBatch, "aim", aim)
+    patch.setattr(CommitBatch, "choose_value", choose_value)
 
 
 def seek_is_lost_at_the_release(patch: Patch) -> None:
@@ -66,15 +66,15 @@ def seek_is_lost_at_the_release(patch: Patch) -> None:
 
 def seek_is_undone_by_an_older_commit(patch: Patch) -> None:
     """A position from before a seek counts as one after it."""
-    real = CommitBatch.aim
+    real = CommitBatch.choose_value
 
-    def aim(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
+    def choose_value(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
         newest = max((commit.seeks.get(tp, 0) for commit in self.open(tp)), default=0)
         for commit in self.open(tp):
             commit.seeks = {**commit.seeks, tp: max(newest, held.sought)}
         real(self, tp, held)
 
-    patch.setattr(CommitBatch, "aim", aim)
+    patch.setattr(CommitBatch, "choose_value", choose_value)
 
 
 def release_goes_back(patch: Patch) -> None:

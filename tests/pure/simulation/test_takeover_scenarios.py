@@ -114,7 +114,7 @@ def _one_rules_for(simulation: ClusterSimulation, ms: int) -> None:
     for _ in range(ms // 100):
         simulation.convergence.pass_time(100)
         assert len(world.active_controllers) <= 1, (
-            f"S11 {[one.name for one in world.active_controllers]} rule at once"
+            f"S11 {[one.name for one in world.active_controllers]} are controllers at once"
         )
 
 
