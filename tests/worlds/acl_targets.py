@@ -27,7 +27,7 @@ _CODES = {
 
 @contextmanager
 def memory_target() -> Iterator[AclTarget]:
-    """On a server in memory."""
+    """Clients of `MemoryZooKeeper`."""
     server = MemoryZooKeeper()
 
     def open_as(session_timeout_ms: int, auth: Digest | None, acl: tuple[Acl, ...]) -> Store:
@@ -45,7 +45,7 @@ def memory_target() -> Iterator[AclTarget]:
 
 @contextmanager
 def real_target(address: str) -> Iterator[AclTarget]:
-    """On real servers; ACLs are set by kazoo's client. What was made is deleted at the end."""
+    """Clients of ZooKeeper servers; kazoo's client sets ACLs. Created znodes are deleted at the end."""
     with ExitStack() as clients:
         by_auth: dict[Digest | None, KazooClient] = {}
 
@@ -71,7 +71,7 @@ def real_target(address: str) -> Iterator[AclTarget]:
 
 
 def _clean(owner: KazooClient, path: str = "/") -> None:
-    """Every check lets the owner administrate what has children."""
+    """Deletes a tree as the owner, who may administrate every parent in the checks."""
     for name in owner.get_children(path):
         child = f"{path.rstrip('/')}/{name}"
         try:

@@ -1,4 +1,4 @@
-"""ACLs for `MemoryZooKeeper.set_acl`: the same for everybody."""
+"""ACLs for `MemoryZooKeeper.set_acl`, with the same permissions for all clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zkgroup.zookeeper import Acl
 
 READ_ONLY = Acl("r", "world", "anyone")
 UNREADABLE = Acl("cdwa", "world", "anyone")
-"""All but reading: its data, children and Stat are hidden, and no watch tells of them."""
+"""All permissions but READ: data, children and Stat are hidden, and watches do not fire."""
 UNWRITABLE = Acl("rcda", "world", "anyone")
 NO_CREATES = Acl("rwda", "world", "anyone")
 NO_DELETES = Acl("rwca", "world", "anyone")

@@ -1,4 +1,4 @@
-"""Two readers of one history: the audit's rows, and the checker of the consumer group.
+"""Compares two readers of one history: the audit's rows, and the history checker of groups.
 
 They share no code beyond the codecs of the znodes, so what both count the same is counted right.
 """
@@ -23,11 +23,11 @@ from zkgroup.history.report import Figures
 from zkgroup.model import TopicPartition
 
 Episode = tuple[str, int, str, int, int]
-"""Topic, partition, thread, session and zxid of a claim of ours."""
+"""Topic, partition, thread, session and zxid of a claim of a zkgroup member."""
 
 
 class Tally(NamedTuple):
-    """What members of ours did in a group, and others to its offsets."""
+    """Claims and commits of zkgroup members, and offset writes of others."""
 
     claims: int
     commits: int
@@ -37,14 +37,14 @@ class Tally(NamedTuple):
 
 
 class Sessions(NamedTuple):
-    """Whose they are, by the registrations that were made in them."""
+    """The kind of each session, by the registrations made in it."""
 
     ours: frozenset[int]
     foreign: frozenset[int]
 
 
 def sessions_of(facts: Facts, group: str) -> Sessions:
-    """Those of members of the group."""
+    """Sessions of the group's members."""
     lives = facts.members.get(group, ())
     ours = frozenset(life.session for life in lives if _is_ours(life.data)) - {0}
     return Sessions(ours, frozenset(life.session for life in lives if not _is_ours(life.data)) - ours - {0})
@@ -70,7 +70,7 @@ def deeds_of_rows(
 
 
 def tally_of_rows(events: Sequence[Event], group: str) -> Tally:
-    """By the rows of an audit."""
+    """The account from the rows of an audit."""
     facts = facts_of(events)
     ours, foreign = sessions_of(facts, group)
     writes: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def tally_of_rows(events: Sequence[Event], group: str) -> Tally:
 
 
 def tally_of_checker(transactions: Iterable[ServerTransaction], group: str) -> Tally:
-    """By the checker, from the log alone."""
+    """The account of the history checker, from the log alone."""
     figures = Figures()
     audit = GroupLogChecker(GroupEvidence((), tuple(transactions), group), figures)
     for _ in audit.run():

@@ -1,4 +1,4 @@
-"""Asks findings that look at files."""
+"""Runs findings that read the servers' files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkgroup.zkfiles.history import History
 
 
 def look(rule: WholeRule, *folders: Path, **bounds: float) -> list[Finding]:
-    """What a rule finds in the folders of one ensemble's servers."""
+    """Findings of one rule in the folders of one ensemble's servers."""
     return list(rule.look(History(*folders), Facts(), {**rule.bounds, **bounds}))
 
 

@@ -1,7 +1,7 @@
-"""Histories made by hand, for the tests of findings.
+"""Transaction logs built record by record, for the tests of findings.
 
 `Log` writes records as a server would, by zxid, and opens them as the audit does. Each method that writes
-gives the zxid; time stands still unless `wait` moves it.
+returns the zxid; only `wait` advances the clock.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class AuditLog:
         self.transactions: list[Transaction] = []
         self.seeds: list[StoredZnode] = []
         self._with_lists = with_lists
-        """Whether a closeSession lists what goes with it, as from 3.6 on."""
+        """Whether a closeSession lists the deleted ephemerals, as from 3.6 on."""
         self._ephemerals: dict[str, int] = {}
         self._versions: dict[str, int] = {}
 
     # --- the history as a whole -------------------------------------------------------------------
 
     def wait(self, ms: int) -> None:
-        """Moves the clock; negative for a step back."""
+        """Advances the clock; negative for a step back."""
         self.ms += ms
 
     def passes(self, ms: int) -> Self:
-        """Time passes, up to a record that means nothing to anybody."""
+        """Advances the clock, up to a record without effect."""
         self.wait(ms)
         self.create(f"/passed-{self.zxid}")
         return self
@@ -54,7 +54,7 @@ class AuditLog:
         return facts_of(self.events())
 
     def find(self, rule: Rule, **bounds: float) -> list[Finding]:
-        """What a rule finds; bounds by their own name."""
+        """Findings of a rule; bounds by their own name."""
         return find([rule], self.events, {f"{rule.name}.{name}": value for name, value in bounds.items()})
 
     def told(self, rule: Rule, *fields: str) -> list[tuple[object, ...]]:
@@ -170,7 +170,7 @@ class AuditLog:
         wants: Mapping[str, int] | None = None,
         **extensions: str,
     ) -> int:
-        """Registers a member: of a JVM, or of ours with `zkgroup="1"`."""
+        """Registers a member: of the JVM, or of zkgroup with `zkgroup="1"`."""
         return self.create(
             f"/consumers/{group}/ids/{member}", registration(wants, **extensions), session, ephemeral=True
         )
@@ -183,15 +183,15 @@ class AuditLog:
         return self.join(group, member, session, wants, **extensions)
 
     def leave(self, group: str, member: str, session: int) -> int:
-        """Deletes the registration; the session lives on."""
+        """Deletes the registration; the session stays."""
         return self.delete(f"/consumers/{group}/ids/{member}", session)
 
     def claim(self, group: str, partition: Partition, thread: str, session: int) -> int:
-        """As a JVM member claims: the owner alone."""
+        """A claim of a JVM member: the owner alone."""
         return self.create(owner(group, partition), thread, session, ephemeral=True)
 
     def claim_ours(self, group: str, partition: Partition, thread: str, session: int, value: int = 0) -> int:
-        """As members of ours claim: the owner, set once, and the offset in one multi."""
+        """A claim of a zkgroup member: the owner, set once, and the offset in one multi."""
         path, stored = owner(group, partition), offset(group, partition)
         bump = self.setting(stored, str(value)) if stored in self._versions else self.creation(stored, "-1")
         return self.multi(

@@ -1,4 +1,4 @@
-"""Requests of a controller, made short, and a host that does as it is told."""
+"""Short constructors for a controller's requests, and a replica host that records and answers them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def state(
     decided: int = 1,
     version: int = 0,
 ) -> PartitionStateInfo:
-    """What a decision of controller epoch `decided` made of a partition."""
+    """A partition state, decided in controller epoch `decided`."""
     return PartitionStateInfo(*tp, decided, leader, epoch, isr, version, replicas)
 
 
@@ -63,7 +63,7 @@ def stop_replica(*partitions: TopicPartition, delete: bool = False, epoch: int =
 def handled(
     handling: Handling[T], errors: Mapping[TopicPartition, int] | None = None
 ) -> tuple[list[Action], T]:
-    """What a handler had done, in order, and its answer; `errors` are what the host says of partitions."""
+    """The actions of a handler, in order, and its response; `errors` are the host's errors by partition."""
     actions: list[Action] = []
     error: int | None = None
     while True:

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to through pipes: no port, no driver, nothing beyond the standard library."""
+"""A headless Chromium, controlled through pipes: no port, no driver, only the standard library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def found() -> str | None:
 
 
 class Page:
-    """One tab. What its scripts throw or log as errors, and what it asks of the network, is kept."""
+    """One tab. It keeps its scripts' errors and its network requests."""
 
     def __init__(self, to: int, back: int) -> None:
         self._to, self._back = to, back
@@ -48,7 +48,7 @@ class Page:
     _session: str | None = None
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a command. Raises TimeoutError, and RuntimeError for what the browser refuses."""
+        """The result of a command. Raises TimeoutError, and RuntimeError for an error of the browser."""
         self._id += 1
         message = {"id": self._id, "method": method, "params": params}
         if self._session is not None:
@@ -79,7 +79,7 @@ class Page:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until everything that was asked for is drawn."""
+        """Waits until all pending frames are drawn."""
         twice = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
         self.ask(twice)
 
@@ -91,12 +91,12 @@ class Page:
         return result["result"].get("value")
 
     def press(self, key: str) -> None:
-        """A key, as a person presses it."""
+        """Sends a key press."""
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key)
 
     def picture(self, file: Path) -> None:
-        """What is seen, as PNG."""
+        """A screenshot as PNG."""
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def _next(self) -> dict[str, Any]:
@@ -104,10 +104,10 @@ class Page:
         while b"\0" not in self._rest:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._back], [], [], left)[0]:
-                raise TimeoutError("the browser says nothing")
+                raise TimeoutError("no message from the browser")
             chunk = os.read(self._back, 1 << 20)
             if not chunk:
-                raise TimeoutError("the browser is gone")
+                raise TimeoutError("the browser has ended")
             self._rest += chunk
         text, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
@@ -127,7 +127,7 @@ class Page:
 
 @contextmanager
 def browser(command: str, profile: Path) -> Iterator[Page]:
-    """Runs one with a profile of its own; it is gone when the block ends."""
+    """Runs a browser with a new profile; it ends with the block."""
     to_read, to_write = os.pipe()
     back_read, back_write = os.pipe()
 

@@ -1,4 +1,4 @@
-"""Clients for tests on real servers, and what they were told."""
+"""Clients for tests on ZooKeeper servers, and the events that they got."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def told(caller: Caller) -> list[tuple[str, int]]:
 
 
 def reconnected(caller: Caller, incarnation: int = 1) -> None:
-    """The connection broke and is there again: a server about to lose its leader may let it in before."""
+    """Waits for a reconnection: a server about to lose its leader may accept a client before."""
     caller.await_event(Suspended)
     answer = SyncDone()
     becomes(lambda: caller.submit(Sync("/"), incarnation).outcome(), answer, what=lambda: f"{caller.events}")
@@ -64,11 +64,11 @@ def server_of(chaos: ChaosZooKeeper, session_id: int) -> int:
             continue
         if f"sid=0x{session_id:x}," in connections:
             return number
-    raise AssertionError(f"session 0x{session_id:x} is nowhere")
+    raise AssertionError(f"session 0x{session_id:x} is on no server")
 
 
 def leader_of(chaos: ChaosZooKeeper) -> int:
-    """Number of the server that leads, once one does."""
+    """Number of the leader, as soon as there is one."""
 
     def leaders() -> list[int]:
         modes = [server.ask("srvr") for server in chaos.zookeeper.servers]

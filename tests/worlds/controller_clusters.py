@@ -1,4 +1,4 @@
-"""Small clusters as a controller sees them."""
+"""Small clusters as the `ControllerContext` holds them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tp(partition: int, topic: str = "t") -> TopicPartition:
 
 
 def broker(id_: int, epoch: int = 1, version: int = 1, role: str | None = None) -> LiveBroker:
-    """A registered broker; its port tells its id."""
+    """A registered broker; its port shows its id."""
     extensions = {} if role is None else {"zkgroup": {"role": role}}
     registration = BrokerRegistration("h", 9000 + id_, version, 0, extensions=extensions)
     return LiveBroker(registration, epoch)
@@ -54,7 +54,7 @@ def cluster(
 
 
 def new_controller(zk: Blocking) -> Fence:
-    """Makes `/controller` as a controller of ours in epoch 1 does."""
+    """Creates `/controller` as a zkgroup controller in epoch 1 does."""
     zk.wait_connected()
     zk.create_missing("/controller_epoch")
     zk.multi(

@@ -1,4 +1,4 @@
-"""Members whose server is cut off from the others of its ensemble, while they still reach it."""
+"""Members on a ZooKeeper server that is cut off from its ensemble, while they still reach it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SESSION_MS = 3000
 
 
 class Work:
-    """Two consumers of one group, each in a thread, of records that come one by one."""
+    """Two consumers of one group, each in a thread, with a few records at a time."""
 
     def __init__(self, chaos: ChaosZooKeeper, witness: Blocking) -> None:
-        """Makes the topic of four partitions."""
+        """Creates the topic with four partitions."""
         witness.create_missing(brokers_path(), topics_path())
         witness.multi(Create(Topic.path("orders"), Topic(dict.fromkeys(range(4), (0,))).encode()))
         self._chaos = chaos
@@ -40,7 +40,7 @@ class Work:
 
     @contextmanager
     def consumer(self, name: str, servers: Sequence[int], app: Application) -> Iterator[Consumer]:
-        """A consumer that knows these servers only, at work."""
+        """Starts a consumer that connects to these servers only."""
         address = ",".join(self._chaos.addresses[number] for number in servers) + self._chaos.chroot
         consumer = Consumer(
             address,
@@ -72,7 +72,7 @@ class Work:
                 joined(thread)
 
     def feed(self, each: int = 5) -> None:
-        """So many records more for each partition; returns when all were delivered."""
+        """Adds records to each partition; returns when all were delivered."""
         for _ in range(each):
             for partition in range(4):
                 self._source.append("orders", partition, b"")
@@ -81,7 +81,8 @@ class Work:
 
 
 def cut_off_a_member(chaos: ChaosZooKeeper, work: Work, role: str, **ways: bool) -> None:
-    """The server of one member is cut off and heals; fails where the other delivers before it has stopped."""
+    """Cuts off the server of one member, and heals it; fails where the other delivers before the first
+    stopped."""
     cut_off, rest = cut_off_and_rest(chaos, role)
     valid_at_takeover: list[bool] = []
     app = Application()
@@ -119,10 +120,10 @@ def cut_off_and_rest(chaos: ChaosZooKeeper, role: str) -> tuple[int, list[int]]:
 
 
 def taken(leases: Sequence[Lease]) -> list[Lease]:
-    """The lease of the partition that is watched, where it is among them."""
+    """The lease of the watched partition, where it is among them."""
     return [lease for lease in leases if lease.topic_partition == FIRST]
 
 
 def shares(*consumers: Consumer) -> tuple[int, ...]:
-    """How many partitions each holds a valid lease of."""
+    """Number of partitions for which each has a valid lease."""
     return tuple(sum(lease.is_valid for lease in consumer.leases()) for consumer in consumers)

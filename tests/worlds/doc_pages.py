@@ -1,4 +1,4 @@
-"""The examples of README and docs, executed: a page is one shell, on a tree or a server of its own."""
+"""Executes the examples of README and docs: each page in one shell, on its own tree or server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Example:
     setup: str | None
     """A shell command that a reader of the page does not need to see."""
     output: str | None = None
-    """What the page shows as printed by it."""
+    """The output that the page shows for it."""
     varies: bool = False
     """The output is that of one run, so another run's is not compared with it."""
 
@@ -92,7 +92,7 @@ LONG = {
     "reassignments.md",
     "topics.md",
 }
-"""Sessions of seconds, with servers or brokers of their own or Spark in them."""
+"""Pages with long sessions: their own servers, brokers or Spark."""
 WITH_EXAMPLES = [page for page in PAGES if any(not example.skip for example in examples(page))]
 
 WRAPPER = """
@@ -101,12 +101,12 @@ set -m
 trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 sleep() { command sleep 0.05; }
 """
-"""Where a page looks every now and then, as a reader does, the test looks more often."""
+"""A page that polls slowly, as a reader does; the test polls faster."""
 END_SESSION = ROOT / "tests" / "real" / "docs" / "end_session.py"
 
 
 def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked: Prefork | None) -> None:
-    """Runs all blocks of a page in order, in one shell; fails where one does, or prints something else.
+    """Runs all blocks of a page in order, in one shell; fails where a block fails or prints other output.
 
     The README's commands are a user's own; those of other pages come from a process that has imported them.
     With `ZKGROUP_DOCS_RECORD` set, what the blocks print is written into the page instead of being compared.
@@ -142,7 +142,7 @@ def run_page(page: Path, folder: Path, request: pytest.FixtureRequest, preforked
 
 
 def _printed(output: str, page: Path, names: Mapping[str, str]) -> dict[int, str]:
-    """What each block printed, by its line, with the names of a reader's machine for those of this one."""
+    """The output of each block by its line, with the names of this machine replaced by the page's."""
     for name, readers in names.items():
         output = renamed(output, name, readers)
     parts = re.split(rf"^--- {re.escape(page.name)}:(\d+)\n", output, flags=re.MULTILINE)
@@ -176,14 +176,15 @@ def _renamed_table(part: str, name: re.Pattern[str], readers: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Without what the shell says about its jobs, and without blanks at the ends."""
+    """The output without the shell's messages about jobs, and without trailing blanks."""
     shell = re.compile(r"^(bash|\S+): line \d+: +\d+ (Killed|Terminated)|^\[\d+\][+-]? +\w+ ")
     lines = [line.rstrip() for line in text.splitlines() if not shell.match(line)]
     return "\n".join(lines).strip("\n").splitlines()
 
 
 def compare(block: Example, printed: str) -> None:
-    """Each line of a page's output is printed, numbers and widths aside; and what prints has its output."""
+    """Compares outputs with the page's, without numbers and widths; every block that prints needs an
+    output."""
     where = f"{block.page}:{block.line}"
     record = "`python -m docs.tools.record_outputs` records it"
     assert block.output is not None or not printed, (
@@ -197,7 +198,7 @@ def compare(block: Example, printed: str) -> None:
 
 
 def shape(line: str) -> str:
-    """A line without what differs from run to run: numbers with their units, and the widths of columns."""
+    """A line without what differs between runs: numbers with units, and column widths."""
     line = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8,}\b", "#", line)
     line = re.sub(r"\d[\d.,:TZ-]*( ?(ms|s|min|m|h)\b)?", "#", line)
     return re.sub(r"([\s─━-])[\s─━-]*", r"\1", line).strip()
@@ -208,14 +209,15 @@ def _shapes(text: str) -> list[str]:
 
 
 def differs(block: Example, printed: str) -> bool:
-    """Whether the page shows something else, numbers and widths aside; what varies needs an output only."""
+    """Whether the page's output differs, without numbers and widths; an output that varies is only
+    required."""
     if block.varies and block.output is not None:
         return not printed
     return _shapes(block.output or "") != _shapes(printed)
 
 
 def recorded(text: str, blocks: list[Example], printed: Mapping[int, str]) -> str:
-    """The page with what each of its blocks has printed in one run, in place of what stands there."""
+    """The page with the recorded outputs of one run in place of the present ones."""
     lines = ("\n" + text).split("\n")
     for block in reversed(blocks):
         end = lines.index("```", block.line + 1) + 1
@@ -229,7 +231,7 @@ def recorded(text: str, blocks: list[Example], printed: Mapping[int, str]) -> st
 
 
 def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:
-    """The block as shell text; the port that the pages name becomes that of the server that runs."""
+    """The block as shell text, with the port of the running server."""
     code, setup = (re.sub(r"\b2181\b", zookeeper, text or ":") for text in (example.code, example.setup))
     if example.language == "python":
         file = folder / f"line-{example.line}.py"
@@ -239,7 +241,7 @@ def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:
 
 
 def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.CompletedProcess[str]:
-    """Runs them in a session of its own, so that nothing they started outlives the time limit."""
+    """Runs them in a new session, so that no process outlives the time limit."""
     path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = "\n".join([WRAPPER, f"end_session() {{ python {shlex.quote(str(END_SESSION))} $*; }}", *blocks])
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the readers of ZooKeeper's files read while something is asked of them."""
+"""Counts the bytes that readers of ZooKeeper's files read."""
 
 from __future__ import annotations
 

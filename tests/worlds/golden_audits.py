@@ -1,4 +1,4 @@
-"""The files of real servers as rows, read once."""
+"""The files of ZooKeeper servers as rows, read once per run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INCIDENTS = "zookeeper-3.4.6-incidents"
 
 
 class Incident(NamedTuple):
-    """A labelled accident, bracketed by its zxids."""
+    """A labelled incident, with its first and last zxid."""
 
     name: str
     from_zxid: int
@@ -26,7 +26,7 @@ class Incident(NamedTuple):
     fields: dict[str, Any]
 
     def touches(self, finding: Finding) -> bool:
-        """Whether a finding is of that time, at least in part."""
+        """Whether a finding overlaps the incident."""
         to_zxid = self.to_zxid if finding.to_zxid is None else finding.to_zxid
         return (finding.from_zxid or 0) <= self.to_zxid and to_zxid >= self.from_zxid
 
@@ -43,7 +43,7 @@ def source(name: str) -> Source:
 
 @cache
 def findings(name: str) -> tuple[Finding, ...]:
-    """What all rules find in a folder."""
+    """Findings of all rules in a folder."""
     return tuple(audit(source(name), ALL_RULES).findings)
 
 

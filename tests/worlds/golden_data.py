@@ -1,4 +1,4 @@
-"""Reads the recordings below `tests/golden`; `tests/golden/README.md` says what they are."""
+"""Reads the recordings in `tests/golden`, which `tests/golden/README.md` describes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Frame(NamedTuple):
     data: bytes
     """The whole frame, its size included."""
     broker: int | None = None
-    """Which broker received the request and sent the response, where the recording names them."""
+    """The broker that received the request and sent the response, where the recording names it."""
 
 
 def frames(folder: str) -> Iterator[Frame]:

@@ -1,4 +1,4 @@
-"""kazoo's own client, for what is written and seen past ours."""
+"""kazoo's client, for reads and writes without zkgroup's client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.waiting import PATIENCE_S
 from zkgroup.zookeeper import Digest
 
 SESSION_S = 60.0
-"""The longest that the embedded servers grant: it outlives what is done to them."""
+"""The longest session timeout of the embedded servers: it outlives their faults."""
 
 
 @contextmanager
 def kazoo_on(address: str, auth: Digest | None = None) -> Iterator[KazooClient]:
-    """Connected as long as the block runs."""
+    """A connected client for a `with` block."""
     auth_data = [("digest", auth.credential)] if auth is not None else None
     client = KazooClient(address, timeout=SESSION_S, auth_data=auth_data)
     client.start(PATIENCE_S)

@@ -1,7 +1,6 @@
-"""Brokers with lines on loopback, without ZooKeeper and controller: the test says who leads.
+"""Brokers with lines on loopback, without ZooKeeper and controller: the test chooses the leaders.
 
-All of them live on one loop in one thread. Followers get what their leader appends as soon as it does, unless
-they are held.
+All of them run on one event loop in one thread. Followers get appended lines at once, unless they are held.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ class LineBrokers:
         self._states: dict[TopicPartition, PartitionStateInfo] = {}
         self._copying: dict[tuple[TopicPartition, int], asyncio.Task[None]] = {}
         self.lost_answers: set[int] = set()
-        """Brokers that close the connection instead of answering the next append; one each."""
+        """Brokers that close the connection in place of the next append's response; once each."""
         self.held: set[int] = set()
-        """Brokers that fetch nothing."""
+        """Brokers whose fetches are paused."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -85,7 +84,7 @@ class LineBrokers:
     # --- brokers ----------------------------------------------------------------------------------
 
     def registrations(self) -> dict[int, BrokerRegistration]:
-        """As in `/brokers/ids`."""
+        """The brokers as in `/brokers/ids`."""
         return {number: self.registration(number) for number in sorted(self._running)}
 
     def registration(self, number: int) -> BrokerRegistration:
@@ -93,21 +92,21 @@ class LineBrokers:
         return BrokerRegistration.of([listener], 1, extensions={"zkgroup": {"role": "data"}})
 
     def start(self, number: int) -> None:
-        """With what the last one of that number left behind; it is told everything."""
+        """Starts a broker on the lines of its predecessor; it gets all states."""
         self._run(self._start(number))
         self._tell_all()
 
     def stop(self, number: int) -> None:
-        """Its clients are cut off, what it holds stays."""
+        """Stops a broker: its connections close, its lines stay."""
         running = self._running.pop(number)
         self._run(self._stop(running))
 
     def lose(self, number: int) -> None:
-        """What it held is gone; it is stopped."""
+        """Stops a broker and deletes its lines."""
         self._hosts.lose(number)
 
     def requests(self, number: int, kind: type[T]) -> list[T]:
-        """What clients asked a running broker."""
+        """Requests of clients to a running broker."""
         return [one for one in list(self._running[number].requests) if isinstance(one, kind)]
 
     # --- partitions -------------------------------------------------------------------------------
@@ -122,7 +121,8 @@ class LineBrokers:
         replicas: tuple[int, ...] | None = None,
         told: tuple[int, ...] | None = None,
     ) -> None:
-        """What a controller decides; `told`: the brokers that learn of it, all that run by default."""
+        """Sets leaders, as a controller does; `told`: the brokers that get the decision, all running ones by
+        default."""
         replicas = replicas or tuple(self._numbers)
         isr = replicas if isr is None else isr
         self._states[tp] = PartitionStateInfo(tp.topic, tp.partition, 1, leader, epoch, isr, epoch, replicas)
@@ -130,11 +130,11 @@ class LineBrokers:
 
     @property
     def topics(self) -> set[str]:
-        """Those that have leaders."""
+        """Partitions with a leader."""
         return {tp.topic for tp in self._states}
 
     def lines(self, number: int, tp: TopicPartition) -> list[bytes]:
-        """What a running broker has, whatever its role."""
+        """Lines of a running broker, in any role."""
 
         def read(host: ReplicaManager) -> list[bytes]:
             log = host._replicas[tp]._log  # type: ignore[attr-defined]
@@ -208,7 +208,7 @@ class LineBrokers:
             await asyncio.wait([task])
 
     async def _copy(self, tp: TopicPartition, leader: int, follower: int) -> None:
-        """Fetches for a follower whenever something of its leader has changed."""
+        """Fetches for a follower whenever its leader's log changes."""
         if follower == leader:
             return
         source, target = self._running[leader].thread, self._running[follower].thread
@@ -223,7 +223,7 @@ class LineBrokers:
             return  # one of the two is closed
 
     async def _fetch(self, tp: TopicPartition, source: ReplicaExecutor, target: ReplicaExecutor) -> None:
-        """Rounds of a follower's fetcher, until it has everything."""
+        """Runs a follower's fetcher until it has everything."""
         while request := await target.call(
             lambda host: host.next_fetch(tp, broker_epoch=0, max_bytes=1 << 20, max_wait_ms=0)
         ):

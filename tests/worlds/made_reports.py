@@ -1,4 +1,4 @@
-"""Reports of histories made by hand."""
+"""Audit reports of generated histories."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HOSTILE = (
     '</script><script>document.title="broken"</script><img src=x onerror=alert(1)>'
     "&amp;\"'`${x}\u202e\x00\u2028"
 )
-"""A name that ends what it is in, wherever a page forgets to escape it."""
+"""A name that breaks out of its element, wherever a page does not escape it."""
 
 
 def found_in(log: AuditLog) -> Found:
-    """What the rules that fold rows find."""
+    """Findings of all rules over rows."""
     return Found(find(RULES, log.events), [], log.facts())
 
 
@@ -31,19 +31,19 @@ def data_of(log: AuditLog, limits: Limits | None = None) -> dict[str, Any]:
 
 
 def shape_of(log: AuditLog) -> dict[str, Any]:
-    """The same without findings, which take most of the time."""
+    """The report's data without findings, which take most of the time."""
     return gather(log.events(), Found([], [], log.facts()), About(inputs=["made"]))
 
 
 def data_in(html: str) -> dict[str, Any]:
-    """The data that a page carries."""
+    """The data in a page."""
     match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
     assert match is not None
     return dict(json.loads(match[1]))
 
 
 def busy(partitions: int, rounds: int, members: int = 4) -> AuditLog:
-    """A group whose members come and go, commit, and are written over by a stranger now and then."""
+    """A group whose members join, leave and commit, with some foreign writes."""
     log = AuditLog()
     log.topic("orders", dict.fromkeys(range(partitions), (1, 2)))
     stranger = 99

@@ -1,4 +1,4 @@
-"""Whole brokers in one process, on a server in memory and a clock that the test moves."""
+"""Complete brokers in one process, on `MemoryZooKeeper` and a `FakeClock`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T0 = TopicPartition("t", 0)
 
 
 class MemoryBrokers:
-    """A server in memory, brokers, and somebody who looks."""
+    """A ZooKeeper in memory, brokers, and a client that reads the state."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

@@ -1,4 +1,4 @@
-"""Brokers, topics and a controller on a ZooKeeper in memory, written as their owners write them."""
+"""Znodes of brokers, topics and a controller on `MemoryZooKeeper`, as their owners write them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MemoryCluster:
         self.world.server.put(BrokerRegistration.path(number), one.encode())
 
     def ours(self) -> None:
-        """The controller becomes one of ours: its znode has been set once."""
+        """Replaces the controller by a zkgroup controller: its znode has been set once."""
         data = Controller(1, 1).encode()
         self.world.write(SetData(Controller.path(), data, 0))
 
@@ -41,7 +41,7 @@ class MemoryCluster:
         self.world.write(Delete(Controller.path(), -1))
 
     def topic(self, name: str, *replicas: tuple[int, ...], **configs: str) -> None:
-        """With states: the first replica leads, all are in sync."""
+        """Writes states: the first replica leads, all are in sync."""
         lists = dict(enumerate(replicas))
         self.world.server.put(Topic.path(name), Topic(lists).encode())
         self.world.server.put(TopicConfig.path(name), TopicConfig(configs).encode())
@@ -72,7 +72,8 @@ class MemoryCluster:
         self.world.write(Create(Reassignment.path(), Reassignment(moves).encode()))
 
     def finish(self) -> None:
-        """What a controller does at the end: the replica lists are the targets, the request is gone."""
+        """Ends reassignments as a controller does: replica lists become the targets, the request is
+        deleted."""
         for (topic, number), brokers in (self.requested() or {}).items():
             self.replicas_become(topic, number, brokers)
         self.world.write(Delete(Reassignment.path(), -1))

@@ -1,4 +1,4 @@
-"""Groups on a ZooKeeper in memory, made by the members' own sessions, and trees that real Kafka left."""
+"""Groups on `MemoryZooKeeper`, written in members' sessions, and recorded trees of Kafka."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MemoryGroups:
         self.ensemble = self.operator(self.server.client("operator"))
 
     def operator(self, store: Store, pause: Callable[[float], None] | None = None) -> Ensemble:
-        """An operator's view through this store; pauses move the clock instead."""
+        """An operator's `Ensemble` on this store; pauses advance the clock."""
         return Ensemble(zk=Blocking(store), clock=self.clock, pause=pause or self.pass_time)
 
     def pass_time(self, seconds: float) -> None:
@@ -56,7 +56,7 @@ class MemoryGroups:
         wanted: Subscription | Mapping[str, int],
         extensions: Mapping[str, str] | None = None,
     ) -> int:
-        """Registers a member in a session of its own; the result is that session."""
+        """Registers a member in a new session; returns that session."""
         subscription = StaticSubscription(wanted) if isinstance(wanted, Mapping) else wanted
         registration = Registration.of(
             subscription, self.clock.wall_ms(), OURS if extensions is None else extensions
@@ -64,7 +64,7 @@ class MemoryGroups:
         return self.raw_member(group, name, registration.encode())
 
     def raw_member(self, group: str, name: str, data: bytes) -> int:
-        """Registers whatever the bytes say."""
+        """Writes any bytes as a registration."""
         member = f"{group}_{name}"
         client = self.server.client(member)
         self.parent(ids_path(group))
@@ -77,7 +77,7 @@ class MemoryGroups:
         self.server.clients[f"{group}_{name}"].close()
 
     def own(self, group: str, topic: str, partition: int, thread: str, session: int = 0) -> None:
-        """Makes an owner znode as a claim of ours does; by default in the named member's session."""
+        """Creates an owner znode as a zkgroup claim does; by default in the member's session."""
         tp = TopicPartition(topic, partition)
         path = Owner.path(group, tp)
         self.parent(owners_topic_path(group, topic))
@@ -98,7 +98,7 @@ class MemoryGroups:
         )
 
     def own_as_planned(self, group: str) -> None:
-        """Every partition owned by the thread that the group's rules name."""
+        """Gives every partition the owner that the assignment names."""
         expected = expected_ownership(read_snapshot(self.ensemble, group))
         assert expected.owners is not None
         for tp, thread in sorted(expected.owners.items()):

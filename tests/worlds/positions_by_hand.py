@@ -1,4 +1,4 @@
-"""What an application has processed, as a test says: in place of a consumer's delivery.
+"""Positions that a test sets by hand, in place of a consumer's delivery.
 
 Every partition is an endless log whose records are their own offsets. A record counts as processed at once.
 """
@@ -33,7 +33,7 @@ class PositionsByHand:
         self.engine: MemberEngine | None = None
         self.last_move_id = 0
         self.last_commit_id = 1_000_000
-        """Far from those of the member's loop."""
+        """Call ids far from those of the member's loop."""
         self._claims: dict[TopicPartition, _Claim] = {}
         self._last_seek = 0
 
@@ -85,7 +85,7 @@ class PositionsByHand:
     # --- the test ---------------------------------------------------------------------------------
 
     def deliverable(self) -> list[TopicPartition]:
-        """What may be delivered now."""
+        """Partitions that may be delivered now."""
         assert self.engine is not None
         lease_table = self.engine.lease_table
         return [
@@ -96,7 +96,7 @@ class PositionsByHand:
         ]
 
     def deliver(self, tp: TopicPartition) -> None:
-        """The next record is delivered and processed."""
+        """Delivers and processes the next record."""
         assert self.engine is not None
         claim = self._claims[tp]
         fields = {
@@ -111,7 +111,7 @@ class PositionsByHand:
         claim.position += 1
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Goes on from here, back or forward."""
+        """Seeks to an offset."""
         assert self.engine is not None
         self._last_seek += 1
         claim = self._claims[tp]
@@ -120,7 +120,7 @@ class PositionsByHand:
         self.engine.note_delivery("seek", fields)
 
     def commit(self, values: Mapping[TopicPartition, int] | None = None) -> CommitRequested:
-        """The request for a commit of these, or of everything that is owned."""
+        """The event that requests a commit of these partitions, or of all owned ones."""
         positions = dict(values or {tp: claim.position for tp, claim in self._claims.items()})
         self.last_commit_id += 1
         return CommitRequested(

@@ -29,7 +29,7 @@ _preforks: list[Prefork] = []
 
 @pytest.fixture(scope="session", autouse=True)
 def preforked() -> Iterator[Prefork | None]:
-    """Where it is imported into a conftest, commands are forked off a process that has imported them."""
+    """A fixture that starts commands by forking a process that has imported them."""
     if not sys.platform.startswith("linux"):
         yield None
         return
@@ -68,7 +68,7 @@ class Process:
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.events: list[dict[str, Any]] = []
         self.errors = ""
-        """What came on stderr so far."""
+        """The output on stderr so far."""
         self._readers = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_err)]
         for reader in self._readers:
             reader.start()
@@ -88,7 +88,7 @@ class Process:
         self.wait()
 
     def until(self, wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """The next event that is wanted; raises when none comes in time or the process ends."""
+        """The next wanted event; raises when none comes in time or the process ends."""
         while True:
             line = next_of(self._lines, what=f"an event after {self.events}")
             assert line is not None, f"ended without it: {self.events} {self.errors}"
@@ -176,7 +176,7 @@ class Piped:
         self._process.send_signal(number)
 
     def finish(self) -> tuple[int, str, str]:
-        """Its exit code and what it printed to stdout and stderr, once its input has ended and it as well."""
+        """Exit code, stdout and stderr, after its input has ended and it as well."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -190,13 +190,13 @@ class Piped:
 
 
 def told(errors: bytes) -> str:
-    """What a command has written to stderr, but for whom it waits for: a slow machine has it say so."""
+    """stderr of a command, without the messages about whom it waits for, which a slow machine causes."""
     lines = errors.decode().splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("waiting for "))
 
 
 def pipe_without_reader() -> int:
-    """The end to write to of a pipe that nobody reads."""
+    """The write end of a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     return writing

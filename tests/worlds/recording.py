@@ -1,4 +1,4 @@
-"""What the members of a test record, from all their threads in one list."""
+"""One history for all members of a test, from all their threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the tests of consumers: a source that has them, and the places of those that came."""
+"""A source with records for tests of consumers, and the positions of delivered records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def every(each: int, partitions: Iterable[int] = range(4)) -> Places:
 
 
 def polled(consumer: Any, count: int) -> list[Record]:
-    """Polls until so many records have come."""
+    """Polls until `count` records have come."""
     came: list[Record] = []
 
     def enough() -> bool:

@@ -1,4 +1,4 @@
-"""What takes a controller many steps: each is crashed at every point."""
+"""Actions that take a controller many steps; each is crashed at every point."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ALONE = ClusterSetup(
     alone=(101, 102),
     topics={"t": ((1, 2), (2, 3))},
 )
-"""Brokers, and two controllers that host nothing: a crash takes the controller alone."""
+"""A cluster with two controllers that host nothing: a crash ends the controller alone."""
 NODES = ClusterSetup(kind="zkgroup", brokers=(1, 2, 3, 4), electors=(1, 2, 3), topics={"t": ((1, 2), (2, 3))})
-"""A crash takes the broker beside the controller, too."""
+"""A cluster with hosted controllers: a crash ends the broker, too."""
 KAFKA = ClusterSetup(
     kind="kafka", brokers=(1, 2, 3, 4), electors=(), alone=(101, 102), topics={"t": ((1, 2), (2, 3))}
 )
@@ -41,7 +41,7 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _force(simulation: ClusterSimulation, operations: Operations) -> None:
-    """K20: broker 2 is lost, and the topic goes without it."""
+    """K20: broker 2 is lost, and the topic is deleted without it."""
     simulation.world.close(2)
     simulation.convergence.pass_time(1_000)
     assert operations.delete_without("t", (2,))
@@ -62,7 +62,7 @@ def _move(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _change(simulation: ClusterSimulation, operations: Operations) -> None:
-    """Another target while the first is under way."""
+    """Another target while the first reassignment is open."""
     _move(simulation, operations)
     simulation.convergence.drain_some(60)
     changed = Reassignment((Move(T0, (4, 2)),))
@@ -72,7 +72,7 @@ def _change(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _prefer(simulation: ClusterSimulation, operations: Operations) -> None:
-    """The order of the replicas changed, and the first of them is to lead."""
+    """Changes the order of the replicas, so that another is the preferred leader."""
     assert operations.move({T0: (2, 1)})
     simulation.convergence.pass_time(2_000)
     assert operations.prefer()
@@ -92,7 +92,7 @@ def _return(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _bounce(simulation: ClusterSimulation, operations: Operations) -> None:
-    """K7: faster than any watch."""
+    """K7: a restart that is faster than any watch."""
     simulation.world.close(2)
     simulation.world.restart(2)
 
@@ -102,7 +102,7 @@ def _resign(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _take_over(simulation: ClusterSimulation, operations: Operations) -> None:
-    """With a broker lost, a topic that nobody has seen, and a move asked for."""
+    """With a lost broker, a new topic, and a requested reassignment."""
     world = simulation.world
     world.kill(world.active_controllers[0].broker)
     world.kill(4)

@@ -332,7 +332,7 @@ RARE_BUGS = {
     "deaf to the epoch": Rare(
         _deaf_to_the_epoch,
         "recipes 13 [M]: any change of /controller_epoch that is not ours ends the rule",
-        {"test_a_real_candidate_that_bumps_late_is_given_way_to": "rules on in an epoch"},
+        {"test_a_real_candidate_that_bumps_late_is_given_way_to": "stays active in an epoch"},
     ),
     "no grace": Rare(
         _no_grace,

@@ -1,4 +1,4 @@
-"""What scenarios of clusters are put together from: how they begin and end, what others do meanwhile."""
+"""Building blocks of cluster scenarios: their beginning, their end, and writes of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BESIDE_KAFKA = ClusterSetup(
 
 
 def begun(setup: ClusterSetup) -> ClusterSimulation:
-    """A cluster at rest."""
+    """A converged cluster."""
     simulation = ClusterSimulation(1, setup=setup)
     simulation.begin()
     simulation.convergence.pass_time(2_000)
@@ -36,20 +36,20 @@ def begun(setup: ClusterSetup) -> ClusterSimulation:
 
 
 def ended(simulation: ClusterSimulation) -> None:
-    """It arrives at the goal, stays there, and the checker finds nothing."""
+    """Checks that the cluster converges and stays, and that the history checker finds nothing."""
     simulation.converge()
     simulation.check_history()
 
 
 def state_of(simulation: ClusterSimulation) -> PartitionState:
-    """Of `t-0`."""
+    """The state of `t-0`."""
     state = simulation.world.audit.catch_up().state(T0)
     assert state is not None
     return state
 
 
 def zkgroup_controller(simulation: ClusterSimulation) -> ControllerProcess:
-    """The controller of ours that rules."""
+    """The active zkgroup controller."""
     (found,) = (one for one in simulation.world.active_controllers if isinstance(one, ControllerProcess))
     return found
 
@@ -58,7 +58,7 @@ def zkgroup_controller(simulation: ClusterSimulation) -> ControllerProcess:
 
 
 def real_rules(simulation: ClusterSimulation) -> Kafka08Controller:
-    """The candidate of Kafka takes over, as those of ours sleep for a moment."""
+    """Kafka's controller takes over, while zkgroup's are paused for a moment."""
     world = simulation.world
     real = world.controllers[1]
     assert isinstance(real, Kafka08Controller)
@@ -73,7 +73,7 @@ def real_rules(simulation: ClusterSimulation) -> Kafka08Controller:
 
 
 def stepwise(simulation: ClusterSimulation, real: Kafka08Controller, until: Callable[[], object]) -> None:
-    """The candidate of Kafka alone does something, one step after the other."""
+    """Lets only Kafka's controller run, step by step."""
     server = simulation.world.server
     for _ in range(500):
         for step in [step for step in server.pending() if step.client == real.client.name]:
@@ -87,7 +87,7 @@ def stepwise(simulation: ClusterSimulation, real: Kafka08Controller, until: Call
 
 
 def asleep_over_a_write(simulation: ClusterSimulation) -> Kafka08Controller:
-    """A controller of Kafka has seen 2 die, is about to write that 3 leads `t-0`, and sleeps; 2 comes back.
+    """A Kafka controller has seen 2 die, is about to write that 3 leads `t-0`, and is paused; 2 comes back.
 
     Whoever takes over now has no reason to touch `t-0`.
     """
@@ -106,7 +106,7 @@ def asleep_over_a_write(simulation: ClusterSimulation) -> Kafka08Controller:
 
 
 def ask_for(simulation: ClusterSimulation, replicas: tuple[int, ...]) -> None:
-    """The operator wants these replicas of `t-0`, whatever is asked for already.
+    """The operator requests these replicas of `t-0`, over any earlier request.
 
     Also while a controller sleeps that holds a former request: it has expired, and writes nothing for it.
     """
@@ -120,7 +120,7 @@ def ask_for(simulation: ClusterSimulation, replicas: tuple[int, ...]) -> None:
 
 
 def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
-    """`t-0` moves from 1, 2 to 3, 4; stops where the ruler is about to tell 1 and 2 to delete."""
+    """`t-0` moves from 1, 2 to 3, 4; stops where the controller is about to send 1 and 2 the deletion."""
     world = simulation.world
     controller = zkgroup_controller(simulation)
     assert Operations(world, simulation.rng).move({T0: (3, 4)})
@@ -143,7 +143,7 @@ def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
 
 
 def part(simulation: ClusterSimulation, controller: AnyController, broker: int) -> None:
-    """These two reach one another no more; what is on its way between them is lost."""
+    """Cuts the network between these two; requests in flight between them are lost."""
     network = simulation.world.network
     network.cut_off.add((controller.name, broker))
     before = list(network.late_requests)
@@ -152,7 +152,7 @@ def part(simulation: ClusterSimulation, controller: AnyController, broker: int) 
 
 
 class LateDeletion:
-    """The first StopReplica with deletion to a broker: its connection breaks, the copy is on its way.
+    """The first StopReplica with deletion to a broker: its connection breaks, and a copy is in flight.
 
     again: the connection breaks once more, over the first request of a later epoch.
     """
@@ -167,11 +167,11 @@ class LateDeletion:
 
     @property
     def epoch(self) -> int:
-        """Of the controller that has asked for it."""
+        """The epoch of the controller that sent it."""
         return self._copies[0].request.controller_epoch
 
     def wait(self) -> None:
-        """Until it is on its way."""
+        """Runs until the request is in flight."""
         for _ in range(2_000):
             if self._copies:
                 return
@@ -179,7 +179,7 @@ class LateDeletion:
         raise AssertionError("nobody was told to delete anything")
 
     def arrives(self) -> None:
-        """Raises AuditError where a replica that is in sync deletes its lines for it."""
+        """Delivers the copy. Raises ClusterAuditError where a replica in sync deletes its lines for it."""
         (copy,) = self._copies
         self._network.late_requests.append(copy)
         self._network.arrive(copy)

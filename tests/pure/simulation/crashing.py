@@ -1,4 +1,4 @@
-"""A controller crashed at the numbered points of an action, which are counted in a run without a crash."""
+"""Crashes of a controller at the numbered points of an action, counted in a run without a crash."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.pure.simulation.cluster_actions import ACTIONS
 from zkgroup.testing.simulation.cluster.simulation import play
 
 STRIDE = 5
-"""The tests of this folder take each fifth point; `tests/long/simulation` takes the others."""
+"""The tests of this folder use each fifth point; `tests/long/simulation` uses the others."""
 WITHOUT_WRITES = {"brokers-return"}
-"""What is to be done is in ZooKeeper already, and has only to be told."""
+"""Actions whose request is in ZooKeeper already: only requests to brokers follow."""
 
 
 def points_of(name: str) -> Sequence[str]:
-    """Every point that an action passes, in order, and nothing is missing in what they are."""
+    """Every point of an action, in order; the run must reach the action's end."""
     points = play(ACTIONS[name]).passed
     assert {point.split()[-1] for point in points} >= {"sent", "handled", "answered"}
     assert ("transaction applied" in points) is (name not in WITHOUT_WRITES)
@@ -23,30 +23,31 @@ def points_of(name: str) -> Sequence[str]:
 
 
 def each_fifth(points: int, name: str) -> range:
-    """Numbers of the points that these tests take; actions have much in common, so each begins elsewhere."""
+    """Numbers of the points of these tests; actions have a common beginning, so each starts at another
+    point."""
     return range(sum(name.encode()) % STRIDE, points, STRIDE)
 
 
 def others(points: int, name: str) -> list[int]:
-    """The numbers that `each_fifth` passes over."""
+    """The numbers that `each_fifth` leaves out."""
     return [at for at in range(points) if at not in each_fifth(points, name)]
 
 
 def crash_at(name: str, points: Sequence[str], chosen: Sequence[int]) -> None:
-    """S11-S17, L6, L7, and every acknowledged line, whatever was going on at these points."""
+    """S11-S17, L6, L7, and every acknowledged line, after crashes at these points."""
     crashed = [play(ACTIONS[name], [at]).crashed for at in chosen]
 
     assert crashed == [[points[at]] for at in chosen]
 
 
 def pairs(name: str, points: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Pairs of crashes without end, drawn; the second point is counted in what the next controller does."""
+    """Endless pairs of crashes, drawn; the second point is counted in the run of the next controller."""
     chance = random.Random(name)
     while True:
         yield chance.randrange(len(points)), chance.randrange(40)
 
 
 def crash_twice(name: str, chosen: Sequence[tuple[int, int]]) -> None:
-    """The next controller dies too, while it takes over or goes on."""
+    """The next controller dies too, during its failover or later."""
     for pair in chosen:
         assert play(ACTIONS[name], pair).crashed

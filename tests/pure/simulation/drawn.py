@@ -1,4 +1,4 @@
-"""Drawn schedules, run: of members, and of whole clusters.
+"""Runs drawn schedules of groups and of clusters, and checks that their faults had effects.
 
 A failure prints its seed; `Simulation(seed).run()`, or `ClusterSimulation(seed).run()`, does it again.
 """
@@ -32,7 +32,7 @@ OF_MEMBERS = {
     "fault write_at_commit": 2,
     "fault source_fails": 10,
 }
-"""In a hundred schedules, at least: so far below what a batch has that none falls short by chance."""
+"""Least figures of a hundred schedules: low enough that no batch falls short by chance."""
 
 OF_CLUSTERS = {
     "elections": 120,
@@ -74,11 +74,11 @@ OF_CLUSTERS = {
     "corruption outlived": 10,
     "note abandoned.deleted": 3,
 }
-"""In a hundred schedules, at least."""
+"""Least figures of a hundred schedules."""
 
 
 def hold_for_members(seeds: range) -> None:
-    """S1-S10 and S22 at every step, L1-L5 once the faults have ended; and the faults did bite."""
+    """S1-S10 and S22 at every step, L1-L5 after the faults; and the faults had effects."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(Simulation(seed).run().figures)
@@ -87,7 +87,7 @@ def hold_for_members(seeds: range) -> None:
 
 
 def hold_for_clusters(seeds: range) -> None:
-    """S11-S17 at every step, L6 and L7 once the faults have ended; and the faults did bite."""
+    """S11-S17 at every step, L6 and L7 after the faults; and the faults had effects."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(ClusterSimulation(seed).run().figures)

@@ -1,4 +1,4 @@
-"""The interleavings that the recipes rest on, played to the production machine one step at a time.
+"""Interleavings that the exhaustive model found, performed with the production machine step by step.
 
 Each one is a function that plays its situation and raises where a promise is broken: by the audit of
 every transaction, by the history checker, or by its own last look. `test_scenarios` runs them on the
@@ -28,16 +28,16 @@ IDLE = b'{"version":1,"subscription":{},"pattern":"static","timestamp":"1","zkgr
 
 
 def audit(stage: SteppedGroup) -> None:
-    """Raises AssertionError for anything in this run that must not be."""
+    """Raises AssertionError for a violation in this run."""
     GroupAudit(stage.server, GROUP, stage.recording).catch_up()
     log = server_transactions(stage.server.log, stage.clock)
     report = check_history(stage.recording.records, log, CheckOptions(group=GROUP))
-    violations = [v for v in report.violations if v.invariant != "S8"]  # strangers overrule leases here
+    violations = [v for v in report.violations if v.invariant != "S8"]  # foreign writes overrule leases here
     assert not violations, "; ".join(map(str, violations))
 
 
 class Successor:
-    """Another member of ours, `g_b`, played by hand: registered, without wishes of its own."""
+    """Another zkgroup member, `g_b`, written by hand: registered, without a subscription."""
 
     def __init__(self, stage: SteppedGroup) -> None:
         self._stage = stage
@@ -51,7 +51,7 @@ class Successor:
         stage.server.write(Create(path, IDLE, ephemeral=True), session_id=self.session_id)
 
     def takes(self, number: int = 0) -> None:
-        """A stranger deletes the owner, and this member claims the partition by the recipe."""
+        """A foreign writer deletes the owner, and this member claims the partition as the recipes say."""
         owner, offset = Owner.path(GROUP, tp(number)), Offset.path(GROUP, tp(number))
         self._stage.stranger(Delete(owner, -1))
         stored = self._stage.offset(number)
@@ -71,7 +71,7 @@ class Successor:
 
 
 def nth(count: int, wanted: Callable[[Request], bool]) -> Callable[[Request], bool]:
-    """The nth request of a kind."""
+    """The n-th request of a kind."""
     seen = [0]
 
     def is_it(request: Request) -> bool:
@@ -82,7 +82,7 @@ def nth(count: int, wanted: Callable[[Request], bool]) -> Callable[[Request], bo
 
 
 def gets_a_session_that_nobody_is_told_of(stage: SteppedGroup, name: str) -> None:
-    """The old session has ended; what is under way goes to the server in the new one, and no event comes.
+    """The old session has ended; requests in flight reach the server in the new one, without a session event.
 
     Our own client does not do that (recipes 9: a request carries the session that it was asked for).
     """
@@ -107,7 +107,8 @@ def of_partition(request: Request) -> bool:
 
 
 def adopted_claim_takes_the_fence_of_its_own_read() -> None:
-    """Recipes 5 [M]: reply of the claim lost; a successor takes over between the two reads of the read-back.
+    """Recipes 5 [M]: the response to the claim is lost; a successor takes over between the two reads of the
+    read-back.
 
     In the other order (owner, then offset) the successor's fence would be taken for ours, and the next
     commit accepted.
@@ -125,7 +126,7 @@ def adopted_claim_takes_the_fence_of_its_own_read() -> None:
 
 
 def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
-    """Recipes 5 [M]: as above, path by path, the successor at each moment of the read-back in turn.
+    """Recipes 5 [M]: as above, path by path, with the successor at each step of the read-back.
 
     So one request for both is seen as well: with the owner first in it, something fits between the two.
     """
@@ -157,7 +158,7 @@ def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
 
 def client_that_changed_its_session_silently_is_not_believed() -> None:
     """Recipes 2 [M]: at the registration, before the claim, before a commit. Nothing is claimed or
-    committed for a session that the member does not know, and once it is told, it is a member again."""
+    committed in a session that the member does not know; after the session event it is a member again."""
     for moment in (
         writes_to("/ids/", Create),
         writes_to("/owners/", Create),
@@ -182,7 +183,7 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
 
 
 def release_without_commit_deletes_its_own_znode_only() -> None:
-    """Recipes 7 [T]: the offset was moved by a stranger, and a successor claims before the delete."""
+    """Recipes 7 [T]: a foreign writer changed the offset, and a successor claims before the delete."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
@@ -200,7 +201,8 @@ def release_without_commit_deletes_its_own_znode_only() -> None:
 
 
 def release_of_what_was_taken_deletes_nothing() -> None:
-    """Recipes 7: a stranger and a successor come before the release; the delete only ever hits my own."""
+    """Recipes 7: a foreign write and a successor's claim precede the release; it deletes only the member's
+    own owner."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
@@ -295,7 +297,7 @@ def neighbour_on_the_same_client_is_somebody_else() -> None:
 
 
 def neighbour_in_the_way_is_waited_for() -> None:
-    """Recipes 1 [T]: what the neighbour has not released yet is not adopted, whoever's session it is in."""
+    """Recipes 1 [T]: a partition that another member of the session has not released is not adopted."""
     stage = SteppedGroup(topics={"t": 2}, revoke_timeout_ms=60_000)
     stage.hangs.add("b")
     stage.join("b", client="shared")
@@ -311,7 +313,7 @@ def neighbour_in_the_way_is_waited_for() -> None:
 
 
 def sticky_readers_of_one_change_agree() -> None:
-    """Recipes 4 [M]: both find the plan too old; the loser of the write reads again, takes the winner's."""
+    """Recipes 4 [M]: both find the assignment too old; the loser of the write reads the winner's."""
     stage = SteppedGroup(topics={"t": 4}, partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     third = stage.join("c")
@@ -335,7 +337,7 @@ def two_that_never_committed_are_told_apart() -> None:
 
 
 def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
-    """Recipes 9 [M]: nobody is deaf: what was held in the old session is lost before the new one is used."""
+    """Recipes 9 [M]: partitions of the old session are lost before the new one is used."""
     stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     stage.commit(member, {tp(0): 4})
@@ -348,7 +350,8 @@ def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
 
 
 def late_request_is_over_before_it_is_read_back() -> None:
-    """Recipes 10: the read-back follows an acknowledged write, so nothing of ours is still in flight."""
+    """Recipes 10: the read-back follows an acknowledged write, so none of the member's writes is in
+    flight."""
     stage = SteppedGroup(topics={"t": 2})
     for name in "ab":
         stage.when(f"client-{name}", writes_to("/owners/", Create), fault="late")

@@ -1,4 +1,4 @@
-"""The groups of the exhaustive model (`tests/programs/model`), as setups of the simulator.
+"""The groups of the exhaustive model (`tests/programs/model`) as setups of the simulation.
 
 The model walks every interleaving of a small group of simplified members; the simulator draws some
 interleavings of the real machine in the same groups, under the same faults.
@@ -19,7 +19,7 @@ JOIN_LEAVE = {"join": OFTEN / 2, "leave": OFTEN / 2}
 
 
 def group(members: int = 2, partitions: int = 2, **changes: object) -> GroupSetup:
-    """A group on one topic, everybody with one thread."""
+    """A group on one topic; every member has one thread."""
     setup = GroupSetup(
         members=members,
         clients=tuple(range(members)),

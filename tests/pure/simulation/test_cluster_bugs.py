@@ -1,4 +1,4 @@
-"""Mistakes planted in controllers and brokers are noticed, each by the rule that it breaks."""
+"""The simulation finds planted bugs of controllers and brokers, each by the invariant that it violates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RULE = re.compile(r"\b(S1[1-8]|L[67]|lines|pace)\b")
 
 
 def broken_by(seed: int) -> set[str]:
-    """The rules that a schedule breaks."""
+    """The invariants that a schedule violates."""
     try:
         ClusterSimulation(seed).run()
     except ClusterSimulationError as error:
@@ -32,7 +32,7 @@ def broken_by(seed: int) -> set[str]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within few schedules, by its own rule."""
+    """The bug is found within few schedules, by its own invariant."""
     bug = BUGS[name]
     bug.plant(monkeypatch)
     broken: set[str] = set()
@@ -49,7 +49,7 @@ def test_a_planted_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch
 def test_a_mistake_that_seldom_matters_is_noticed_by_its_scenario(
     name: str, scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The schedules of the exhaustive model, which hold without it."""
+    """Scenarios from the exhaustive model find it; they hold without the bug."""
     bug = RARE_BUGS[name]
     bug.plant(monkeypatch)
 
@@ -58,7 +58,7 @@ def test_a_mistake_that_seldom_matters_is_noticed_by_its_scenario(
 
 
 def test_each_scenario_of_the_exhaustive_model_has_its_mistake() -> None:
-    """Without one nobody knows whether the rule matters there."""
+    """Every rule that exhaustive search found necessary has a planted bug."""
     found = {name for name, play in SCENARIOS.items() if "[M]" in (play.__doc__ or "")}
     noticing = {each: bug.rule for bug in RARE_BUGS.values() for each in bug.scenarios if "[M]" in bug.rule}
 

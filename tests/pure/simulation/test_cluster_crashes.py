@@ -18,7 +18,7 @@ PAIRS = 3
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_fifth_point(name: str) -> None:
-    """Controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
+    """Controller item 39: S11-S17, L6, L7, and every acknowledged line, at every point of every action."""
     points = points_of(name)
 
     crash_at(name, points, each_fifth(len(points), name))
@@ -26,5 +26,5 @@ def test_a_crash_at_every_fifth_point(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_two_crashes_in_a_row(name: str) -> None:
-    """The next controller dies too, while it takes over or goes on."""
+    """The next controller dies too, during its failover or later."""
     crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS)))

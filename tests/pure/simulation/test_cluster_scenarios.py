@@ -1,4 +1,4 @@
-"""What exhaustive search found about two controllers, played with the real machines: moves and first terms.
+"""Scenarios that exhaustive search found for two controllers: reassignments and first leader epochs.
 
 The rule marked [M] in recipes 17 is a schedule for each of its parts, which goes wrong without it:
 `cluster_bugs.RARE_BUGS` has the rule, the scenario, and the mistake that it shows. What concerns taking over
@@ -36,15 +36,15 @@ KAFKAS_FOLLOWERS = ClusterSetup(
     topics={"t": ((1, 2, 3),)},
     fetches_without_terms=True,
 )
-"""A follower that was told nothing is in sync as soon as its leader was told that it is a replica."""
+"""A follower without requests is in sync as soon as its leader knows that it is a replica."""
 
 # --- held replicas --------------------------------------------------------------------------------
 
 
 def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
-    """Recipes 17 [M]: the connection breaks over StopReplica(delete), a copy is on its way, and the operator
+    """Recipes 17 [M]: the connection breaks over StopReplica(delete), a copy is in flight, and the operator
     asks for the replica back. It breaks once more over the first request of the new epoch. The replica comes
-    back when its broker has answered that one, and so does not obey the copy."""
+    back when its broker has answered that one, and so refuses the copy."""
     simulation = begun(ALONE)
     world = simulation.world
     late = LateDeletion(simulation, 1, again=True)
@@ -71,8 +71,8 @@ def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
 
 
 def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None:
-    """Recipes 17 [M]: a controller dies with a deletion on its way, and the replica is asked for again. Its
-    broker still follows the leader, hears nothing of the successor, and would obey the copy."""
+    """Recipes 17 [M]: a controller dies with a deletion in flight, and the replica is requested again. Its
+    broker still follows the leader, has no request of the successor, and would accept the copy."""
     simulation = begun(KAFKAS_FOLLOWERS)
     world = simulation.world
     late = _left_behind(simulation)
@@ -89,7 +89,7 @@ def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None
 
 def test_a_held_replica_is_not_named_to_its_leader() -> None:
     """Recipes 17 [M]: the same, and Kafka's tool has written it into the replica list (recipes 15). Elections
-    do not wait for it: the leader is told of another ISR, and of a list without the replica."""
+    do not wait for it: the leader gets another ISR, and a list without the replica."""
     simulation = begun(KAFKAS_FOLLOWERS)
     world = simulation.world
     old_read = world.audit.catch_up().topics["t"]
@@ -114,8 +114,8 @@ def test_a_held_replica_is_not_named_to_its_leader() -> None:
 
 
 def test_a_held_replica_is_not_elected() -> None:
-    """Recipes 17 [M]: a controller dies with a deletion on its way, and everybody who is in sync dies too. An
-    operator wants whoever lives to lead."""
+    """Recipes 17 [M]: a controller dies with a deletion in flight, and all replicas in sync die too. An
+    operator requests an unclean election."""
     simulation = begun(ALONE)
     world = simulation.world
     late = LateDeletion(simulation, 1)
@@ -144,8 +144,8 @@ def test_a_held_replica_is_not_elected() -> None:
 
 
 def _left_behind(simulation: ClusterSimulation) -> LateDeletion:
-    """`t-0` has moved from 1, 2, 3 to 1, 2, of which 3 has heard nothing. The controller dies; the next tells
-    3 to delete, and dies with that on its way. The third does not reach 3."""
+    """`t-0` has moved from 1, 2, 3 to 1, 2, of which 3 has no request. The controller dies; the next sends
+    3 the deletion, and dies with that in flight. The third does not reach 3."""
     world = simulation.world
     first = zkgroup_controller(simulation)
     part(simulation, first, 3)
@@ -169,8 +169,8 @@ def _left_behind(simulation: ClusterSimulation) -> LateDeletion:
 
 
 def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None:
-    """Recipes 15: Kafka's tool writes the whole map as it read it before the move. The controller's picture
-    wins for what it knows, the new partition is kept, and the move ends where it was asked to."""
+    """Recipes 15: Kafka's tool writes the whole map as it read it before the move. The controller's lists
+    replace it for known partitions, the new partition is kept, and the reassignment ends as requested."""
     simulation = begun(ALONE)
     world = simulation.world
     old = Topic({0: (1, 2), 1: (2, 3)})
@@ -191,7 +191,7 @@ def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_partition_is_led_although_its_leader_died_with_the_controller(comes_back: bool) -> None:
-    """ADR 0018: at any point of a topic's creation; the others hear of the first term first."""
+    """ADR 0018: at any point of a topic's creation; the others get the first leader epoch first."""
 
     def begin(simulation: ClusterSimulation, operations: Operations) -> None:
         world = simulation.world

@@ -22,7 +22,7 @@ def test_drawn_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> N
 
 
 def test_same_seed_is_the_same_schedule() -> None:
-    """A failure can be replayed: everything follows from the seed."""
+    """The same seed gives the same schedule."""
 
     def transcript(seed: int) -> list[str]:
         simulation = ClusterSimulation(seed, steps=100)
@@ -37,7 +37,7 @@ def test_same_seed_is_the_same_schedule() -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_a_cluster_without_faults_holds(seed: int) -> None:
-    """Started, led, and every line acknowledged."""
+    """The cluster starts, has leaders, and acknowledges every line."""
     figures: Counter[str] = ClusterSimulation(seed, steps=0).run().figures
 
     assert figures["elections"] == 1
@@ -51,5 +51,5 @@ def test_a_cluster_without_faults_holds(seed: int) -> None:
     ],
 )
 def test_schedules_that_were_once_judged_wrongly_hold(seed: int) -> None:
-    """The judgement of the simulation was wrong, not the controller."""
+    """Past bug of the simulation's own checks, not of the controller."""
     assert ClusterSimulation(seed).run().converged_ms is not None

@@ -1,4 +1,4 @@
-"""What people write by hand into the znodes of a cluster, and what becomes of it."""
+"""Foreign writes to a cluster's znodes, and their effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def strangers_of(simulation: ClusterSimulation) -> ForeignWriters:
 
 @pytest.mark.parametrize("data", BROKEN)
 def test_what_nobody_can_read_stops_nothing_else(data: bytes) -> None:
-    """At each place that a controller reads: topics are made, moved and deleted all the same.
+    """At each path that a controller reads: topics are still created, reassigned and deleted.
 
     So they are by the next controller.
     """
@@ -48,7 +48,7 @@ def test_what_nobody_can_read_stops_nothing_else(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", BROKEN)
 def test_what_is_mended_is_taken_up_again(data: bytes) -> None:
-    """Of each znode that something hangs on: broken under one controller, found broken by the next."""
+    """Each needed znode is corrupted under one controller and found corrupt by the next."""
     simulation = begun(ALONE)
     world, strangers = simulation.world, strangers_of(simulation)
     needed = strangers.needed()

@@ -1,4 +1,4 @@
-"""K16 and K20: what a move has left on a broker that is away, when its topic goes and is made again."""
+"""K16 and K20: stray replicas on an absent broker, when their topic is deleted and created again."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ MOVED_MS = 8_000
 
 
 def lines_of(world: ClusterWorld, broker: int) -> tuple[bytes, ...]:
-    """What a broker keeps of `t-0`."""
+    """The lines of `t-0` on a broker."""
     log = world.log_dirs[broker].open(T0)
     return () if log is None else tuple(each.lines for each in log.read(0, log.end_offset, 1 << 30))
 
 
 def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
-    """Broker 1 was switched off, with lines of `t-0`, before that moved to 2 and 3; now the topic goes.
+    """Broker 1 was switched off, with lines of `t-0`, before its reassignment to 2 and 3; now the topic is
+    deleted.
 
     When all is well without the broker, the topic is made again with a place for it, and it comes back.
     """
@@ -45,12 +46,13 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["zkgroup", "in Kafka"])
 def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
-    """The controller dies at any point of the deletion: the next one knows by the records alone."""
+    """The controller dies at any point of the deletion: the next one finds the stray replicas by the records
+    alone."""
     deleted(setup, lambda points: each_fifth(points, "deletion"))
 
 
 def deleted(setup: ClusterSetup, choose: Callable[[int], Iterable[int]]) -> None:
-    """The controller dies at the points chosen, by their number."""
+    """The controller dies at the chosen points, by number."""
     action = ControllerAction(setup, _delete)
     points = len(play(action).passed)
     for at in choose(points):

@@ -1,4 +1,4 @@
-"""Three replicas under random schedules, the schedules of KIP-101 by name, and rules taken out."""
+"""Three replicas under random schedules, the schedules of KIP-101, and schedules with planted bugs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_no_acknowledged_line_is_lost_on_disk(tmp_path: Path, seed: int) -> None
 
 
 def test_schedules_reach_everything() -> None:
-    """Each step happens, and terms change while lines are acknowledged."""
+    """Each step occurs, and leader epochs change while lines are acknowledged."""
     clusters = [run(MemoryHosts(), seed, STEPS) for seed in range(100, 104)]
     steps = {name for cluster in clusters for name in cluster.steps}
 
@@ -62,7 +62,7 @@ def test_schedules_reach_everything() -> None:
 
 
 def test_kip_101_scenario_1_a_follower_that_restarts_does_not_cut_what_was_acknowledged(hosts: Hosts) -> None:
-    """It has not heard the high watermark, restarts, and is elected before it has fetched again.
+    """A follower without the new high watermark restarts, and is elected before it fetches again.
 
     With the cut to the high watermark of former protocols the second line is lost.
     """
@@ -94,7 +94,7 @@ def test_kip_101_scenario_1_a_follower_that_restarts_does_not_cut_what_was_ackno
 
 
 def test_kip_101_scenario_2_logs_that_grew_apart_become_equal(hosts: Hosts) -> None:
-    """Both were down; the one with fewer lines leads first, and takes another line at the same offset."""
+    """Both were down; the one with fewer lines leads first, and appends another line at the same offset."""
     one, two = hosts.open(1), hosts.open(2)
     pair(one, two)
     append(one, 0, b"m1")
@@ -118,7 +118,8 @@ def test_kip_101_scenario_2_logs_that_grew_apart_become_equal(hosts: Hosts) -> N
 
 
 def test_kip_279_fast_failovers_leave_nothing_behind(hosts: Hosts) -> None:
-    """Leaders in a row take lines that nobody else gets; one exchange does not find where the logs part."""
+    """Successive leaders append lines that no other gets; one exchange does not find where the logs
+    diverge."""
     one, two = hosts.open(1), hosts.open(2)
     pair(one, two)
     append(one, 0, b"m1")
@@ -183,7 +184,7 @@ def _run_all(seeds: range) -> None:
 
 
 def test_a_schedule_that_fails_names_its_seed() -> None:
-    """Which does it again."""
+    """The seed of a failure, which reproduces it."""
     cluster = Cluster(MemoryHosts(), 42)
     cluster.committed[0] = b"something else"
     append(cluster.up[1], 0, b"a")

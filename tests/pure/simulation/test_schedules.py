@@ -19,13 +19,13 @@ SEEDS_OF_A_GROUP = 6
 
 @pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)
 def test_drawn_schedules_hold_and_the_faults_bite(seeds: range) -> None:
-    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults did bite."""
+    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults had effects."""
     hold_for_members(seeds)
 
 
 @pytest.mark.parametrize("schedules", [1, 50, 99, 249, 250, 499, 2000, 20_001])
 def test_every_number_of_schedules_is_run(schedules: int) -> None:
-    """Each seed once, wherever they begin, and no batch smaller than it must be."""
+    """Batches have each seed once, and the least size."""
     for first in (0, 1, 250):
         found = batches(schedules, first)
         wanted = range(first, schedules)
@@ -36,20 +36,21 @@ def test_every_number_of_schedules_is_run(schedules: int) -> None:
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_group_of_the_model_holds(name: str) -> None:
-    """Recipes 12: what the exhaustive model promises of a group holds for the real machine in that group."""
+    """Recipes 12: the invariants of the exhaustive model hold for the production machine in the same
+    group."""
     for seed in range(SEEDS_OF_A_GROUP):
         Simulation(seed, setup=SETUPS[name]).run()
 
 
 def test_lost_replies_of_claims_lead_to_adoptions() -> None:
-    """Recipes 5: where replies get lost often, claims are found standing, and it is still one token each."""
+    """Recipes 5: with many lost responses, claims are recognised by reading back, with one token each."""
     reports = [Simulation(seed, setup=SETUPS["lost-claims"]).run() for seed in range(30)]
 
     assert sum(report.figures["claims adopted"] for report in reports) >= 5
 
 
 def test_same_seed_is_the_same_schedule() -> None:
-    """A failure can be replayed: everything follows from the seed."""
+    """The same seed gives the same schedule."""
 
     def transcript(seed: int) -> list[str]:
         simulation = Simulation(seed, steps=300)

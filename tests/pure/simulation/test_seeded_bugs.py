@@ -1,4 +1,4 @@
-"""Every rule has somebody who watches over it: a machine without it is caught by the simulator."""
+"""The simulation finds every planted bug of a member's machine, by a named invariant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEDS = 150
 
 
 def failure(bug: Bug) -> str | None:
-    """The first line of what was found, or None."""
+    """The first line of the failure, or None."""
     if not isinstance(bug.where, GroupSetup):
         try:
             bug.where()
@@ -32,7 +32,7 @@ def failure(bug: Bug) -> str | None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_bug_is_caught_by_a_named_invariant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What holds for the machine does not hold without the rule, and it is told why."""
+    """Without the rule the machine fails, and the failure names the invariant."""
     bug.put_in(monkeypatch)
     found = failure(bug)
 

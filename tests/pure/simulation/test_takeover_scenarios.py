@@ -1,4 +1,4 @@
-"""What exhaustive search found about two controllers, played with the real machines: taking over.
+"""Scenarios that exhaustive search found for two controllers: take-overs between Kafka and zkgroup.
 
 Each rule marked [M] in recipes 13 is a schedule here, which goes wrong without it: `cluster_bugs.RARE_BUGS`
 has the rule, the scenario, and the mistake that it shows. What concerns moves is in `test_cluster_scenarios`.
@@ -37,8 +37,8 @@ from zkgroup.znodes.controller import Controller, ControllerRecord
 
 
 def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
-    """Recipes 13 [M]: it created, expired and came back; ours ruled meanwhile, and resigns for its epoch at
-    once, not with its next write."""
+    """Recipes 13 [M]: Kafka's controller created `/controller`, expired and came back; zkgroup's was active
+    meanwhile, and resigns at the new epoch, not at its next write."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = real_rules(simulation)
@@ -58,7 +58,7 @@ def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
     simulation.convergence.drain()
 
     assert real.epochs[-1] > won[-1]
-    assert not controller.is_active, "it rules on in an epoch that is not the last"
+    assert not controller.is_active, "it stays active in an epoch that is not the last"
     simulation.convergence.pass_time(6_000)
     ended(simulation)
 
@@ -72,8 +72,8 @@ def _holds(simulation: ClusterSimulation, session: int) -> bool:
 
 
 def test_a_living_real_controller_has_time_to_notice() -> None:
-    """Recipes 13: `/controller` is deleted by hand. One of Kafka that finds it changed instead of gone would
-    rule on (K1)."""
+    """Recipes 13: `/controller` is deleted by hand. A Kafka controller that finds it changed instead of gone
+    stays active (K1)."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = real_rules(simulation)
@@ -86,8 +86,8 @@ def test_a_living_real_controller_has_time_to_notice() -> None:
 
 
 def test_a_candidate_that_sleeps_over_its_own_grace_begins_anew() -> None:
-    """Recipes 13: it elects with the version that it read before the grace. One of Kafka ruled while it
-    slept, and has to have its time as well."""
+    """Recipes 13: it elects with the version that it read before the grace. A Kafka controller was active
+    while it was paused, and needs its grace as well."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = real_rules(simulation)
@@ -122,8 +122,8 @@ def _one_rules_for(simulation: ClusterSimulation, ms: int) -> None:
 
 
 def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
-    """Recipes 13 [M]: it lives, and wakes when ours has taken over; it finds `/controller` changed, rules on
-    (K1), and makes its write. Recovery has made the version void that it has in mind."""
+    """Recipes 13 [M]: it wakes after zkgroup's controller took over, finds `/controller` changed, stays
+    active (K1), and sends its write. Recovery has changed the version that the write expects."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = asleep_over_a_write(simulation)
@@ -144,8 +144,8 @@ def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
 
 
 def test_a_real_controller_that_goes_on_in_a_new_session_is_repaired() -> None:
-    """Recipes 13 [M]: in the middle of a batch it expires, ours takes over, and then it writes on (K3). What
-    it has decided at its old epoch does not stand."""
+    """Recipes 13 [M]: it expires in the middle of a batch, zkgroup's controller takes over, and then it goes
+    on writing (K3). Its decisions of the old epoch are replaced."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = asleep_over_a_write(simulation)
@@ -159,7 +159,7 @@ def test_a_real_controller_that_goes_on_in_a_new_session_is_repaired() -> None:
 
 
 def test_a_winner_that_dies_before_it_recovers_is_followed_by_one_that_does() -> None:
-    """Recipes 13 [M]: the same, and the predecessor of who rules then is one of ours."""
+    """Recipes 13 [M]: the same, where the active controller's predecessor is zkgroup's."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = asleep_over_a_write(simulation)
@@ -184,13 +184,13 @@ def _is_decided_by_ours(simulation: ClusterSimulation, real: Kafka08Controller) 
 
 
 def test_a_successor_finishes_the_recovery() -> None:
-    """Recipes 13 [M]: the first winner after a real controller dies at any point of what it does; whoever
-    follows finds by the records alone which states are not of ours, and rewrites them."""
+    """Recipes 13 [M]: the first winner after a real controller dies at any point; its successor finds
+    by the records alone which states are foreign, and rewrites them."""
     recovered(lambda points: each_fifth(points, "recovery"))
 
 
 def recovered(choose: Callable[[int], Iterable[int]]) -> None:
-    """The first winner dies at the points chosen, by their number."""
+    """The first winner dies at the chosen points, by number."""
 
     def begin(simulation: ClusterSimulation, operations: Operations) -> None:
         world = simulation.world
@@ -216,8 +216,8 @@ def recovered(choose: Callable[[int], Iterable[int]]) -> None:
 
 
 def test_no_request_is_sent_after_the_own_lease() -> None:
-    """Recipes 13 [M]: an expired controller wakes with a deletion to send. By then the replica is back in
-    sync."""
+    """Recipes 13 [M]: an expired controller wakes with a deletion to send, after the replica is in sync
+    again."""
     simulation = begun(ALONE)
     world = simulation.world
     controller = moved_up_to_deletion(simulation)

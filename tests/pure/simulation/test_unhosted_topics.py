@@ -1,4 +1,4 @@
-"""A topic that was made without brokers, in drawn schedules of a cluster with a broker of the id 0."""
+"""A topic created without brokers, in drawn schedules of a cluster that has a broker with id 0."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARK = UnhostedTopic.path(NAME)
 
 
 def from_zero(seed: int) -> ClusterSetup | None:
-    """The setup of a seed with brokers from 0 on; None where they are Kafka's, which know no marks."""
+    """The setup of a seed with broker ids from 0; None for Kafka brokers, which know no marks."""
     drawn = draw_cluster(seed, 200)
     if drawn.kind != "zkgroup":
         return None
@@ -34,7 +34,7 @@ def from_zero(seed: int) -> ClusterSetup | None:
 
 
 def end_of(simulation: ClusterSimulation) -> str:
-    """What has become of the topic: nobody hosts it, it was given brokers, or it was deleted."""
+    """The state of the topic: without brokers, with brokers, or deleted."""
     simulation.world.audit.catch_up()
     tree = simulation.world.server.tree()
     found = tree.get(Topic.path(NAME))
@@ -56,7 +56,7 @@ def end_of(simulation: ClusterSimulation) -> str:
 
 
 def test_nobody_adopts_it_whatever_goes_wrong() -> None:
-    """Controllers die and are cut off, broker 0 comes and goes, operators move, grow and delete.
+    """Controllers die and are cut off, broker 0 stops and starts, operators reassign, grow and delete.
 
     Once the faults have ended it is as somebody has asked for, and waits for nothing (L7).
     """
