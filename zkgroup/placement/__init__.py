@@ -1,9 +1,9 @@
-"""Where replicas should live: pure functions from one picture of a cluster to replica lists and plans.
+"""Where replicas should live: pure functions from a snapshot of a cluster to replica lists and plans.
 
 Two kinds of answer:
 
-- **Kafka's own**, for new partitions. `spread` deals the replicas of a new topic, `grow` those of new
-  partitions, `generate` those of whole topics anew; all three exactly as Kafka does, rack rule included. The
+- **Kafka's own**, for new partitions. `spread` places the replicas of a new topic, `grow` those of new
+  partitions, `generate` those of whole topics anew; all three exactly as Kafka does, racks included. The
   start, which Kafka draws at random, is an argument, so the same call gives the same answer.
 - **Plans**, for what exists. `decommission` empties brokers, `replace` puts one in the place of another,
   `set_rf` changes the number of replicas, `balance` evens out replicas and leaders, by count or by size. A

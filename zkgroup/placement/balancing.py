@@ -11,73 +11,73 @@ from zkgroup.model import TopicPartition
 from zkgroup.placement.model import PlacementModel
 
 EFFORT = 3_000_000
-"""Prices that `save_moves` may ask for, a second or two; what it then has is kept, but not proven."""
+"""Prices that `save_moves` may ask for, a second or two; what it then has is used, but not proven."""
 
 
-def even_out_counts(board: PlacementModel) -> None:
+def even_out_counts(placement: PlacementModel) -> None:
     """Shifts pieces from fuller to emptier brokers until no chain of shifts helps."""
     improved = True
     while improved:
         improved = False
         stuck: set[int] = set()
-        while (source := _fullest(board, stuck)) is not None:
-            if _relieve(board, source, stuck):
+        while (source := _fullest(placement, stuck)) is not None:
+            if _relieve(placement, source, stuck):
                 improved = True
 
 
-def save_moves(board: PlacementModel, moves: int, least: int) -> int:
+def save_moves(placement: PlacementModel, moves: int, least: int) -> int:
     """Brings pieces home where that leaves the balance as it is.
 
     Args:
         moves: pieces away from home now.
-        least: a number of moves that cannot be undercut; nothing is looked for when it is reached.
+        least: a number of moves that cannot be undercut; the search ends when it is reached.
 
     Returns:
         The lower bound that was proven: the moves now, or `least` where the search was given up.
     """
     effort = 0
     while moves > least:
-        effort += moves * len(board.loads)
+        effort += moves * len(placement.loads)
         if effort > EFFORT:
             return least
-        cycle = _saving_cycle(board)
+        cycle = _saving_cycle(placement)
         if cycle is None:
             return moves
         shifts = [(edge.partition, edge.source, edge.target) for edge in cycle if edge.partition is not None]
-        if not _make(board, shifts):
+        if not _make(placement, shifts):
             return least
         moves += sum(edge.price for edge in cycle)
     return moves
 
 
-def _fullest(board: PlacementModel, stuck: set[int]) -> int | None:
-    free = [broker for broker in board.loads if broker not in stuck]
-    return max(free, key=lambda broker: (board.loads[broker], -broker), default=None)
+def _fullest(placement: PlacementModel, stuck: set[int]) -> int | None:
+    free = [broker for broker in placement.loads if broker not in stuck]
+    return max(free, key=lambda broker: (placement.loads[broker], -broker), default=None)
 
 
-def _relieve(board: PlacementModel, source: int, stuck: set[int]) -> bool:
+def _relieve(placement: PlacementModel, source: int, stuck: set[int]) -> bool:
     """One chain from `source` to a broker with 2 less or fewer; without one, all that it reaches is stuck.
 
     The emptiest broker is taken that is reached by one shift, then the nearest.
     """
-    limit = board.loads[source] - 2
-    emptiest_first = sorted(board.loads, key=lambda broker: (board.loads[broker], broker))
+    limit = placement.loads[source] - 2
+    emptiest_first = sorted(placement.loads, key=lambda broker: (placement.loads[broker], broker))
     for target in emptiest_first:
-        if board.loads[target] > limit:
+        if placement.loads[target] > limit:
             break
-        if (tp := board.find(source, target)) is not None:
-            board.shift(tp, source, target)
+        if (tp := placement.find(source, target)) is not None:
+            placement.shift(tp, source, target)
             return True
     reached: dict[int, tuple[int, TopicPartition]] = {}
     queue = deque([source])
     while queue:
         broker = queue.popleft()
         for target in emptiest_first:
-            if target == source or target in reached or (tp := board.find(broker, target)) is None:
+            if target == source or target in reached or (tp := placement.find(broker, target)) is None:
                 continue
             reached[target] = (broker, tp)
-            if board.loads[target] <= limit:
-                if not (made := _make(board, _chain(source, target, reached))):
+            if placement.loads[target] <= limit:
+                if not (made := _make(placement, _chain(source, target, reached))):
                     stuck.add(source)
                 return made
             queue.append(target)
@@ -97,15 +97,15 @@ def _chain(source: int, target: int, reached: Mapping[int, tuple[int, TopicParti
         target = broker
 
 
-def _make(board: PlacementModel, shifts: Iterable[_Shift]) -> bool:
+def _make(placement: PlacementModel, shifts: Iterable[_Shift]) -> bool:
     """Makes all of these shifts or, where one partition named twice stands in its own way, none."""
     made: list[_Shift] = []
     for tp, source, target in shifts:
-        if not board.may_shift(tp, source, target):
+        if not placement.may_shift(tp, source, target):
             for done, came_from, went_to in reversed(made):
-                board.shift(done, went_to, came_from)
+                placement.shift(done, went_to, came_from)
             return False
-        board.shift(tp, source, target)
+        placement.shift(tp, source, target)
         made.append((tp, source, target))
     return True
 
@@ -119,47 +119,47 @@ class _Edge(NamedTuple):
     partition: TopicPartition | None
 
 
-def _edges(board: PlacementModel) -> list[_Edge]:
+def _edges(placement: PlacementModel) -> list[_Edge]:
     """The cheapest shift between every two brokers, and the exchanges of loads.
 
-    Only strays save a move when they go home, so only they are looked at one by one.
+    Only strays save a move when they go home, so only they are tried one by one.
     A chain that ends at a broker of load n may go on at one of load n + 1, which gives one up instead.
     """
     edges = []
-    for source in board.loads:
+    for source in placement.loads:
         best: dict[int, tuple[int, TopicPartition]] = {}
-        for tp, targets in _cheap_shifts(board, source):
+        for tp, targets in _cheap_shifts(placement, source):
             for target in targets:
                 if target == source or (target in best and best[target][0] < 0):
                     continue
-                if board.may_shift(tp, source, target):
-                    price = board.price(tp, source, target)
+                if placement.may_shift(tp, source, target):
+                    price = placement.price(tp, source, target)
                     if target not in best or price < best[target][0]:
                         best[target] = (price, tp)
-        for target in board.loads:
+        for target in placement.loads:
             if target == source:
                 continue
-            if target not in best and (found := board.find(source, target)) is not None:
-                best[target] = (board.price(found, source, target), found)
-            if board.loads[target] == board.loads[source] + 1:
+            if target not in best and (found := placement.find(source, target)) is not None:
+                best[target] = (placement.price(found, source, target), found)
+            if placement.loads[target] == placement.loads[source] + 1:
                 edges.append(_Edge(source, target, 0, None))
         edges += [_Edge(source, target, price, tp) for target, (price, tp) in best.items()]
     return edges
 
 
-def _cheap_shifts(board: PlacementModel, source: int) -> Iterator[tuple[TopicPartition, Iterable[int]]]:
+def _cheap_shifts(placement: PlacementModel, source: int) -> Iterator[tuple[TopicPartition, Iterable[int]]]:
     """Shifts that leave no more pieces away: of strays to anywhere, of others to another home."""
-    for tp in board.pieces(source):
-        if board.is_stray(tp, source):
-            yield tp, board.loads
-        elif homes := board.missing_homes(tp):
+    for tp in placement.pieces(source):
+        if placement.is_stray(tp, source):
+            yield tp, placement.loads
+        elif homes := placement.missing_homes(tp):
             yield tp, homes
 
 
-def _saving_cycle(board: PlacementModel) -> list[_Edge] | None:
+def _saving_cycle(placement: PlacementModel) -> list[_Edge] | None:
     """A cycle of negative price, by the method of Bellman and Ford."""
-    edges = _edges(board)
-    cost = dict.fromkeys(_states(board), 0)
+    edges = _edges(placement)
+    cost = dict.fromkeys(_states(placement), 0)
     via: dict[_State, tuple[_State, _Edge]] = {}
     for _ in range(len(cost) + 1):
         changed = False
@@ -187,8 +187,8 @@ def _both(broker: int) -> list[_State]:
     return [(broker, False), (broker, True)]
 
 
-def _states(board: PlacementModel) -> list[_State]:
-    return [state for broker in board.loads for state in _both(broker)]
+def _states(placement: PlacementModel) -> list[_State]:
+    return [state for broker in placement.loads for state in _both(broker)]
 
 
 def _cycle_in(via: Mapping[_State, tuple[_State, _Edge]]) -> list[_Edge]:
@@ -219,66 +219,69 @@ class _Piece(NamedTuple):
     partition: TopicPartition
 
 
-def even_out_sizes(board: PlacementModel, tolerance: float) -> None:
+def even_out_sizes(placement: PlacementModel, tolerance: float) -> None:
     """Shifts pieces until every broker is within `tolerance` of the mean, or nothing helps any more.
 
     Args:
-        board: its weights are bytes; it has a broker.
+        placement: its weights are bytes; it has a broker.
         tolerance: distance from the mean load, as a fraction of it, that is left alone.
     """
-    held = {
-        broker: sorted(_Piece(board.weight(tp), tp) for tp in board.pieces(broker)) for broker in board.loads
+    pieces = {
+        broker: sorted(_Piece(placement.weight(tp), tp) for tp in placement.pieces(broker))
+        for broker in placement.loads
     }
-    mean = sum(board.loads.values()) / len(board.loads)
-    while step := _next_step(board, held, mean, mean * tolerance):
+    mean = sum(placement.loads.values()) / len(placement.loads)
+    while step := _next_step(placement, pieces, mean, mean * tolerance):
         for tp, source, target in step:
-            board.shift(tp, source, target)
-            piece = _Piece(board.weight(tp), tp)
-            held[source].remove(piece)
-            insort(held[target], piece)
+            placement.shift(tp, source, target)
+            piece = _Piece(placement.weight(tp), tp)
+            pieces[source].remove(piece)
+            insort(pieces[target], piece)
 
 
 _Step = list[tuple[TopicPartition, int, int]]
 
 
 def _next_step(
-    board: PlacementModel, held: dict[int, list[_Piece]], mean: float, limit: float
+    placement: PlacementModel, pieces: dict[int, list[_Piece]], mean: float, limit: float
 ) -> _Step | None:
     """Helps the broker furthest from the mean, or the next; one shift before an exchange."""
-    outside = [broker for broker, load in board.loads.items() if abs(load - mean) > limit]
-    outside.sort(key=lambda broker: (-abs(board.loads[broker] - mean), broker))
-    emptiest_first = sorted(board.loads, key=lambda broker: (board.loads[broker], broker))
+    outside = [broker for broker, load in placement.loads.items() if abs(load - mean) > limit]
+    outside.sort(key=lambda broker: (-abs(placement.loads[broker] - mean), broker))
+    emptiest_first = sorted(placement.loads, key=lambda broker: (placement.loads[broker], broker))
     pairs = [
-        (one, other) if board.loads[one] > mean else (other, one)
+        (one, other) if placement.loads[one] > mean else (other, one)
         for one in outside
-        for other in (emptiest_first if board.loads[one] > mean else reversed(emptiest_first))
+        for other in (emptiest_first if placement.loads[one] > mean else reversed(emptiest_first))
     ]
     for source, target in pairs:
-        gap = board.loads[source] - board.loads[target]
-        if gap <= 0 or board.find(source, target) is None:
+        gap = placement.loads[source] - placement.loads[target]
+        if gap <= 0 or placement.find(source, target) is None:
             continue
-        for piece in _nearest(held[source], gap / 2):
+        for piece in _nearest(pieces[source], gap / 2):
             if abs(piece.weight - gap / 2) >= gap / 2:
                 break  # this one and those that follow would not bring the two closer
-            if board.may_shift(piece.partition, source, target):
+            if placement.may_shift(piece.partition, source, target):
                 return [(piece.partition, source, target)]
-    return next(filter(None, (_exchange(board, held, *pair) for pair in pairs)), None)
+    return next(filter(None, (_exchange(placement, pieces, *pair) for pair in pairs)), None)
 
 
-def _exchange(board: PlacementModel, held: dict[int, list[_Piece]], source: int, target: int) -> _Step | None:
+def _exchange(
+    placement: PlacementModel, pieces: dict[int, list[_Piece]], source: int, target: int
+) -> _Step | None:
     """Two pieces whose difference is about half of that of the loads, the larger on the fuller broker."""
-    gap = board.loads[source] - board.loads[target]
-    if gap <= 0 or board.find(source, target) is None or board.find(target, source) is None:
+    gap = placement.loads[source] - placement.loads[target]
+    if gap <= 0 or placement.find(source, target) is None or placement.find(target, source) is None:
         return None
     best: tuple[float, _Step] | None = None
-    for piece in held[source]:
-        if not board.may_shift(piece.partition, source, target):
+    for piece in pieces[source]:
+        if not placement.may_shift(piece.partition, source, target):
             continue
-        for back in _nearest(held[target], piece.weight - gap / 2):
+        for back in _nearest(pieces[target], piece.weight - gap / 2):
             gain = piece.weight - back.weight
             if not 0 < gain < gap or (best and abs(gain - gap / 2) >= best[0]):
                 break  # those that follow are further away still
-            if board.may_shift(back.partition, target, source):
+            if placement.may_shift(back.partition, target, source):
                 step = [(piece.partition, source, target), (back.partition, target, source)]
                 best = (abs(gain - gap / 2), step)
                 break

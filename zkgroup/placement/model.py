@@ -1,7 +1,7 @@
 """The model of a placement: brokers, racks, replica lists, and the pieces that balancing shifts.
 
 A piece is a replica in a `ReplicaPlacement`, and the leadership of a partition in a `LeaderPlacement`. Each
-has a weight. Balancing asks which piece of one broker may go to another, and shifts it. Everything is kept
+has a weight. Balancing asks which piece of one broker may go to another, and shifts it. Everything is stored
 and iterated in a fixed order.
 """
 
@@ -244,7 +244,7 @@ class ReplicaPlacement:
         brokers: ids of those that may be given replicas; replicas on others stay where they are.
         racks: broker to rack, empty where racks do not count.
         sizes: the weight of a replica of each partition; None weighs each as 1.
-        settled: whether replicas that are at home stay there; only what was placed since may be shifted.
+        only_new: whether replicas that are at home stay there; only what was placed since may be shifted.
     """
 
     def __init__(
@@ -254,19 +254,19 @@ class ReplicaPlacement:
         racks: Mapping[int, str],
         sizes: Mapping[TopicPartition, int] | None = None,
         *,
-        settled: bool = False,
+        only_new: bool = False,
     ) -> None:
         # Sorted here, so that no answer depends on the order in which things were read.
         brokers = sorted(brokers)
-        self._homes = {tp: tuple(held) for tp, held in sorted(replicas.items())}
+        self._homes = {tp: tuple(brokers) for tp, brokers in sorted(replicas.items())}
         self._racks = racks
         self._sizes = sizes
-        self._settled = settled
+        self._only_new = only_new
         self._away: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in brokers}
         self._following: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in brokers}
         self._leading: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in brokers}
         self._shut: dict[int, set[str]] = {broker: set() for broker in brokers}
-        self.held = {tp: set(homes) for tp, homes in self._homes.items()}
+        self.brokers_of = {tp: set(homes) for tp, homes in self._homes.items()}
         self.loads = dict.fromkeys(brokers, 0)
         for tp, homes in self._homes.items():
             for broker in homes:
@@ -276,7 +276,7 @@ class ReplicaPlacement:
 
     def pieces(self, source: int) -> Iterator[TopicPartition]:
         """Away from home first, then followers: leaders stay where they can."""
-        if self._settled:
+        if self._only_new:
             return iter(self._away[source])
         return chain(self._away[source], self._following[source], self._leading[source])
 
@@ -284,13 +284,13 @@ class ReplicaPlacement:
         return source not in self._homes[tp]
 
     def missing_homes(self, tp: TopicPartition) -> list[int]:
-        return [home for home in self._homes[tp] if home in self.loads and home not in self.held[tp]]
+        return [home for home in self._homes[tp] if home in self.loads and home not in self.brokers_of[tp]]
 
     def weight(self, tp: TopicPartition) -> int:
         return 1 if self._sizes is None else self._sizes[tp]
 
     def may_shift(self, tp: TopicPartition, source: int, target: int) -> bool:
-        return target not in self.held[tp] and self._rack_is_open(tp, source, target)
+        return target not in self.brokers_of[tp] and self._rack_is_open(tp, source, target)
 
     def find(self, source: int, target: int) -> TopicPartition | None:
         """Racks that no piece of a broker may go to are remembered: with as many racks as replicas, most."""
@@ -301,9 +301,9 @@ class ReplicaPlacement:
         for tp in self.pieces(source):
             if self._rack_is_open(tp, source, target):
                 rack_is_open = True
-                if target not in self.held[tp]:
+                if target not in self.brokers_of[tp]:
                     return tp
-        if not rack_is_open and not self._settled:
+        if not rack_is_open and not self._only_new:
             self._shut[source].add(rack)
         return None
 
@@ -312,7 +312,7 @@ class ReplicaPlacement:
         return (target not in homes) - (source not in homes)
 
     def shift(self, tp: TopicPartition, source: int, target: int) -> None:
-        """Within a rack, what was remembered stays true: no partition came into another rack."""
+        """Within a rack, what was remembered stays true: no partition gets into another rack."""
         if self._racks.get(source) == self._racks.get(target):
             self._shut[target] &= self._shut[source]
         else:
@@ -321,7 +321,7 @@ class ReplicaPlacement:
         self._enter(tp, target)
 
     def add(self, tp: TopicPartition, target: int) -> None:
-        """One replica more, without a look at the racks."""
+        """One replica more, whatever its rack."""
         self._open(tp, target)
         self._enter(tp, target)
 
@@ -332,8 +332,8 @@ class ReplicaPlacement:
 
     def best_target(self, tp: TopicPartition) -> int | None:
         """The broker for one replica more: of a rack without one where there is any, then the emptiest."""
-        used = racks_of(self.held[tp], self._racks)
-        free = (broker for broker in self.loads if broker not in self.held[tp])
+        used = racks_of(self.brokers_of[tp], self._racks)
+        free = (broker for broker in self.loads if broker not in self.brokers_of[tp])
         return min(free, key=lambda one: (self._racks.get(one) in used, self.loads[one], one), default=None)
 
     def away(self) -> int:
@@ -346,7 +346,7 @@ class ReplicaPlacement:
 
     def lost_its_leader(self, tp: TopicPartition) -> bool:
         """Whether the preferred leader of before holds it no more."""
-        return self._homes[tp][0] not in self.held[tp]
+        return self._homes[tp][0] not in self.brokers_of[tp]
 
     def closed_groups(self) -> list[list[int]]:
         """Brokers among which replicas can move: a rack's, where each partition is once in every rack."""
@@ -360,15 +360,15 @@ class ReplicaPlacement:
 
     def racks_missing(self, tp: TopicPartition) -> int:
         """How many racks more this partition should be in."""
-        held = self.held[tp]
-        return max(0, racks_wanted(len(held), self._racks) - len(racks_of(held, self._racks)))
+        brokers = self.brokers_of[tp]
+        return max(0, racks_wanted(len(brokers), self._racks) - len(racks_of(brokers, self._racks)))
 
     def crowded(self, tp: TopicPartition) -> list[int]:
         """Its brokers that share a rack with another of its replicas, the most loaded first."""
-        racks = [self._racks.get(broker) for broker in self.held[tp]]
+        racks = [self._racks.get(broker) for broker in self.brokers_of[tp]]
         shared = [
             broker
-            for broker in self.held[tp]
+            for broker in self.brokers_of[tp]
             if broker in self.loads and racks.count(self._racks[broker]) > 1
         ]
         return sorted(shared, key=lambda broker: (-self.loads[broker], broker))
@@ -378,9 +378,9 @@ class ReplicaPlacement:
         racks = self._racks
         if not racks or racks[source] == racks[target]:
             return True
-        stay = [racks[broker] for broker in self.held[tp] if broker != source and broker in racks]
+        stay = [racks[broker] for broker in self.brokers_of[tp] if broker != source and broker in racks]
         after = len({*stay, racks[target]})
-        return after >= min(racks_wanted(len(self.held[tp]), racks), len({*stay, racks[source]}))
+        return after >= min(racks_wanted(len(self.brokers_of[tp]), racks), len({*stay, racks[source]}))
 
     def _group(self, tp: TopicPartition, broker: int) -> dict[TopicPartition, None]:
         homes = self._homes[tp]
@@ -389,19 +389,19 @@ class ReplicaPlacement:
         return self._leading[broker] if homes[0] == broker else self._following[broker]
 
     def _enter(self, tp: TopicPartition, target: int) -> None:
-        self.held[tp].add(target)
+        self.brokers_of[tp].add(target)
         self._group(tp, target)[tp] = None
         self.loads[target] += self.weight(tp)
 
     def _leave(self, tp: TopicPartition, source: int) -> None:
-        self.held[tp].remove(source)
+        self.brokers_of[tp].remove(source)
         if source in self.loads:
             del self._group(tp, source)[tp]
             self.loads[source] -= self.weight(tp)
 
     def _open(self, tp: TopicPartition, *others: int) -> None:
         """Its racks may change: what was remembered of its brokers is forgotten."""
-        for broker in (*self.held[tp], *others):
+        for broker in (*self.brokers_of[tp], *others):
             if broker in self._shut:
                 self._shut[broker].clear()
 
@@ -412,7 +412,7 @@ class LeaderPlacement:
     Args:
         leaders: the leader of each partition now; pieces that may be shifted.
         homes: the leader of each partition before the plan, where it still holds a replica.
-        held: the brokers that hold each partition.
+        replicas: the brokers with a replica of each partition.
         fixed: loads of leaderships that stay as they are, by broker.
     """
 
@@ -420,7 +420,7 @@ class LeaderPlacement:
         self,
         leaders: Mapping[TopicPartition, int],
         homes: Mapping[TopicPartition, int],
-        held: Mapping[TopicPartition, Collection[int]],
+        replicas: Mapping[TopicPartition, Collection[int]],
         fixed: Mapping[int, int],
         sizes: Mapping[TopicPartition, int] | None = None,
     ) -> None:
@@ -428,7 +428,7 @@ class LeaderPlacement:
         self._sizes = sizes
         self._led: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in sorted(fixed)}
         self._ready: dict[tuple[int, int], dict[TopicPartition, None]] = {}
-        self._others = {tp: sorted(broker for broker in held[tp] if broker in fixed) for tp in leaders}
+        self._others = {tp: sorted(broker for broker in replicas[tp] if broker in fixed) for tp in leaders}
         self.loads = {broker: fixed[broker] for broker in sorted(fixed)}
         self.leaders: dict[TopicPartition, int] = {}
         for tp, leader in sorted(leaders.items()):

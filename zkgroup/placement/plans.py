@@ -1,6 +1,6 @@
 """The four plans of an operator: decommission, replace, set-rf, balance.
 
-Each moves what it must and nothing else, puts it where the loads come out as even as the rack rule allows,
+Each moves what it must and nothing else, puts it where the loads become as even as the racks allow,
 and hands the result to `validate`.
 """
 
@@ -19,7 +19,7 @@ from zkgroup.placement.model import (
     count,
     racks_in_use,
 )
-from zkgroup.placement.steps import appoint, arranged, balance_replicas, most_droppable, settle
+from zkgroup.placement.steps import appoint, arranged, balance_replicas, most_droppable, place_new
 from zkgroup.placement.validation import PlanViolation, check_snapshot, validate
 
 
@@ -42,29 +42,32 @@ def decommission(
     staying = [broker for broker in snapshot.brokers if broker.id not in leaving]
     if not staying:
         raise PlacementError(f"{intent}: no broker would be left")
-    affected = {tp: held for tp, held in snapshot.replicas.items() if leaving.intersection(held)}
+    affected = {tp: replicas for tp, replicas in snapshot.replicas.items() if leaving.intersection(replicas)}
     if short := [
-        f"{tp} has {len(held)} replicas for {count(len(staying), 'remaining broker')}; "
+        f"{tp} has {len(replicas)} replicas for {count(len(staying), 'remaining broker')}; "
         f"`set-rf {len(staying)}` first"
-        for tp, held in sorted(affected.items())
-        if len(held) > len(staying)
+        for tp, replicas in sorted(affected.items())
+        if len(replicas) > len(staying)
     ]:
         raise PlanRefusedError(intent, short)
-    board = ReplicaPlacement(
+    placement = ReplicaPlacement(
         snapshot.replicas,
         [broker.id for broker in staying],
         racks_in_use(staying, snapshot.rack_mode),
         snapshot.sizes,
-        settled=True,
+        only_new=True,
     )
     wanted: dict[TopicPartition, int] = {}
-    for tp, held in affected.items():
-        for broker in leaving.intersection(held):
-            board.drop(tp, broker)
-        wanted[tp] = len(held) - len(board.held[tp])
-    settle(board, wanted)
-    target = appoint(snapshot, board)
-    causes = {tp: f"{_listed(leaving.intersection(held))} is decommissioned" for tp, held in affected.items()}
+    for tp, replicas in affected.items():
+        for broker in leaving.intersection(replicas):
+            placement.drop(tp, broker)
+        wanted[tp] = len(replicas) - len(placement.brokers_of[tp])
+    place_new(placement, wanted)
+    target = appoint(snapshot, placement)
+    causes = {
+        tp: f"{_listed(leaving.intersection(replicas))} is decommissioned"
+        for tp, replicas in affected.items()
+    }
     return validate(
         snapshot, target, intent=intent, allow={*allow, "balance"}, leaving=leaving, causes=causes
     )
@@ -92,17 +95,17 @@ def replace(
     _check_pairs(snapshot, pairs)
     staying = [broker for broker in snapshot.brokers if broker.id not in pairs]
     taken = {
-        tp: tuple(pairs[one] if one in pairs and pairs[one] not in held else one for one in held)
-        for tp, held in snapshot.replicas.items()
+        tp: tuple(pairs[one] if one in pairs and pairs[one] not in replicas else one for one in replicas)
+        for tp, replicas in snapshot.replicas.items()
     }
-    board = ReplicaPlacement(
+    placement = ReplicaPlacement(
         taken,
         [broker.id for broker in staying],
         racks_in_use(staying, snapshot.rack_mode),
         snapshot.sizes,
-        settled=True,
+        only_new=True,
     )
-    doubled = {tp: [one for one in held if one in pairs] for tp, held in taken.items()}
+    doubled = {tp: [one for one in replicas if one in pairs] for tp, replicas in taken.items()}
     wanted = {tp: len(olds) for tp, olds in sorted(doubled.items()) if olds}
     if short := [
         f"{tp} has {len(taken[tp])} replicas for {count(len(staying), 'remaining broker')}"
@@ -112,12 +115,14 @@ def replace(
         raise PlanRefusedError(intent, short)
     for tp in wanted:
         for old in doubled[tp]:
-            board.drop(tp, old)
-    settle(board, wanted)
+            placement.drop(tp, old)
+    place_new(placement, wanted)
     target = {
-        tp: arranged(held, board.held[tp]) for tp, held in taken.items() if held != snapshot.replicas[tp]
+        tp: arranged(replicas, placement.brokers_of[tp])
+        for tp, replicas in taken.items()
+        if replicas != snapshot.replicas[tp]
     }
-    target |= {tp: arranged(taken[tp], board.held[tp]) for tp in wanted}
+    target |= {tp: arranged(taken[tp], placement.brokers_of[tp]) for tp in wanted}
     causes = {tp: f"{_listed(set(pairs).intersection(snapshot.replicas[tp]))} is replaced" for tp in target}
     notes = [
         f"{count(len(both), 'partition')} on both {old} and {new}, {both[0]} first: "
@@ -125,7 +130,7 @@ def replace(
         for old, new in sorted(pairs.items())
         if (both := [tp for tp in wanted if old in doubled[tp]])
     ]
-    used = {one for held in snapshot.replicas.values() for one in held}
+    used = {one for replicas in snapshot.replicas.values() for one in replicas}
     allowed: set[PlanViolation] = {*allow, "balance"} if used.isdisjoint(pairs.values()) else {*allow}
     return validate(
         snapshot, target, intent=intent, allow=allowed, leaving=set(pairs), causes=causes, notes=notes
@@ -141,8 +146,8 @@ def set_rf(
 ) -> Plan:
     """Gives every partition this number of replicas: new ones to the emptiest brokers, none moves.
 
-    Where there are too many, those leave that are missed least: on brokers that are gone, out of sync, then
-    followers, then what costs no rack, then from the fullest broker.
+    Where there are too many, those that are needed least are removed: on brokers that are gone, out of sync,
+    then followers, then what costs no rack, then from the fullest broker.
 
     Args:
         topics: the topics to change; None for all.
@@ -162,17 +167,17 @@ def set_rf(
         raise PlacementError(f"{intent}: expected 1 to {len(snapshot.brokers)}, the number of brokers")
     racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
     ids = [broker.id for broker in snapshot.brokers]
-    board = ReplicaPlacement(snapshot.replicas, ids, racks, snapshot.sizes, settled=True)
+    placement = ReplicaPlacement(snapshot.replicas, ids, racks, snapshot.sizes, only_new=True)
     wanted: dict[TopicPartition, int] = {}
-    for tp, held in sorted(snapshot.replicas.items()):
+    for tp, replicas in sorted(snapshot.replicas.items()):
         if topics is not None and tp.topic not in topics:
             continue
-        while len(board.held[tp]) > factor:
-            board.drop(tp, most_droppable(snapshot, board, tp, racks))
-        if len(held) < factor:
-            wanted[tp] = factor - len(held)
-    settle(board, wanted)
-    target = appoint(snapshot, board)
+        while len(placement.brokers_of[tp]) > factor:
+            placement.drop(tp, most_droppable(snapshot, placement, tp, racks))
+        if len(replicas) < factor:
+            wanted[tp] = factor - len(replicas)
+    place_new(placement, wanted)
+    target = appoint(snapshot, placement)
     causes = {tp: f"{count(factor, 'replica')} instead of {len(snapshot.replicas[tp])}" for tp in target}
     return validate(snapshot, target, intent=intent, allow={*allow, "factor", "balance"}, causes=causes)
 
@@ -187,7 +192,7 @@ def balance(
     """Evens out replicas, then preferred leaders, with the fewest moves; by size where sizes are given.
 
     First every partition comes into as many racks as it should be in. By count, the loads are then as even
-    as the rack rule allows (brokers that can take each other's replicas differ by at most 1), and no
+    as the racks allow (brokers that can take each other's replicas differ by at most 1), and no
     placement as even has fewer moves: `Plan.least_moves` says whether that was proven. By size, brokers
     outside the tolerance are helped until nothing helps any more. Leaders change by order alone, so they cost
     no moves; a broker can lead only what it holds.
@@ -208,10 +213,10 @@ def balance(
         raise PlacementError(f"balance: expected a tolerance of 0 or more, found {tolerance}")
     ids = [broker.id for broker in snapshot.brokers]
     racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
-    board = ReplicaPlacement(snapshot.replicas, ids, racks, snapshot.sizes)
-    crowded = {tp for tp in board.held if board.racks_missing(tp)}
-    least = 0 if leaders_only else balance_replicas(snapshot, board, tolerance)
-    target = appoint(snapshot, board, everywhere=True, tolerance=tolerance)
+    placement = ReplicaPlacement(snapshot.replicas, ids, racks, snapshot.sizes)
+    crowded = {tp for tp in placement.brokers_of if placement.racks_missing(tp)}
+    least = 0 if leaders_only else balance_replicas(snapshot, placement, tolerance)
+    target = appoint(snapshot, placement, everywhere=True, tolerance=tolerance)
     causes = dict.fromkeys(crowded, "its replicas were in too few racks")
     return validate(snapshot, target, intent="balance", allow=allow, causes=causes, least_moves=least)
 
@@ -223,7 +228,7 @@ def _check_hosts(snapshot: ClusterSnapshot, intent: str) -> None:
 
 def _check_known(snapshot: ClusterSnapshot, brokers: Collection[int]) -> None:
     known = {broker.id for broker in snapshot.brokers}
-    known.update(broker for held in snapshot.replicas.values() for broker in held)
+    known.update(broker for replicas in snapshot.replicas.values() for broker in replicas)
     if unknown := sorted(set(brokers) - known):
         raise NotFoundError(
             f"{brokers_named(unknown, 'is', 'are')} neither registered nor in any replica list"

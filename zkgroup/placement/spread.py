@@ -1,6 +1,6 @@
 """Kafka's own algorithms: the replica lists of a new topic, of new partitions, and of `--generate`.
 
-They are dealt as cards are. The first replica of partition p goes to the broker at position
+The first replica of partition p goes to the broker at position
 (p + start) mod N; the others follow at a distance that grows by one each time p passes a multiple of N, so
 that the followers of one leader are not all on the same broker. With racks the brokers are put in an order
 that alternates between racks, and a broker is passed over while its rack has a replica and another has none.
@@ -18,7 +18,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.placement.model import Broker, RackMode, Replicas, Spread, Start, brokers_named, racks_in_use
 
 Compat = Literal["0.8", "0.10"]
-"""Whose rules: `0.8` knows no racks and takes a broker id for a start; `0.10` is every later release."""
+"""Release whose placement is used: `0.8` knows no racks and takes a broker id for a start; `0.10` is the rest."""
 
 
 FIRST = Start()
@@ -85,7 +85,7 @@ def grow_by_hand(
 ) -> Spread:
     """The same with lists that the user gives, of the old and the new partitions (`--replica-assignment`).
 
-    Kafka looks only at what it adds: lists given for partitions that exist are left out, whatever they say.
+    Kafka checks only what it adds: lists given for partitions that exist are left out, whatever they say.
 
     Raises:
         PlacementError: also for a list that is empty, repeats a broker, names one that is not registered, or
@@ -210,7 +210,7 @@ def _rack_aware(order: Sequence[int], racks: Mapping[int, str], first: int, shif
 def _notes(ordered: Sequence[Broker], racks: Mapping[int, str], factor: int) -> Iterator[str]:
     if not racks:
         if any(broker.rack is not None for broker in ordered):
-            yield "racks were not looked at"
+            yield "racks were ignored"
         return
     sizes = {rack: list(racks.values()).count(rack) for rack in sorted(set(racks.values()))}
     if factor > len(sizes):

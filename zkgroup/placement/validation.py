@@ -31,22 +31,22 @@ def skew(
 ) -> Skew:
     """The loads of the registered brokers under some replica lists; spreads over those that do not leave."""
     sizes = snapshot.sizes
-    held, led = Counter[int](), Counter[int]()
-    held_bytes, led_bytes = Counter[int](), Counter[int]()
+    hosted, led = Counter[int](), Counter[int]()
+    hosted_bytes, led_bytes = Counter[int](), Counter[int]()
     for tp, brokers in replicas.items():
         size = sizes[tp] if sizes else 0
         for broker in brokers:
-            held[broker] += 1
-            held_bytes[broker] += size
+            hosted[broker] += 1
+            hosted_bytes[broker] += size
         for broker in brokers[:1]:
             led[broker] += 1
             led_bytes[broker] += size
     ids = sorted(broker.id for broker in snapshot.brokers)
     loads = {
         broker: Load(
-            held[broker],
+            hosted[broker],
             led[broker],
-            held_bytes[broker] if sizes is not None else None,
+            hosted_bytes[broker] if sizes is not None else None,
             led_bytes[broker] if sizes is not None else None,
         )
         for broker in ids
@@ -56,9 +56,9 @@ def skew(
     all_racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
     return Skew(
         loads=loads,
-        replica_spread=_spread(held, staying),
+        replica_spread=_spread(hosted, staying),
         leader_spread=_spread(led, staying),
-        byte_spread=None if sizes is None else _spread(held_bytes, staying),
+        byte_spread=None if sizes is None else _spread(hosted_bytes, staying),
         leader_byte_spread=None if sizes is None else _spread(led_bytes, staying),
         racks_missing=sum(
             max(0, racks_wanted(len(brokers), racks) - len(racks_of(brokers, all_racks)))
@@ -237,9 +237,9 @@ def _less_even(old: Skew, new: Skew) -> Iterator[str]:
     else:
         loads = list(new.loads.values())
         slack = 2 * TOLERANCE / max(1, len(loads))
-        held, led = sum(load.bytes or 0 for load in loads), sum(load.leader_bytes or 0 for load in loads)
+        hosted, led = sum(load.bytes or 0 for load in loads), sum(load.leader_bytes or 0 for load in loads)
         pairs = [
-            ("bytes of replicas", old.byte_spread, new.byte_spread, slack * held),
+            ("bytes of replicas", old.byte_spread, new.byte_spread, slack * hosted),
             ("bytes of leaders", old.leader_byte_spread or 0, new.leader_byte_spread or 0, slack * led),
         ]
     for what, was, now, even in pairs:
@@ -281,4 +281,4 @@ def _notes(snapshot: ClusterSnapshot, leaving: Collection[int]) -> Iterator[str]
     if not racks_in_use(snapshot.brokers, snapshot.rack_mode) and any(
         broker.rack is not None for broker in snapshot.brokers
     ):
-        yield "racks were not looked at"
+        yield "racks were ignored"

@@ -48,16 +48,16 @@ def test_a_chain_of_shifts_reaches_what_one_shift_does_not() -> None:
     """Broker 1 holds nothing that broker 3 could lead; broker 2 passes a leadership on."""
     homes = {tp(0): 1, tp(1): 1, tp(2): 2}
     held = {tp(0): (1, 2), tp(1): (1,), tp(2): (2, 3)}
-    board = LeaderPlacement(homes, homes, held, {1: 0, 2: 0, 3: 0})
+    placement = LeaderPlacement(homes, homes, held, {1: 0, 2: 0, 3: 0})
 
-    even_out_counts(board)
+    even_out_counts(placement)
 
-    assert board.loads == {1: 1, 2: 1, 3: 1}
-    assert board.leaders == {tp(0): 2, tp(1): 1, tp(2): 3}
+    assert placement.loads == {1: 1, 2: 1, 3: 1}
+    assert placement.leaders == {tp(0): 2, tp(1): 1, tp(2): 3}
 
 
 class Contrary:
-    """A board on which a shift of `t-1` stands in the way of the one of `t-0`."""
+    """A placement on which a shift of `t-1` stands in the way of the one of `t-0`."""
 
     def __init__(self) -> None:
         self.loads = {1: 4, 2: 3, 3: 2}
@@ -91,18 +91,18 @@ class Contrary:
 
 def test_a_chain_that_stands_in_its_own_way_is_taken_back() -> None:
     """The first shift is undone when the second turns out impossible, and the search ends."""
-    board = Contrary()
+    placement = Contrary()
 
-    even_out_counts(board)
+    even_out_counts(placement)
 
-    assert board.shifts == [(tp(1), 2, 3), (tp(1), 3, 2)]
+    assert placement.shifts == [(tp(1), 2, 3), (tp(1), 3, 2)]
 
 
 def test_a_cycle_that_stands_in_its_own_way_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the bound that was known before is returned."""
-    board = Contrary()
+    placement = Contrary()
     cycle = [balancing._Edge(2, 3, -1, tp(1)), balancing._Edge(3, 2, 0, tp(0))]
-    monkeypatch.setattr(balancing, "_saving_cycle", lambda board: cycle)
+    monkeypatch.setattr(balancing, "_saving_cycle", lambda placement: cycle)
 
-    assert save_moves(board, moves=5, least=2) == 2
-    assert board.shifts == [(tp(1), 2, 3), (tp(1), 3, 2)]
+    assert save_moves(placement, moves=5, least=2) == 2
+    assert placement.shifts == [(tp(1), 2, 3), (tp(1), 3, 2)]

@@ -357,7 +357,7 @@ def test_racks_can_be_ignored() -> None:
     plan = balance(before)
 
     assert plan.after.racks_missing == 0
-    assert "racks were not looked at" in plan.notes
+    assert "racks were ignored" in plan.notes
 
 
 @pytest.mark.parametrize(

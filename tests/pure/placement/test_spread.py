@@ -100,7 +100,7 @@ def test_some_brokers_without_a_rack() -> None:
     for mode in ("disabled", "safe"):
         found = spread(brokers, 3, 2, rack_mode=mode)  # type: ignore[arg-type]
         assert list(found.replicas.values()) == [(0, 1), (1, 2), (2, 0)]
-        assert found.notes == ("racks were not looked at",)
+        assert found.notes == ("racks were ignored",)
         assert not found.rack_aware
     assert spread(SIX, 1, 1, rack_mode="safe").rack_aware
 
