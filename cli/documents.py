@@ -106,7 +106,7 @@ THROTTLE_LEFT = Shape(
 UNDO = Shape(
     UndoRecord,
     *("undo=undo_id", "time_ms", "command", "zookeeper"),
-    JsonKey("undoable", BOOLEAN, lambda record: record.way_back is None),
+    JsonKey("undoable", BOOLEAN, lambda record: record.no_undo is None),
     "detail=summary",
 )
 

@@ -60,14 +60,14 @@ def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes:
         echo_err(f"the last change on {where}: {record.undo_id}, `{record.command}`")
     if record.zookeeper != where:
         echo_err(f"note: {record.undo_id} was done on {record.zookeeper}, this is {where}")
-    if record.way_back is not None:
-        raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.way_back}")
+    if record.no_undo is not None:
+        raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.no_undo}")
     confirmation = {"execute": execute, "yes": yes}
-    if record.command_back:
+    if record.undo_command:
         with connected() as ensemble:
             if not force:
                 check_untouched(ensemble, record)
-        _run(record.command_back, **confirmation)
+        _run(record.undo_command, **confirmation)
         return
     with connected() as ensemble:
         if record.group is None:
@@ -152,4 +152,4 @@ def _table(out: Output, records: Sequence[UndoRecord], now_ms: int, *, with_ense
 
 
 def _undo_cell(record: UndoRecord) -> Cell | str:
-    return record.summary if record.way_back is None else Cell(f"no: {record.summary}", "dim")
+    return record.summary if record.no_undo is None else Cell(f"no: {record.summary}", "dim")

@@ -91,7 +91,7 @@ class UndoRecorder:
 
     def hint(self, record: UndoRecord, *, force: bool) -> str | None:
         """How to undo a recorded change; None where it cannot be undone."""
-        if record.way_back is not None:
+        if record.no_undo is not None:
             return None
         words = self._command_text(["undo", record.undo_id, "--execute", *(["--force"] if force else [])])
         return f"to go back{f', {record.when}' if record.when else ''}: {words}"
@@ -197,17 +197,17 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
             file = str(recorder.save_rollback(by.undo_id, self.rollback))
             record = replace(
                 record,
-                command_back=("reassign", "execute", "--reassignment-json-file", file),
+                undo_command=("reassign", "execute", "--reassignment-json-file", file),
                 when="once it has ended",
                 rollback_file=file,
-                way_back=None,
+                no_undo=None,
             )
         try:
             recorder.folder.save(record)
         except ConfigError as error:
             if self.undo_is_required:
                 raise
-            words = recorder.text([*record.command_back, "--execute"])
+            words = recorder.text([*record.undo_command, "--execute"])
             recorder.report(f"note: no record of this is kept ({error.__cause__}); to go back: {words}")
             return None
         return record

@@ -1,7 +1,7 @@
 """Undo records: what a change overwrites or deletes, saved before the change, and how it is restored.
 
 A record goes back in one of three ways: offsets are written again (`group`), a command is run
-(`command_back`), or znodes that are gone are created again. Or in none (`way_back` says why).
+(`undo_command`), or znodes that are gone are created again. Or in none (`no_undo` says why).
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class UndoRecord:
     """Empty znodes that are made for the offsets, parents first: they go too where nothing else has come."""
     znodes: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of persistent znodes that are deleted, parents first."""
-    way_back: str | None = None
+    no_undo: str | None = None
     """Why this cannot be undone, in words; `znodes` then tell how it was."""
-    command_back: tuple[str, ...] = ()
+    undo_command: tuple[str, ...] = ()
     """The words of the command that goes back, without `zkgroup`, the ensemble and `--execute`."""
     when: str | None = None
     """From when on it can go back, as the end of a phrase."""
@@ -94,10 +94,10 @@ class UndoRecord:
     @property
     def summary(self) -> str:
         """What going back does, or why there is no way, in a few words."""
-        if self.way_back is not None:
-            return self.way_back
-        if self.command_back:
-            return shlex.join(["zkgroup", *self.command_back])
+        if self.no_undo is not None:
+            return self.no_undo
+        if self.undo_command:
+            return shlex.join(["zkgroup", *self.undo_command])
         count, what = (len(self.znodes), "znode") if self.group is None else (len(self.offsets), "offset")
         named = f"{count} {what}{'' if count == 1 else 's'}"
         if self.group is not None:
@@ -120,8 +120,8 @@ class UndoRecord:
             ],
             "znodes": _znode_rows(self.znodes),
             **({"parents": list(self.parents)} if self.parents else {}),
-            **({} if self.way_back is None else {"way_back": self.way_back}),
-            **({"command_back": list(self.command_back)} if self.command_back else {}),
+            **({} if self.no_undo is None else {"way_back": self.no_undo}),
+            **({"command_back": list(self.undo_command)} if self.undo_command else {}),
             **({} if self.when is None else {"when": self.when}),
             **({"left": _znode_rows(self.left)} if self.left else {}),
             **({} if self.made_at is None else {"made_at_zxid": self.made_at}),
@@ -168,8 +168,8 @@ class UndoRecord:
                 ),
                 parents=tuple(fields.get("parents", ())),
                 znodes=_znodes_of(fields["znodes"]),
-                way_back=fields.get("way_back"),
-                command_back=tuple(fields.get("command_back", ())),
+                no_undo=fields.get("way_back"),
+                undo_command=tuple(fields.get("command_back", ())),
                 when=fields.get("when"),
                 left=_znodes_of(fields.get("left", ())),
                 made_at=fields.get("made_at_zxid"),
@@ -314,7 +314,7 @@ def _sync_folder(path: Path) -> None:
 
 ZNODES_AT_ONCE = 500
 
-NO_COMMAND_BACK = "no command takes away only what comes back here"
+NO_UNDO_COMMAND = "no command takes away only what comes back here"
 
 NAMED = 5
 """Partitions that one message names."""
@@ -329,7 +329,7 @@ class Restoration:
     """Path and data, parents first."""
 
     @property
-    def command_back(self) -> tuple[str, ...]:
+    def undo_command(self) -> tuple[str, ...]:
         """The command that takes away again what comes back: a topic, or a request for moves. Or none."""
         for path, _ in self.missing:
             parent, _, name = path.rpartition("/")
@@ -340,9 +340,9 @@ class Restoration:
         return ()
 
     @property
-    def way_back(self) -> str | None:
+    def no_undo(self) -> str | None:
         """Why there is none, in words."""
-        return None if self.command_back else NO_COMMAND_BACK
+        return None if self.undo_command else NO_UNDO_COMMAND
 
 
 def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:

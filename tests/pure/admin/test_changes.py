@@ -256,7 +256,7 @@ def test_a_running_reassignment_is_sent_back(world: MemoryGroups, recorder: Undo
     request = world.server.find(Reassignment.path())
     assert request is not None
     assert Reassignment.decode(request.path, request.data).targets == {ORDERS_0: (1, 2)}
-    assert recorder.folder.load(result.undo_id or "").command_back[0] == "reassign"
+    assert recorder.folder.load(result.undo_id or "").undo_command[0] == "reassign"
 
 
 def test_a_request_that_cannot_be_read_is_removed_and_put_back(
@@ -300,7 +300,7 @@ def test_a_broker_that_is_registered_is_not_forgotten(world: MemoryGroups) -> No
 def test_an_unknown_command_of_a_record_is_an_error(world: MemoryGroups) -> None:
     """A record of a later release is refused, not guessed at."""
     with pytest.raises(ConfigError, match="no change is known"):
-        undo_change(world.ensemble, undo_record(command_back=("broker", "explode")))
+        undo_change(world.ensemble, undo_record(undo_command=("broker", "explode")))
 
 
 def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

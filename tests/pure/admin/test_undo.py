@@ -62,10 +62,10 @@ def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
         parents=("/consumers/g/offsets/orders",),
         znodes=(("/a", None), ("/a/b", b"\xff\x00"), ("/a/c", b"")),
         left=(("/a", b""), ("/b", None)),
-        command_back=("config", "alter", "--set", "a=b c"),
+        undo_command=("config", "alter", "--set", "a=b c"),
         made_at=2**40,
         when="once it has ended",
-        way_back="why not",
+        no_undo="why not",
     )
     folder = UndoFolder(tmp_path / "undo")
 
@@ -81,8 +81,8 @@ def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
         ({"group": "g", "offsets": {TP: (1, 2)}}, "1 offset of g"),
         ({"znodes": (("/a", None), ("/b", None))}, "2 znodes from /a"),
         ({}, "0 znodes"),
-        ({"command_back": ("config", "alter", "--set", "a=b c")}, "zkgroup config alter --set 'a=b c'"),
-        ({"command_back": ("x",), "way_back": "brokers drop the records"}, "brokers drop the records"),
+        ({"undo_command": ("config", "alter", "--set", "a=b c")}, "zkgroup config alter --set 'a=b c'"),
+        ({"undo_command": ("x",), "no_undo": "brokers drop the records"}, "brokers drop the records"),
     ],
 )
 def test_a_record_says_what_going_back_does(fields: dict[str, object], summary: str) -> None:
@@ -230,9 +230,9 @@ def test_nothing_half_written_is_left_on_a_full_disk(
 def test_a_record_of_the_same_id_is_never_overwritten(tmp_path: Path) -> None:
     """Ids end in random digits; should two meet, the second change is not made."""
     folder = UndoFolder(tmp_path)
-    folder.save(_record(command_back=("first",)))
+    folder.save(_record(undo_command=("first",)))
 
     with pytest.raises(ConfigError, match="nothing was changed"):
-        folder.save(_record(command_back=("second",)))
+        folder.save(_record(undo_command=("second",)))
 
-    assert folder.load(_record().undo_id).command_back == ("first",)
+    assert folder.load(_record().undo_id).undo_command == ("first",)

@@ -428,8 +428,8 @@ def test_what_came_back_goes_by_the_command_for_it_or_not_at_all(
     """Past bug: the way back from anything but a topic was to cancel the moves that ran just then."""
     plan = plan_restoration(world.ensemble, _record(znodes=tuple((path, b"{}") for path in paths)))
 
-    assert plan.command_back == command
-    assert (plan.way_back is None) == bool(command)
+    assert plan.undo_command == command
+    assert (plan.no_undo is None) == bool(command)
 
 
 def test_a_topic_made_anew_meanwhile_is_left_alone(world: MemoryGroups) -> None:

@@ -48,7 +48,7 @@ def delete_group_change(ensemble: Ensemble, group: str) -> AdminChange[DeletionP
         question=f"Delete group {group} with {counted(len(plan.offsets), 'committed offset')}?",
         plan=plan,
         no_undo=no_undo,
-        undo=undo_record(group=group, way_back=no_undo, offsets=offsets, originals=plan.originals),
+        undo=undo_record(group=group, no_undo=no_undo, offsets=offsets, originals=plan.originals),
         write=lambda by: delete_group(ensemble, plan),
     )
 

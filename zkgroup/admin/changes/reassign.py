@@ -94,7 +94,7 @@ def reassign_change(
     undo = undo_record(
         znodes=before,
         targets=plan.request.targets if plan.effective else {},
-        way_back=None if plan.rollback else NO_LEAVING_BROKERS,
+        no_undo=None if plan.rollback else NO_LEAVING_BROKERS,
     )
     question = f"Move {counted(plan.moves, 'replica')} of {counted(len(plan.effective), 'partition')}?"
 
@@ -296,7 +296,7 @@ def save_plan_change(
         notes=storing.notes,
         is_effective=bool(found.plan.changes),
         undo=lambda by: undo_record(
-            command_back=("plan", "cancel", by.undo_id),
+            undo_command=("plan", "cancel", by.undo_id),
             left=((StoredPlan.path(by.undo_id), storing.stored.encode()),),
         ),
         undo_is_required=False,
@@ -334,7 +334,7 @@ def pause_plan_change(
         subject=f"plan pause {plan_id}",
         question=f"Pause plan {plan_id}?",
         plan=one,
-        undo=undo_record(command_back=("plan", "resume", plan_id)),
+        undo=undo_record(undo_command=("plan", "resume", plan_id)),
         write=lambda by: stop(ensemble, one, PAUSED, "an operator asked for it"),
     )
 
@@ -351,7 +351,7 @@ def cancel_plan_change(
         question=f"Cancel plan {plan_id}?",
         plan=one,
         no_undo=why,
-        undo=undo_record(way_back=why),
+        undo=undo_record(no_undo=why),
         write=lambda by: stop(ensemble, one, CANCELLED, "an operator asked for it"),
     )
 

@@ -77,7 +77,7 @@ def create_topic_change(
         question=f"Create topic {topic}?",
         plan=new,
         notes=new.notes,
-        undo=undo_record(command_back=("topic", "delete", topic), left=new.znodes),
+        undo=undo_record(undo_command=("topic", "delete", topic), left=new.znodes),
         undo_is_required=False,
         write=lambda by: create_topic(ensemble, new),
         made_at=lambda zxid: zxid,
@@ -100,10 +100,10 @@ def alter_topic_change(
     no_undo = None
     if plan.added:
         no_undo = NO_LEAVING_BROKERS if plan.gets_brokers else NO_FEWER_PARTITIONS
-    undo, notes = undo_record(way_back=no_undo or NO_FEWER_PARTITIONS), plan.notes
+    undo, notes = undo_record(no_undo=no_undo or NO_FEWER_PARTITIONS), plan.notes
     if plan.config is not None and not plan.added:
         undo, lost = _config_undo(plan.config)
-        no_undo, notes = undo.way_back, (*notes, *lost)
+        no_undo, notes = undo.no_undo, (*notes, *lost)
     before = as_they_are(plan.znode, plan.config.znode if plan.config else None)
     can_wait = plan.added and not plan.unhosted
     return AdminChange(
@@ -143,7 +143,7 @@ def delete_topic_change(
     no_undo = None
     if plan.controller is not None:
         no_undo = NO_UNHOSTED if plan.unhosted else NO_RECORDS
-        how = {"way_back": _made_anew(plan, command_text)}
+        how = {"no_undo": _made_anew(plan, command_text)}
     named = f" without broker {', '.join(map(str, plan.without))}" if plan.without else ""
     return AdminChange(
         ensemble=ensemble,
@@ -186,7 +186,7 @@ def alter_config_change(
         plan=plan,
         notes=(*plan.notes, *lost),
         is_effective=bool(plan.changes),
-        no_undo=undo.way_back,
+        no_undo=undo.no_undo,
         undo=_with_znodes(undo, as_they_are(plan.znode)),
         write=lambda by: alter_config(ensemble, plan),
     )
@@ -210,19 +210,19 @@ def _config_undo(plan: ConfigPlan) -> tuple[UndoRecord, tuple[str, ...]]:
             lost.append(f"{setting}={before}")
     why = f"{', '.join(lost)} is nothing that a broker can use"
     if len(words) == bare:
-        return undo_record(way_back=why if lost else "nothing was set"), ()
+        return undo_record(no_undo=why if lost else "nothing was set"), ()
     if plan.znode is None:
         words += ["--delete-empty"]
     if plan.had_unknown:
         words += ["--allow-unknown"]
     left = ((plan.entity.config_path, plan.after.encode()),)
-    record = undo_record(command_back=tuple(words), left=left)
+    record = undo_record(undo_command=tuple(words), left=left)
     return record, ((f"{why}, and stays away in an undo",) if lost else ())
 
 
 def _with_znodes(record: UndoRecord, znodes: tuple[tuple[str, bytes | None], ...]) -> UndoRecord:
     return undo_record(
-        znodes=znodes, way_back=record.way_back, command_back=record.command_back, left=record.left
+        znodes=znodes, no_undo=record.no_undo, undo_command=record.undo_command, left=record.left
     )
 
 

@@ -46,12 +46,12 @@ def undo_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) 
     Raises RefusedError for one that cannot be undone, ConflictError where what it left has changed since,
     unless forced.
     """
-    if record.way_back is not None:
-        raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.way_back}")
-    if record.command_back:
+    if record.no_undo is not None:
+        raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.no_undo}")
+    if record.undo_command:
         if not force:
             check_untouched(ensemble, record)
-        return _change_of_command(ensemble, record.command_back)
+        return _change_of_command(ensemble, record.undo_command)
     if record.group is None:
         return restoration_change(ensemble, record)
     return undo_offsets_change(ensemble, record, force=force)
@@ -74,8 +74,8 @@ def restoration_change(ensemble: Ensemble, record: UndoRecord) -> AdminChange[Re
         question=f"Create {counted(len(plan.missing), 'znode')} again?",
         plan=plan,
         is_effective=bool(plan.missing),
-        no_undo=plan.way_back if plan.missing else None,
-        undo=undo_record(command_back=plan.command_back, way_back=plan.way_back),
+        no_undo=plan.no_undo if plan.missing else None,
+        undo=undo_record(undo_command=plan.undo_command, no_undo=plan.no_undo),
         write=lambda by: restore_znodes(ensemble, plan),
     )
 
