@@ -494,7 +494,7 @@ def _stop(verb: str, plan_id: str, *, execute: bool, yes: bool) -> None:
         result = run_change(change, lambda stderr: show(stderr, [change.plan]), execute=execute, yes=yes)
         one = change.plan if result.written is None else result.written
         if result.executed:
-            ours = read_controller_info(ensemble).is_ours
+            ours = read_controller_info(ensemble).is_zkgroup
     if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
         show(out, [one])
     if result.executed:

@@ -216,7 +216,7 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
         self, recorder: UndoRecorder, by: ChangeRecord, record: UndoRecord, hint: str | None
     ) -> WrittenT:
         try:
-            with recorder.folder.keeping(record):
+            with recorder.folder.removed_if_refused(record):
                 written = self.write(by)
         except BaseException as error:
             if hint is not None and recorder.folder.file(by.undo_id).exists():

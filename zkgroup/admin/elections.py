@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.cluster.brokers import (
-    held_states,
+    states_of,
     held_topics,
     hosted_states,
     is_controller_only,
@@ -107,7 +107,7 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
     refuse_kraft(info)
     _refuse_second(ensemble)
     topics, broken = held_topics(ensemble)
-    entries = held_states(ensemble, partitions_of(topics))
+    entries = states_of(ensemble, partitions_of(topics))
     unhosted = unhosted_topics(ensemble, topics, entries)
     hosted = (tp for tp in entries if tp.topic not in unhosted)
     chosen = sorted(hosted if partitions is None else set(partitions))
@@ -367,7 +367,7 @@ def _czxid(ensemble: Ensemble, data: bytes) -> int | None:
 
 def _refuse_other_controllers(info: ControllerInfo) -> None:
     """Raises RefusedError where no controller of ours rules."""
-    if info.is_ours:
+    if info.is_zkgroup:
         return
     path = UncleanElection.path()
     if info.controller_znode is None:

@@ -240,7 +240,7 @@ class UndoFolder:
             raise ConfigError(f"{file}: cannot be written: {error}") from error
 
     @contextmanager
-    def keeping(self, record: UndoRecord) -> Iterator[None]:
+    def removed_if_refused(self, record: UndoRecord) -> Iterator[None]:
         """Around the change that a saved record goes back from: removed again where it was refused.
 
         Whatever else ends the block may have changed something: the record stays.

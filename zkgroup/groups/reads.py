@@ -118,11 +118,11 @@ def _states(ensemble: Ensemble, snapshots: dict[str, GroupSnapshot]) -> dict[str
     expected: dict[str, ExpectedOwnership] = {
         name: expected_ownership(snapshot) for name, snapshot in snapshots.items()
     }
-    doubtful = [name for name in snapshots if needs_second_read(snapshots[name], expected[name], now_ms)]
+    unclear = [name for name in snapshots if needs_second_read(snapshots[name], expected[name], now_ms)]
     later: dict[str, GroupSnapshot | None] = {}
-    if doubtful:
+    if unclear:
         ensemble.pause(SECOND_READ_S)
-        later, _ = read_permitted_snapshots(ensemble, doubtful)
+        later, _ = read_permitted_snapshots(ensemble, unclear)
     return {
         name: group_state(snapshot, expected[name], now_ms=now_ms, later=later.get(name))
         for name, snapshot in snapshots.items()

@@ -43,7 +43,7 @@ def group_state(
     """The state by the snapshot, the time and, where there is one, a second look about 2 s later."""
     if not snapshot.registrations:
         return GroupState.EMPTY
-    if is_settled(snapshot, expected):
+    if is_owned_as_expected(snapshot, expected):
         return GroupState.STABLE
     if is_young(snapshot, now_ms) or not snapshot.stood_still:
         return GroupState.REBALANCING
@@ -57,7 +57,7 @@ def needs_second_read(snapshot: GroupSnapshot, expected: ExpectedOwnership, now_
     return group_state(snapshot, expected, now_ms=now_ms) is GroupState.INCONSISTENT
 
 
-def is_settled(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> bool:
+def is_owned_as_expected(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> bool:
     """Every partition of every subscribed topic is owned by the thread that the plan names."""
     if expected.owners is None:
         return False

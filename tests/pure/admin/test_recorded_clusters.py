@@ -49,7 +49,7 @@ def test_nothing_that_kafka_left_is_unreadable(world: MemoryGroups, name: str) -
         assert read_controller_info(operator).kind is None
     else:
         assert ruler.kind == "kafka"
-        assert read_controller_info(operator).is_ours is False
+        assert read_controller_info(operator).is_zkgroup is False
     _, again = verify_reassignments(operator, [Move(row.topic_partition, row.target) for row in moves])
     assert [row.status for row in again] == ["in_progress"] * len(moves)
     assert {row.topic_partition.topic for row in moves} <= {topic.topic for topic in topics}

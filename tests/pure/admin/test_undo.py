@@ -115,7 +115,7 @@ def test_a_record_is_kept_of_what_may_have_happened(
     folder, record = UndoFolder(tmp_path / "undo"), _record(rollback_file=str(rollback))
 
     folder.save(record)
-    with suppress(type(error) if error else ()), folder.keeping(record):
+    with suppress(type(error) if error else ()), folder.removed_if_refused(record):
         assert folder.ids() == [record.undo_id]
         if error:
             raise error

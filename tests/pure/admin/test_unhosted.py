@@ -60,20 +60,20 @@ def hosted(world: MemoryGroups, name: str, leader: int, *replicas: int) -> None:
     put(world, PartitionState.path(tp), PartitionState(leader, 0, replicas, 1).encode())
 
 
-def controller(world: MemoryGroups, *, is_ours: bool = True) -> None:
+def controller(world: MemoryGroups, *, is_zkgroup: bool = True) -> None:
     data = Controller(1, 1).encode()
     world.server.put(Controller.path(), data)
-    if is_ours:
+    if is_zkgroup:
         world.server.put(Controller.path(), data)  # version 1 marks ours
 
 
-def cluster(world: MemoryGroups, maker: Maker = made, *, is_ours: bool = True) -> None:
+def cluster(world: MemoryGroups, maker: Maker = made, *, is_zkgroup: bool = True) -> None:
     """The topic `work`, then brokers 1 to 3 with a topic that they host, and a controller."""
     maker(world)
     for number in (1, 2, 3):
         broker(world, number)
     hosted(world, "orders", 1, 1, 2)
-    controller(world, is_ours=is_ours)
+    controller(world, is_zkgroup=is_zkgroup)
 
 
 makers = pytest.mark.parametrize("maker", [made, made_before_marks])
@@ -189,7 +189,7 @@ def test_its_deletion_waits_for_nobody(world: MemoryGroups, maker: Maker) -> Non
     assert plan_topic_deletion(world.ensemble, "work").notes == ()
 
     world.write(Delete(Controller.path(), -1))
-    controller(world, is_ours=False)
+    controller(world, is_zkgroup=False)
     notes = plan_topic_deletion(world.ensemble, "work").notes
     assert any("broker 0 is not registered" in note for note in notes)
 
@@ -291,7 +291,7 @@ def test_a_reassignment_of_it_copies_nothing_and_has_no_rollback(world: MemoryGr
 
 def test_no_brokers_are_given_where_a_controller_of_kafka_rules(world: MemoryGroups) -> None:
     """It moves nothing without a state, and keeps to the lists that it has read."""
-    cluster(world, is_ours=False)
+    cluster(world, is_zkgroup=False)
 
     with pytest.raises(RefusedError, match="create it anew with brokers"):
         plan_reassignment(world.ensemble, [Move(TP, (1, 2))])

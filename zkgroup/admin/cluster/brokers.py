@@ -216,7 +216,7 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
         raise entry.error
     assert entry.value is not None
     topics, broken = held_topics(ensemble)
-    states = held_states(ensemble, partitions_of(topics))
+    states = states_of(ensemble, partitions_of(topics))
     unhosted = unhosted_topics(ensemble, topics, states)
     replicas = [
         (tp, lists[0] == broker)
@@ -250,7 +250,7 @@ def hosted_states(
 ) -> tuple[dict[str, Topic], dict[TopicPartition, DecodedZnode[PartitionState] | None]]:
     """Every readable topic, and what the states of its partitions hold (None: none yet). Bulk reads."""
     topics, _ = held_topics(ensemble)
-    return topics, held_states(ensemble, partitions_of(topics))
+    return topics, states_of(ensemble, partitions_of(topics))
 
 
 def held_topics(ensemble: Ensemble) -> tuple[dict[str, Topic], dict[str, CorruptZnodeError]]:
@@ -277,10 +277,10 @@ def read_states(
     ensemble: Ensemble, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PartitionState | None]:
     """The states of partitions in one bulk read; None where there is none or it cannot be read."""
-    return {tp: entry.value if entry else None for tp, entry in held_states(ensemble, partitions).items()}
+    return {tp: entry.value if entry else None for tp, entry in states_of(ensemble, partitions).items()}
 
 
-def held_states(
+def states_of(
     ensemble: Ensemble, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, DecodedZnode[PartitionState] | None]:
     """The same with what is wrong with each that cannot be read; None only where there is none."""

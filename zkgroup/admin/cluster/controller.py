@@ -58,7 +58,7 @@ class ControllerInfo:
     """Registrations, and a `/controller`, that cannot be read."""
 
     @property
-    def is_ours(self) -> bool:
+    def is_zkgroup(self) -> bool:
         """Whether a controller of zkgroup rules."""
         return self.controller_znode is not None and self.controller_znode.stat.version == ZKGROUP_VERSION
 
@@ -67,7 +67,7 @@ class ControllerInfo:
         """`zkgroup` or `kafka`; None where nobody rules."""
         if self.controller_znode is None:
             return None
-        return "zkgroup" if self.is_ours else "kafka"
+        return "zkgroup" if self.is_zkgroup else "kafka"
 
     @property
     def oldest(self) -> int | None:
@@ -278,9 +278,9 @@ def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
     epoch = _value(epoch_znode, ControllerEpoch.decode, broken)
     status = _value(status_znode, ControllerStatus.decode, broken)
     number = epoch.epoch if epoch else None
-    is_ours = znode is not None and znode.stat.version == ZKGROUP_VERSION
-    if status is None or not is_ours or status.epoch != number:
-        kind = None if znode is None else "zkgroup" if is_ours else "kafka"
+    is_zkgroup = znode is not None and znode.stat.version == ZKGROUP_VERSION
+    if status is None or not is_zkgroup or status.epoch != number:
+        kind = None if znode is None else "zkgroup" if is_zkgroup else "kafka"
         return ControllerHealth(
             controller=ruler.broker if ruler else None,
             epoch=number,
@@ -480,7 +480,7 @@ def _refuse_others(info: ControllerInfo) -> Controller:
     if info.controller is None:
         told = "; ".join(info.unreadable)
         raise RefusedError(f"{path}: expected a controller of zkgroup, found what cannot be read: {told}")
-    if not info.is_ours:
+    if not info.is_zkgroup:
         raise RefusedError(
             f"{path}: broker {info.controller.broker} is a real Kafka controller, which looks at no such "
             "request, and nobody but its owner may delete its znode (it would go on writing beside the next "

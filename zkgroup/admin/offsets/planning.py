@@ -155,7 +155,7 @@ def plan_values(
         numbers = snapshot.partitions(topic)
         beyond = [tp for tp in sorted(values) if tp.topic == topic and tp.partition not in numbers]
         if beyond:
-            notes.append(f"{_told_missing(snapshot, topic, beyond)}: the offsets are kept for when there is")
+            notes.append(f"{_missing_text(snapshot, topic, beyond)}: the offsets are kept for when there is")
     changes = tuple(
         _change(snapshot, tp, value, (exactly or {}).get(tp)) for tp, value in sorted(values.items())
     )
@@ -181,16 +181,16 @@ def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition
         if entry is not None and entry.error is not None:
             raise entry.error
     if missing:
-        told = "; ".join(
-            _told_missing(snapshot, topic, missing) for topic in sorted({tp.topic for tp in missing})
+        message = "; ".join(
+            _missing_text(snapshot, topic, missing) for topic in sorted({tp.topic for tp in missing})
         )
         raise NotFoundError(
-            f"{Topic.path(missing[0].topic)}: {told}; nothing was changed. `zkgroup topic list` shows what "
+            f"{Topic.path(missing[0].topic)}: {message}; nothing was changed. `zkgroup topic list` shows what "
             "there is; --allow-missing keeps the offsets for when there is more"
         )
 
 
-def _told_missing(snapshot: GroupSnapshot, topic: str, missing: Sequence[TopicPartition]) -> str:
+def _missing_text(snapshot: GroupSnapshot, topic: str, missing: Sequence[TopicPartition]) -> str:
     """What is not there of a topic: all of it, or some partitions."""
     numbers = snapshot.partitions(topic)
     if not numbers:

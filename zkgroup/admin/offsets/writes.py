@@ -84,7 +84,7 @@ def missing_parents(ensemble: Ensemble, plan: OffsetPlan) -> tuple[str, ...]:
 def apply_plan(
     ensemble: Ensemble,
     plan: OffsetPlan,
-    act: ChangeRecord,
+    by: ChangeRecord,
     *,
     force: bool = False,
     parents: Sequence[str] | None = None,
@@ -107,9 +107,9 @@ def apply_plan(
     try:
         if plan.members:
             ensemble.zk.create_missing(*parents)
-            _apply_living(ensemble, plan, act, applied)
+            _apply_living(ensemble, plan, by, applied)
         else:
-            _apply_idle(ensemble, plan, parents, act, applied)
+            _apply_idle(ensemble, plan, parents, by, applied)
     except PartlyDoneError:
         raise
     except Exception as error:
@@ -123,16 +123,16 @@ def apply_plan(
 
 
 def _apply_idle(
-    ensemble: Ensemble, plan: OffsetPlan, parents: Sequence[str], act: ChangeRecord, applied: Applied
+    ensemble: Ensemble, plan: OffsetPlan, parents: Sequence[str], by: ChangeRecord, applied: Applied
 ) -> None:
     group, changes = plan.group, plan.effective
     for number, start in enumerate(range(0, len(changes), PARTITIONS_AT_ONCE)):
         batch = changes[start : start + PARTITIONS_AT_ONCE]
         record = AuditRecord(
             time_ms=ensemble.clock.wall_ms(),
-            user=act.user,
-            command=act.command,
-            undo=f"{act.undo_id}/{number}",
+            user=by.user,
+            command=by.command,
+            undo=f"{by.undo_id}/{number}",
         )
         guard = idle_guard(ensemble, group)
         made = [path for path in parents if path != guard.path] if not start else []
@@ -155,10 +155,10 @@ def _apply_idle(
         applied.done.extend(batch)
 
 
-def _apply_living(ensemble: Ensemble, plan: OffsetPlan, act: ChangeRecord, applied: Applied) -> None:
-    by = f"{act.user} {act.undo_id}"
+def _apply_living(ensemble: Ensemble, plan: OffsetPlan, by: ChangeRecord, applied: Applied) -> None:
+    author = f"{by.user} {by.undo_id}"
     for change in plan.effective:
-        marker = Reset(offset=change.after, time_ms=ensemble.clock.wall_ms(), by=by)
+        marker = Reset(offset=change.after, time_ms=ensemble.clock.wall_ms(), by=author)
         _reset_owned(ensemble, plan, change, marker)
         applied.done.append(change)
 

@@ -95,8 +95,8 @@ def plan_cancel(
         raise NotFoundError(f"{Reassignment.path()}: no reassignment runs")
     _check_cancellable(info)
     request = Reassignment.decode(znode.path, znode.data)
-    if strangers := sorted(set(partitions) - set(request.targets)):
-        raise NotFoundError(f"{znode.path}: {list_of(strangers)} is not being moved")
+    if unknown := sorted(set(partitions) - set(request.targets)):
+        raise NotFoundError(f"{znode.path}: {list_of(unknown)} is not being moved")
     chosen = sorted(set(partitions) or request.targets)
     topics = _topics_of(ensemble, chosen)
     back, files, unordered = _command_back(request, topics, chosen, rollback, executions)
@@ -202,7 +202,7 @@ def _is_gone(ensemble: Ensemble, path: str) -> bool:
 def _meaning(info: ControllerInfo) -> str | None:
     if info.controller_znode is None:
         return None
-    if info.is_ours:
+    if info.is_zkgroup:
         return (
             "a move that the controller had begun by an earlier request stops where it stands: "
             "`zkgroup reassign verify` with its file tells where that is"
@@ -289,7 +289,7 @@ def _refuse_others(ensemble: Ensemble, partitions: Collection[TopicPartition]) -
 
 
 def _check_cancellable(info: ControllerInfo) -> None:
-    if info.is_ours:
+    if info.is_zkgroup:
         return
     if info.controller_znode is None:
         why = "no controller lives; the next one may be a real one, which does not look at a changed request"

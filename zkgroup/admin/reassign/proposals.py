@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 
 from zkgroup.admin.cluster.brokers import (
-    held_states,
+    states_of,
     held_topics,
     notes_on_unreadable,
     partitions_of,
@@ -111,9 +111,9 @@ def propose(
         validate_topic(name)
     ensemble.zk.sync("/")
     able = {one.id: one for one in placeable(read_controller_info(ensemble).brokers)}
-    if strangers := sorted(set(brokers) - set(able)):
+    if unknown := sorted(set(brokers) - set(able)):
         raise ConfigError(
-            f"{broker_ids_path()}: {brokers_named(strangers)}: not registered, or hosting nothing; there are "
+            f"{broker_ids_path()}: {brokers_named(unknown)}: not registered, or hosting nothing; there are "
             f"{', '.join(map(str, sorted(able))) or 'none'}"
         )
     znodes = ensemble.zk.read_many([Topic.path(name) for name in topics])
@@ -135,7 +135,7 @@ def propose(
 
 
 def read_cluster_snapshot(
-    ensemble: Ensemble, wish: PlanRequest
+    ensemble: Ensemble, request: PlanRequest
 ) -> tuple[ClusterSnapshot, tuple[str, ...], tuple[CorruptZnodeError, ...]]:
     """Every partition with its replicas and ISR, and the brokers that can be given replicas; and notes.
 
@@ -145,16 +145,16 @@ def read_cluster_snapshot(
     hosts: nobody has asked one to.
 
     Raises ConflictError while partitions are being moved: the lists of those are not what they will be.
-    ConfigError for sizes that lack a partition, and for a topic that `wish` names and no broker hosts.
-    CorruptZnodeError for one that `wish` names.
+    ConfigError for sizes that lack a partition, and for a topic that `request` names and no broker hosts.
+    CorruptZnodeError for one that `request` names.
     """
     ensemble.zk.sync("/")
     info = read_controller_info(ensemble)
     refuse_kraft(info)
     refuse_second(ensemble)
     topics, broken = held_topics(ensemble)
-    states = held_states(ensemble, partitions_of(topics))
-    if asked := sorted(broken.keys() & set(wish.topics)):
+    states = states_of(ensemble, partitions_of(topics))
+    if asked := sorted(broken.keys() & set(request.topics)):
         raise broken[asked[0]]
     if moving := sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.moving):
         raise ConflictError(
@@ -163,7 +163,7 @@ def read_cluster_snapshot(
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     going = sorted(marked & set(topics))
     unhosted = unhosted_topics(ensemble, topics, states)
-    if asked := sorted(unhosted & set(wish.topics)):
+    if asked := sorted(unhosted & set(request.topics)):
         raise ConfigError(f"{Topic.path(asked[0])}: no broker hosts {asked[0]}; {HOST_IT.format(asked[0])}")
     left_out = {*going, *unhosted}
     replicas = {
@@ -172,7 +172,7 @@ def read_cluster_snapshot(
         for number, lists in topic.partitions.items()
         if name not in left_out
     }
-    sizes = wish.sizes
+    sizes = request.sizes
     snapshot = ClusterSnapshot(
         replicas=replicas,
         brokers=placeable(info.brokers),
@@ -182,28 +182,28 @@ def read_cluster_snapshot(
             for tp, entry in states.items()
             if tp in replicas
         },
-        rack_mode=wish.rack_mode,
+        rack_mode=request.rack_mode,
     )
     if snapshot.sizes is not None and (unsized := sorted(replicas.keys() - snapshot.sizes.keys())):
         more = f" and {len(unsized) - NAMED} more" if len(unsized) > NAMED else ""
         raise ConfigError(
-            f"{wish.sizes_file}: expected TOPIC,PARTITION,BYTES of every partition, found none of "
+            f"{request.sizes_file}: expected TOPIC,PARTITION,BYTES of every partition, found none of "
             f"{', '.join(map(str, unsized[:NAMED]))}{more}"
         )
     notes = [f"topic {name} is being deleted: it is left out" for name in going]
     notes += notes_on_unreadable(states[tp] for tp in replicas)
-    return snapshot, tuple(notes), () if wish.topics else tuple(broken.values())
+    return snapshot, tuple(notes), () if request.topics else tuple(broken.values())
 
 
-def make_plan(ensemble: Ensemble, planner: Planner, wish: PlanRequest) -> PhasedPlan:
+def make_plan(ensemble: Ensemble, planner: Planner, request: PlanRequest) -> PhasedPlan:
     """Reads the cluster, plans, and cuts the plan into requests.
 
-    Raises PlanRefusedError where the plan would make something worse that `wish.allow` does not name, and
+    Raises PlanRefusedError where the plan would make something worse that `request.allow` does not name, and
     what `read_snapshot` and the planner raise.
     """
-    snapshot, notes, unreadable = read_cluster_snapshot(ensemble, wish)
-    plan = planner(snapshot, wish.allow)
-    limit = NO_LIMIT if wish.max_moves is None else wish.max_moves
+    snapshot, notes, unreadable = read_cluster_snapshot(ensemble, request)
+    plan = planner(snapshot, request.allow)
+    limit = NO_LIMIT if request.max_moves is None else request.max_moves
     return PhasedPlan(
         as_of=ensemble.as_of(),
         plan=plan,

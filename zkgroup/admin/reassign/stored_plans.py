@@ -117,7 +117,7 @@ def plan_storing(
         throttle=throttle,
     )
     stored.encode()
-    notes = [who_goes_on(info)] if begin or not info.is_ours else []
+    notes = [who_goes_on(info)] if begin or not info.is_zkgroup else []
     gate = _gate(ensemble) if begin else None
     if throttle is not None:
         notes.append(check_throttle(info))
@@ -230,7 +230,7 @@ def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDe
     configurations were written.
     """
     stored = one.stored
-    if stored.throttle is None or stored.throttles_off or read_controller_info(ensemble).is_ours:
+    if stored.throttle is None or stored.throttles_off or read_controller_info(ensemble).is_zkgroup:
         return one, 0
     moves = final_moves(stored)
     throttled = read_throttles(ensemble, {move.topic_partition.topic for move in moves})
@@ -241,7 +241,7 @@ def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDe
 
 def prune(ensemble: Ensemble) -> int:
     """Deletes plans that are over but for the last ones, where no controller of ours does; how many."""
-    if read_controller_info(ensemble).is_ours:
+    if read_controller_info(ensemble).is_zkgroup:
         return 0
     names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
     znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
@@ -262,7 +262,7 @@ def prune(ensemble: Ensemble) -> int:
 
 def who_goes_on(info: ControllerInfo) -> str | None:
     """What to know about who submits the next phase; None where a controller of zkgroup does."""
-    if info.is_ours:
+    if info.is_zkgroup:
         return None
     if info.controller_znode is None:
         return "no controller lives: the plan waits until there is one"
@@ -353,7 +353,7 @@ def run_plan(
         )
         if one.stored.state != RUNNING:
             return one
-        if not read_controller_info(ensemble).is_ours and _advance(ensemble, one):
+        if not read_controller_info(ensemble).is_zkgroup and _advance(ensemble, one):
             one = find_plan(ensemble, plan)
             if one.stored.state != RUNNING:
                 continue

@@ -228,8 +228,8 @@ def _first_brokers(
     if missing := sorted(set(before.partitions) - set(lists)):
         raise PlacementError(f"partition {missing[0]}: expected brokers for it as well, found none")
     known = {broker.id for broker in placeable(info.brokers)}
-    if strangers := sorted({broker for replicas in lists.values() for broker in replicas} - known):
-        raise PlacementError(f"{brokers_named(strangers, 'is', 'are')} not registered, or hosting nothing")
+    if unknown := sorted({broker for replicas in lists.values() for broker in replicas} - known):
+        raise PlacementError(f"{brokers_named(unknown, 'is', 'are')} not registered, or hosting nothing")
     notes.append(f"{topic} was made without brokers: those named host it from now on, and begin with nothing")
     return lists
 

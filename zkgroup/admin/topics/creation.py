@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.admin.cluster.brokers import Brokers, by_role, held_states, placeable, readable, registrations
+from zkgroup.admin.cluster.brokers import Brokers, by_role, states_of, placeable, readable, registrations
 from zkgroup.admin.cluster.controller import (
     ControllerHealth,
     notes_on_settings,
@@ -278,7 +278,7 @@ def wait_for_leaders(
     end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
     while True:
         ensemble.zk.sync("/")
-        states = held_states(ensemble, replicas)
+        states = states_of(ensemble, replicas)
         able = by_role(registrations(ensemble)).data
         unled = [tp for tp, entry in states.items() if not _is_led(entry, able)]
         on_progress(len(replicas) - len(unled), len(replicas))

@@ -143,7 +143,7 @@ def _check_lost(
             f"{Controller.path()}: expected a zkgroup controller, found none: no broker "
             "is waited for, leave --without-broker out"
         )
-    if not info.is_ours:
+    if not info.is_zkgroup:
         raise RefusedError(
             f"{Controller.path()}: expected a zkgroup controller, found one of Kafka, which waits for "
             f"every broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
@@ -189,7 +189,7 @@ def _is_unhosted(ensemble: Ensemble, znode: Znode, info: ControllerInfo) -> bool
     """Whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
     topic = decode_or_error(znode, Topic.decode).value
     name = znode.path.rpartition("/")[2]
-    return info.is_ours and topic is not None and bool(unhosted_topics(ensemble, {name: topic}))
+    return info.is_zkgroup and topic is not None and bool(unhosted_topics(ensemble, {name: topic}))
 
 
 def _notes(
@@ -211,7 +211,7 @@ def _notes(
     replicas = {broker for brokers in topic.partitions.values() for broker in brokers if not unhosted}
     if dead := sorted(replicas - set(info.brokers) - set(without)):
         named = ", ".join(map(str, dead))
-        lost = "; if it is lost, name it: --without-broker" if info.is_ours else ""
+        lost = "; if it is lost, name it: --without-broker" if info.is_zkgroup else ""
         yield (
             f"broker {named} is not registered and has replicas of {name}: clients see the topic no more, "
             f"but the deletion ends only when it, or an empty broker with its id, is there{lost}"

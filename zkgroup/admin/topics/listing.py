@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkgroup.admin.cluster.brokers import held_states, partitions_of, readable, registrations, unhosted_topics
+from zkgroup.admin.cluster.brokers import states_of, partitions_of, readable, registrations, unhosted_topics
 from zkgroup.admin.cluster.controller import read_controller_health
 from zkgroup.errors import (
     CorruptZnodeError,
@@ -130,7 +130,7 @@ def describe_topics(
             decoded[name] = Topic.decode(znode.path, znode.data)
         except CorruptZnodeError as error:
             unreadable.append(error)
-    states = held_states(ensemble, partitions_of(decoded))
+    states = states_of(ensemble, partitions_of(decoded))
     pending = read_pending_deletions(ensemble, decoded)
     unhosted = unhosted_topics(ensemble, decoded, states)
     described = [
