@@ -391,7 +391,7 @@ def _make(
             echo_err("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
             echo_err("--save stores the plan in ZooKeeper, --execute also starts it")
     if found.unreadable:
-        raise PartlyDoneError(f"not looked at: {'; '.join(map(str, found.unreadable))}")
+        raise PartlyDoneError(f"not checked: {'; '.join(map(str, found.unreadable))}")
 
 
 def _planned(ensemble: Ensemble, planner: Planner, wish: PlanRequest) -> PhasedPlan:

@@ -39,7 +39,7 @@ from zkgroup.znodes.config_settings import (
 from zkgroup.znodes.notifications import ConfigChange, NotifyFormat, config_changes_path, notify_format
 
 HIDDEN = "[hidden]"
-"""Shown in place of what nobody should read over a shoulder."""
+"""Shown in place of a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def plan_config(
 
     Args:
         format: of the notification; by default the one that the registered brokers read.
-        ruling: brokers and controller, where they have been read already.
+        info: brokers and controller, where they have been read already.
         allow_unknown: of a broker, set also what Kafka's brokers do not take while they run: a plug-in may.
         delete_empty: delete the znode where nothing is left in it, instead of writing that.
 
@@ -140,7 +140,7 @@ def plan_config(
             of entity does not have, a value that cannot be written or that no broker could read, or an entity
             of which the brokers here know no configuration.
         NotFoundError: a topic that does not exist.
-        CorruptZnodeError: the present configuration cannot be read, so it cannot be kept either.
+        CorruptZnodeError: the present configuration cannot be read, so it cannot be preserved either.
     """
     _check_names(set_to, removed)
     _check_values(entity, set_to)
@@ -158,7 +158,7 @@ def plan_config(
 
 
 def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:
-    """Whether `plan_config` takes this setting; what somebody else has written need not be one."""
+    """Whether `plan_config` takes this setting; what another program has written need not be one."""
     try:
         _check_names({name: value}, ())
         _check_values(entity, {name: value})
@@ -212,8 +212,8 @@ def operations_of(plan: ConfigPlan) -> tuple[Operation, Operation]:
         change = Delete(path, plan.znode.stat.version)
     else:
         change = SetData(path, data, plan.znode.stat.version)
-    told = ConfigChange(plan.entity, plan.format).encode()
-    return change, Create(ConfigChange.prefix(), told, sequential=True)
+    notification = ConfigChange(plan.entity, plan.format).encode()
+    return change, Create(ConfigChange.prefix(), notification, sequential=True)
 
 
 def prepare(ensemble: Ensemble, plans: Sequence[ConfigPlan]) -> None:
@@ -281,7 +281,7 @@ _KINDS: tuple[EntityKind, ...] = get_args(EntityKind)
 def unreadable_configs(ensemble: Ensemble) -> dict[str, str]:
     """Path to what is wrong with it, of every znode below `/config` that brokers have to pass over.
 
-    What an access list hides from us is not looked at: the brokers may be allowed to read it. Bulk reads.
+    What an access list hides from this client is not checked: brokers may be allowed to read it. Bulk reads.
     """
     parents = {entities_path(kind): kind for kind in _KINDS}
     listed = ensemble.zk.list_each([*parents, config_changes_path()])

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.cluster.brokers import (
-    states_of,
     held_topics,
     hosted_states,
     is_controller_only,
     notes_on_unreadable,
     partitions_of,
+    states_of,
     unhosted_topics,
 )
 from zkgroup.admin.cluster.controller import (
@@ -143,7 +143,7 @@ def elect_preferred(ensemble: Ensemble, plan: ElectionPlan) -> None:
 def wait_for_election(ensemble: Ensemble, plan: ElectionPlan, timeout_s: float) -> tuple[AsOf, bool]:
     """Waits until the controller has taken the request away and the leaders are the preferred ones.
 
-    The result says whether they are; a controller removes a request whatever came of it.
+    The result says whether they are; a controller removes a request whatever its result.
     """
     end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
     preferred = {row.topic_partition: row.preferred for row in plan.rows if row.outcome == ELECTS}
@@ -179,20 +179,20 @@ def check_outcomes(
         PartlyDoneError: something cannot be read, or, once it was executed, some were refused.
         RefusedError: once it was executed, all were.
     """
-    told = list(outcomes)
-    unread = [tp for tp, outcome in told if outcome == UNREADABLE]
-    refused = [(tp, outcome) for tp, outcome in told if outcome not in {*good, UNREADABLE}]
+    rows = list(outcomes)
+    unread = [tp for tp, outcome in rows if outcome == UNREADABLE]
+    refused = [(tp, outcome) for tp, outcome in rows if outcome not in {*good, UNREADABLE}]
     parts = []
     if executed and refused:
         named = ", ".join(f"{tp} ({outcome.replace('_', ' ')})" for tp, outcome in refused[:NAMED])
         parts.append(f"not elected: {named}{_more(refused)}")
     if unread:
         parts.append(f"cannot be read: {', '.join(map(str, unread[:NAMED]))}{_more(unread)}")
-    parts += [f"not looked at: {error}" for error in unreadable]
+    parts += [f"not checked: {error}" for error in unreadable]
     if not parts:
         return
     text = "; ".join(parts)
-    raise RefusedError(text) if len(refused) == len(told) and not unreadable else PartlyDoneError(text)
+    raise RefusedError(text) if len(refused) == len(rows) and not unreadable else PartlyDoneError(text)
 
 
 def _more(rows: Sequence[object]) -> str:
@@ -281,7 +281,7 @@ def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> Un
     """Reads leaders, ISRs and who lives.
 
     Raises NotFoundError for a partition that does not exist, ConflictError while such a request waits,
-    RefusedError where a controller of Kafka rules or none, ConfigError for more than one request holds.
+    RefusedError where a controller of Kafka is active, or none, ConfigError for more than one request holds.
     """
     ensemble.zk.sync("/")
     info = read_controller_info(ensemble)
@@ -312,7 +312,7 @@ def elect_unclean(ensemble: Ensemble, plan: UncleanPlan, by: str) -> int:
     """Creates the request; the result is its `czxid`, by which the outcome is found.
 
     Raises ConflictError where another request has come up since the plan, RefusedError where a controller
-    of ours rules no more.
+    of zkgroup is active no more.
     """
     ensemble.zk.create_missing(zkgroup_path(), controller_state_path())
     path = UncleanElection.path()
@@ -366,18 +366,18 @@ def _czxid(ensemble: Ensemble, data: bytes) -> int | None:
 
 
 def _refuse_other_controllers(info: ControllerInfo) -> None:
-    """Raises RefusedError where no controller of ours rules."""
+    """Raises RefusedError where no controller of zkgroup is active."""
     if info.is_zkgroup:
         return
     path = UncleanElection.path()
     if info.controller_znode is None:
         raise RefusedError(
-            f"{path}: no controller lives, and the next one may be a real one, which never looks; "
+            f"{path}: no controller lives, and the next one may be a real one, which never reads it; "
             "`zkgroup broker run` starts one that does"
         )
-    ruler = info.controller.broker if info.controller else "?"
+    active = info.controller.broker if info.controller else "?"
     raise RefusedError(
-        f"{path}: broker {ruler} is a real Kafka controller, which has no such request in ZooKeeper; from "
+        f"{path}: broker {active} is a real Kafka controller, which has no such request in ZooKeeper; from "
         "Kafka 2.4 on ask its brokers (`kafka-leader-election --election-type unclean`); before, set "
         "unclean.leader.election.enable=true (`zkgroup config alter --topic T --add-config ...`), which the "
         "next election obeys: when a replica's broker starts, or another controller is elected"

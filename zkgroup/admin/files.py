@@ -31,7 +31,7 @@ ANY_FOLDER = "any"
 def parse_reassignment(where: str, text: str) -> tuple[Move, ...]:
     """`{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}`.
 
-    `log_dirs` (1.0) is taken where every entry is `any`, which is no wish.
+    `log_dirs` (1.0) is taken where every entry is `any`, which asks for nothing.
 
     Raises:
         ConfigError: no such file, no partition, one named twice, a broker twice in a list, an empty list, a
@@ -99,7 +99,7 @@ def _refuse_folders(where: str, text: str) -> None:
         if any(folder != ANY_FOLDER for folder in folders):
             raise ConfigError(
                 f"{where}: {entry['topic']}-{entry['partition']}: expected 'any' in 'log_dirs', found "
-                f"{_shown(folders)}: which folder of a broker is not told through ZooKeeper"
+                f"{_shown(folders)}: ZooKeeper has no request that names a folder of a broker"
             )
 
 
@@ -145,7 +145,7 @@ def offset_lines(offsets: Iterable[SavedOffset]) -> Iterator[str]:
 
 
 def parse_offsets(text: str, *, group: str | None = None) -> tuple[SavedOffset, ...]:
-    """Offsets from any of the formats that `export` writes, told apart by their first character.
+    """Offsets from any of the formats that `export` writes, recognised by their first character.
 
     `group` keeps only that group. Raises ConfigError naming the line and what was expected there.
     """

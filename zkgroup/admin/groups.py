@@ -182,7 +182,7 @@ NUDGE_EVERY_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NudgePlan:
-    """Whom a nudge would reach. Nothing has been done."""
+    """The members that a nudge would reach. Nothing has been done."""
 
     group: str
     as_of: AsOf
@@ -194,7 +194,7 @@ class NudgePlan:
 
 
 def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
-    """Reads who would look again. Raises NotFoundError where the group has no members."""
+    """Reads which members would read the group again. Raises NotFoundError where the group has no members."""
     validate_group(group)
     ensemble.zk.sync("/")
     members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)]
@@ -213,16 +213,16 @@ def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
 
 
 def nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
-    """Makes every member look again.
+    """Makes every member read the group again.
 
-    Raises RefusedError within `NUDGE_EVERY_MS` of the last nudge, ConflictError where another one, or the
-    end of the group, came between.
+    Raises RefusedError within `NUDGE_EVERY_MS` of the last nudge, ConflictError where another nudge, or the
+    deletion of the group, was first.
     """
     now_ms = ensemble.clock.wall_ms()
     if plan.last_ms is not None and abs(now_ms - plan.last_ms) < NUDGE_EVERY_MS:
         raise RefusedError(
             f"{views_path(plan.group)}: group {plan.group} was nudged less than {NUDGE_EVERY_MS // 1000} s "
-            "ago; its members need that time to settle"
+            "ago; its members need that time to rebalance"
         )
     if plan.views_version < 0:
         ensemble.zk.create_missing(views_path(plan.group))
@@ -230,8 +230,8 @@ def nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
         ensemble.zk.multi(*nudge_operations(plan.group, max(plan.views_version, 0)))
     except OperationRefusedError as error:
         raise ConflictError(
-            f"{error.path}: changed since it was read ({error.code}); somebody else nudged the group, or it "
-            f"was deleted: see `zkgroup group describe {plan.group}`"
+            f"{error.path}: changed since it was read ({error.code}); another command nudged or "
+            f"deleted the group: see `zkgroup group describe {plan.group}`"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Writes that the server refuses where something is no longer as it was read, and lost answers looked up."""
+"""Writes that the server refuses where something is no longer as it was read, and lost answers resolved."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Guard:
 def idle_guard(ensemble: Ensemble, group: str) -> Guard:
     """Holds while the group has no members: deleting `ids` fails with NotEmpty otherwise (recipes 8).
 
-    It is created again at once. That restarts its `cversion`; caches of members tell by its `czxid`.
+    It is created again at once. That restarts its `cversion`; caches of members notice that by its `czxid`.
     """
     path = ids_path(group)
     found = ensemble.zk.find(path)
     if found is None:
-        # nobody has ever joined; a member that does so meanwhile makes `ids` first
+        # no member has ever joined; one that does so meanwhile creates `ids` first
         return Guard(path, (Create(path, None),))
     return Guard(path, (Delete(path, found.stat.version), Create(path, found.data)))
 
@@ -58,14 +58,14 @@ def read_back(unknown: OutcomeUnknownError, is_applied: Callable[[], bool]) -> N
         applied = is_applied()
     except StoreUnavailableError as error:
         raise OutcomeUnknownError(
-            f"{unknown}, and reading back failed: {error}; look before you repeat"
+            f"{unknown}, and reading back failed: {error}; check before you repeat"
         ) from error
     if not applied:
         raise unknown
 
 
 def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
-    """What was asked for partitions that do not exist; names the first few, and where they are looked for."""
+    """What was asked for partitions that do not exist; names the first few, and where they should be."""
     named = ", ".join(map(str, missing[:_NAMED_PARTITIONS]))
     more = f" and {len(missing) - _NAMED_PARTITIONS} more" if len(missing) > _NAMED_PARTITIONS else ""
     return NotFoundError(
@@ -75,7 +75,7 @@ def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
 
 
 def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
-    """The refusal of an act that needs a group without members; names who is in the way."""
+    """The refusal of a change that needs a group without members; names the members."""
     named = ", ".join(sorted(members)[:_NAMED_MEMBERS])
     more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
     what = f"{named}{more}" if members else "a member joined and left meanwhile"
@@ -85,7 +85,7 @@ def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
 def write(
     ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes | None, above: int = -1
 ) -> None:
-    """One transaction; without an answer it is looked up by what `path` holds, in a version above `above`.
+    """One transaction; without an answer it is resolved by what `path` holds, in a version above `above`.
 
     data: None where the transaction deletes the znode.
 

@@ -1,7 +1,7 @@
 """Undo records: what a change overwrites or deletes, saved before the change, and how it is restored.
 
-A record goes back in one of three ways: offsets are written again (`group`), a command is run
-(`undo_command`), or znodes that are gone are created again. Or in none (`no_undo` says why).
+A record is undone in one of three ways: offsets are written again (`group`), a command is run
+(`undo_command`), or znodes that are gone are created again. Or it cannot be undone (`no_undo` says why).
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ class UndoRecord:
     offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Partition to (before, after); -1 where nothing was committed."""
     originals: Mapping[TopicPartition, bytes] = field(default_factory=dict)
-    """What offset znodes held where `before` does not tell it all: bytes that are no offset, `007`, `-5`."""
+    """Data of offset znodes that is not `before` in plain digits: bytes that are no offset, `007`, `-5`."""
     created: frozenset[TopicPartition] = frozenset()
-    """Those of `offsets` whose znode is made by the act: going back deletes it."""
+    """Those of `offsets` whose znode the change creates: the undo deletes it."""
     parents: tuple[str, ...] = ()
     """Empty znodes that are made for the offsets, parents first: they go too where nothing else has come."""
     znodes: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of persistent znodes that are deleted, parents first."""
     no_undo: str | None = None
-    """Why this cannot be undone, in words; `znodes` then tell how it was."""
+    """Why this cannot be undone; `znodes` then have the former data."""
     undo_command: tuple[str, ...] = ()
-    """The words of the command that goes back, without `zkgroup`, the ensemble and `--execute`."""
+    """The words of the command that undoes it, without `zkgroup`, the ensemble and `--execute`."""
     when: str | None = None
-    """From when on it can go back, as the end of a phrase."""
+    """From when on it can be undone, as the end of a phrase."""
     left: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of what the change left: where one differs by now, something else has changed it."""
     made_at: int | None = None
@@ -93,7 +93,7 @@ class UndoRecord:
 
     @property
     def summary(self) -> str:
-        """What going back does, or why there is no way, in a few words."""
+        """What the undo does, or why there is none, in a few words."""
         if self.no_undo is not None:
             return self.no_undo
         if self.undo_command:
@@ -241,7 +241,7 @@ class UndoFolder:
 
     @contextmanager
     def removed_if_refused(self, record: UndoRecord) -> Iterator[None]:
-        """Around the change that a saved record goes back from: removed again where it was refused.
+        """Around the change of a saved record: the record is removed again where the change was refused.
 
         Whatever else ends the block may have changed something: the record stays.
         """
@@ -274,7 +274,7 @@ class UndoFolder:
     def latest_first(self) -> Iterator[UndoRecord]:
         """Every record, read one by one. Raises ConfigError at one that is no undo file."""
         for _, ids in groupby(reversed(self.ids()), lambda undo_id: undo_id.rpartition("-")[0]):
-            # ids tell the second only
+            # an id has the second only
             yield from sorted(map(self.load, ids), key=lambda record: record.time_ms, reverse=True)
 
     def ids(self) -> list[str]:
@@ -314,7 +314,7 @@ def _sync_folder(path: Path) -> None:
 
 ZNODES_AT_ONCE = 500
 
-NO_UNDO_COMMAND = "no command takes away only what comes back here"
+NO_UNDO_COMMAND = "no command removes only what is restored here"
 
 NAMED = 5
 """Partitions that one message names."""
@@ -330,7 +330,7 @@ class Restoration:
 
     @property
     def undo_command(self) -> tuple[str, ...]:
-        """The command that takes away again what comes back: a topic, or a request for moves. Or none."""
+        """The command that removes again what is restored: a topic, or a request for moves. Or none."""
         for path, _ in self.missing:
             parent, _, name = path.rpartition("/")
             if parent == topics_path():
@@ -341,15 +341,15 @@ class Restoration:
 
     @property
     def no_undo(self) -> str | None:
-        """Why there is none, in words."""
+        """Why there is none."""
         return None if self.undo_command else NO_UNDO_COMMAND
 
 
 def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:
     """The plan that puts the offsets of a record back.
 
-    Offset znodes get the very bytes that they held; those that the change made are deleted, and what it made
-    above them where nothing else has come. Raises ConflictError where one is neither as the act
+    Offset znodes get the very bytes that they had; those that the change created are deleted, and what it
+    created above them where nothing else is there. Raises ConflictError where one is neither as the change
     left it nor as it was before, unless forced: something else has changed it since. Raises RefusedError for
     bytes that are no offset where the group has members, whose owners could not obey them.
     """
@@ -383,7 +383,7 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
 def _without_created(plan: OffsetPlan, record: UndoRecord) -> OffsetPlan:
     """The plan, with offsets that the change made deleted instead of written; a made one has version 0.
 
-    In a group with members they are only taken back to -1: the version of an owner's offset is its fence.
+    In a group with members they are only set back to -1: the version of an owner's offset is its fence.
     """
     made = [
         change
@@ -392,8 +392,8 @@ def _without_created(plan: OffsetPlan, record: UndoRecord) -> OffsetPlan:
     ]
     others = [change for change in plan.changes if change.topic_partition not in record.created]
     if plan.members:
-        told = (f"{plan.group} has members, so what was made stays, as -1: {_named(made)}",) if made else ()
-        return replace(plan, changes=_in_order([*others, *made]), notes=(*plan.notes, *told))
+        notes = (f"{plan.group} has members, so what was made stays, as -1: {_named(made)}",) if made else ()
+        return replace(plan, changes=_in_order([*others, *made]), notes=(*plan.notes, *notes))
     made = [replace(change, removes=True, exactly=None) for change in made]
     return replace(plan, changes=_in_order([*others, *made]), sweep=record.parents)
 
@@ -432,9 +432,7 @@ def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
     found = ensemble.zk.read_many([path for path, _ in record.left])
     for path, data in record.left:
         if not _is_as_left(found[path], data, record.made_at):
-            raise ConflictError(
-                f"{path}: has changed since {record.undo_id}; --force takes back what that did all the same"
-            )
+            raise ConflictError(f"{path}: has changed since {record.undo_id}; --force undoes it all the same")
     if not record.targets or ensemble.zk.exists(Reassignment.path()) is not None:
         return
     names = sorted({tp.topic for tp in record.targets})
@@ -466,7 +464,7 @@ def _is_as_left(znode: Znode | None, data: bytes | None, made_at: int | None) ->
 def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
     """Which of the record's znodes are gone and would be created again.
 
-    Raises ConflictError where one exists with other data: it is somebody's by now. Raises RefusedError
+    Raises ConflictError where one exists with other data: another program made it. Raises RefusedError
     beside a living controller for a topic whose partitions had leaders: Kafka's controller (0.8.2.2,
     `PartitionStateMachine.initializeLeaderAndIsrForPartition`) fails at partition states that it has not
     made, and the topic would never be led.
@@ -489,15 +487,17 @@ def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str,
     led = {path.split("/")[3] for path, _ in missing if path.endswith("/state")}
     if not led or ensemble.zk.exists(Controller.path()) is None:
         return
-    told = []
+    hints = []
     for path, data in missing:
         topic = path.rpartition("/")[2]
         if topic in led and path == Topic.path(topic):
             lists = _texts_of_lists(Topic.decode(path, data))
-            told.append(f"; `zkgroup topic create {topic} --replica-assignment {lists}` makes it anew, empty")
+            hints.append(
+                f"; `zkgroup topic create {topic} --replica-assignment {lists}` makes it anew, empty"
+            )
     raise RefusedError(
         f"{Controller.path()}: expected no controller, found one, which would fail at partitions of "
-        f"{', '.join(sorted(led))} that it has not made itself{''.join(told)}"
+        f"{', '.join(sorted(led))} that it has not made itself{''.join(hints)}"
     )
 
 
@@ -517,7 +517,7 @@ def _texts_of_lists(topic: Topic) -> str:
 def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
     """Creates the znodes of the plan.
 
-    Raises ConflictError where one has come up since, PartlyDoneError when that happens after the first
+    Raises ConflictError where one has been created since, PartlyDoneError when that happens after the first
     of several transactions.
     """
     for start in range(0, len(plan.missing), ZNODES_AT_ONCE):
@@ -525,13 +525,13 @@ def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
         try:
             ensemble.zk.multi(*(Create(path, data) for path, data in batch))
         except ZkGroupError as error:
-            told = str(error)
+            message = str(error)
             if isinstance(error, OperationRefusedError):
-                told = f"{error.path}: changed since it was read ({error.code}); run again"
+                message = f"{error.path}: changed since it was read ({error.code}); run again"
             if start:
                 raise PartlyDoneError(
-                    f"{start} of {len(plan.missing)} znodes are created, then: {told}"
+                    f"{start} of {len(plan.missing)} znodes are created, then: {message}"
                 ) from error
             if isinstance(error, OperationRefusedError):
-                raise ConflictError(told) from error
+                raise ConflictError(message) from error
             raise

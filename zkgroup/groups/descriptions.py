@@ -19,9 +19,9 @@ class GroupState(Enum):
     STABLE = "stable"
     """Every partition of every subscribed topic is owned by the thread that the plan names."""
     REBALANCING = "rebalancing"
-    """Wrong, and something moved less than 10 s ago or while we looked."""
+    """Wrong, and something changed less than 10 s ago or between two reads."""
     INCONSISTENT = "inconsistent"
-    """Wrong and still: nobody is about to mend it."""
+    """Wrong, and nothing changes."""
 
 
 class ProblemKind(Enum):
@@ -51,7 +51,7 @@ class Problem:
     expected: str | None = None
     found: str | None = None
     since_ms: int | None = None
-    """Since when, where the znodes tell it."""
+    """Since when, where the znodes show it."""
     detail: str = ""
     """For a person: the znode, who holds it, what follows."""
 
@@ -67,10 +67,10 @@ class MemberDescription:
     """The registration's own entry: topics, or one regular expression."""
     registered_at_ms: int
     kind: Literal["zkgroup", "jvm", "unknown"]
-    """`zkgroup` (carries our key), `jvm` (bytes as Kafka 0.8-0.9 writes them) or `unknown`."""
+    """`zkgroup` (has the key of zkgroup), `jvm` (bytes as Kafka 0.8-0.9 writes them) or `unknown`."""
     host: str | None
     agrees: bool | None
-    """Whether the result it published equals ours; None where it published none for this snapshot."""
+    """Whether its published result equals the computed one; None where there is none for this snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewRow:
-    """Who owns a partition now, and who would; None for nobody."""
+    """The thread that owns a partition now, and the one that would; None: no thread."""
 
     topic_partition: TopicPartition
     now: str | None
@@ -140,7 +140,7 @@ class PreviewRow:
 
     @property
     def step(self) -> str | None:
-        """`moves`, `assigned` (nobody owns it now), `released` (nobody would), None where it stays."""
+        """`moves`, `assigned` (not owned now), `released` (owned no more), None where it stays."""
         if self.now == self.then:
             return None
         return "assigned" if self.now is None else "released" if self.then is None else "moves"

@@ -75,7 +75,7 @@ def snapshot_or_empty(ensemble: Ensemble, group: str, also: Sequence[str] = ()) 
 def snapshot_to_change(ensemble: Ensemble, group: str, topics: Sequence[str]) -> GroupSnapshot:
     """The snapshot of a group whose offsets of these topics are to change; the group may not exist yet.
 
-    Raises ConfigError for a topic whose name is not legal: offsets of it would lie where nobody looks.
+    Raises ConfigError for a topic whose name is not legal: no member would read offsets of it.
     """
     for topic in topics:
         validate_topic(topic)
@@ -85,7 +85,7 @@ def snapshot_to_change(ensemble: Ensemble, group: str, topics: Sequence[str]) ->
 def read_snapshots(
     ensemble: Ensemble, groups: Sequence[str], also: Sequence[str] = ()
 ) -> dict[str, GroupSnapshot | None]:
-    """Pictures of several groups; None for those that do not exist."""
+    """Snapshots of several groups; None for those that do not exist."""
     ensemble.zk.sync("/")
     snapshots: dict[str, GroupSnapshot | None] = {}
     for start in range(0, len(groups), GROUPS_AT_ONCE):
@@ -225,7 +225,7 @@ def _members(seen: _Pass, group: str, parent: str, kind: type[_Named]) -> Mappin
 
 
 def _stood_still(seen: _Pass, group: str) -> bool:
-    """Nobody joined, left, claimed or released between the first and the last round."""
+    """No member joined, left, claimed or released between the first and the last round."""
     paths = [ids_path(group), owners_path(group), offsets_path(group), *_topic_parents(seen, group)]
     return all(_children_id(seen.before.get(path)) == _children_id(seen.after.get(path)) for path in paths)
 

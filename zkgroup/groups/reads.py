@@ -38,13 +38,13 @@ from zkgroup.znodes.consumers import subscription_kind
 from zkgroup.znodes.ids import member_host
 
 SECOND_READ_S = 2.0
-"""Pause before the second read, which tells `rebalancing` from `inconsistent`."""
+"""Pause before the second read, which distinguishes `rebalancing` from `inconsistent`."""
 
 POLL_S = 0.25
 """Pause between two reads of `--wait`."""
 
 LogEnds = Mapping[TopicPartition, int]
-"""Offset of the next record of each partition, as far as the record source told."""
+"""Offset of the next record of each partition, as far as the record source knows it."""
 
 LogEndReader = Callable[[Sequence[TopicPartition]], LogEnds]
 """Asks a record source for the next offset of each partition; those it does not know are absent."""
@@ -68,7 +68,7 @@ def list_groups(
 
 
 def describe(ensemble: Ensemble, group: str, log_ends: LogEndReader | None = None) -> GroupDescription:
-    """One group in full. Raises NotFoundError. Waits 2 s when it is wrong and looks still."""
+    """One group in full. Raises NotFoundError. Waits 2 s when it is wrong and does not change."""
     snapshot = read_snapshot(ensemble, group)
     state = _states(ensemble, {group: snapshot})[group]
     ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
@@ -76,7 +76,7 @@ def describe(ensemble: Ensemble, group: str, log_ends: LogEndReader | None = Non
 
 
 def verify(ensemble: Ensemble, group: str, *, wait_s: float | None = None) -> Verification:
-    """What is wrong with the group now; with `wait_s`, looks again until nothing is or the time is over.
+    """What is wrong with the group now; with `wait_s`, reads again until nothing is or the time is over.
 
     A wait is also for a group that does not exist yet, and then for its first member: before that there is
     nothing that could be wrong. Raises NotFoundError where there is no group, also at the end of the time.
@@ -101,7 +101,7 @@ def verify(ensemble: Ensemble, group: str, *, wait_s: float | None = None) -> Ve
 
 
 def preview(ensemble: Ensemble, group: str, change: GroupChange) -> Preview:
-    """Who would own what after a change that nobody makes here. Raises NotFoundError, ConfigError.
+    """Who would own what after a change, which is not made. Raises NotFoundError, ConfigError.
 
     The group need not exist where the change gives it members.
     """

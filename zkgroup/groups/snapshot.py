@@ -1,6 +1,6 @@
 """`GroupSnapshot`: all znodes of one group at one moment, as a value. Pure.
 
-Each znode is kept with its Stat and either its decoded value or the reason why it cannot be read:
+Each znode is stored with its Stat and either its decoded value or the reason why it cannot be read:
 one unreadable znode never hides the rest (items 16 and 19 of checklist.md).
 """
 
@@ -39,7 +39,7 @@ class DecodedZnode(Generic[T]):
 
 
 def decode_or_error(znode: Znode, decode: Callable[[str, bytes | None], T]) -> DecodedZnode[T]:
-    """Decodes a znode, keeping the error instead of raising it."""
+    """Decodes a znode; an error is returned instead of raised."""
     try:
         return DecodedZnode(znode=znode, value=decode(znode.path, znode.data))
     except CorruptZnodeError as error:
@@ -55,7 +55,7 @@ class GroupSnapshot:
     stood_still: bool
     """False when members or owners went on changing through every try: part of it is older."""
     ids: ZnodeStat | None
-    """None where the group has no `ids`: nobody has ever joined it."""
+    """None where the group has no `ids`: no member has ever joined it."""
     registrations: Mapping[str, DecodedZnode[Registration]]
     owners: Mapping[TopicPartition, DecodedZnode[Owner]]
     offsets: Mapping[TopicPartition, DecodedZnode[Offset]]
@@ -105,7 +105,7 @@ class GroupSnapshot:
         return entry.value.numbers if entry and entry.value else ()
 
     def fingerprint(self) -> tuple[object, ...]:
-        """Equal for two snapshots iff nobody joined, left, claimed, released or moved in between."""
+        """Equal for two snapshots iff no member joined or left and no partition changed hands in between."""
         return (
             self.generation,
             tuple(sorted((member, entry.stat.czxid) for member, entry in self.registrations.items())),

@@ -40,7 +40,7 @@ def find_problems(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> tuple
 def group_state(
     snapshot: GroupSnapshot, expected: ExpectedOwnership, *, now_ms: int, later: GroupSnapshot | None = None
 ) -> GroupState:
-    """The state by the snapshot, the time and, where there is one, a second look about 2 s later."""
+    """The state by the snapshot, the time and, where there is one, a second read about 2 s later."""
     if not snapshot.registrations:
         return GroupState.EMPTY
     if is_owned_as_expected(snapshot, expected):
@@ -53,7 +53,7 @@ def group_state(
 
 
 def needs_second_read(snapshot: GroupSnapshot, expected: ExpectedOwnership, now_ms: int) -> bool:
-    """Whether one snapshot alone cannot tell `rebalancing` from `inconsistent`."""
+    """Whether one snapshot alone cannot distinguish `rebalancing` from `inconsistent`."""
     return group_state(snapshot, expected, now_ms=now_ms) is GroupState.INCONSISTENT
 
 
@@ -71,7 +71,7 @@ def is_young(snapshot: GroupSnapshot, now_ms: int) -> bool:
 
 
 def agreement(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> bool | None:
-    """Whether the result that a member has published equals ours.
+    """Whether the result that a member has published equals the one computed here.
 
     None where it published none, where nothing can be expected, and where it published another
     result for an older membership: members publish lazily (recipes 11), so that says nothing yet.
@@ -286,9 +286,9 @@ def evaluate_members(snapshot: GroupSnapshot) -> tuple[list[EvaluatedMember], li
 
 
 def published_strategy(snapshot: GroupSnapshot) -> tuple[str | None, list[Problem]]:
-    """The strategy that the members of ours use, None where nobody published one.
+    """The strategy that zkgroup members use, None where no member published one.
 
-    `sticky` is in force only when every registration publishes it; otherwise members of ours use
+    `sticky` is in force only when every registration publishes it; otherwise zkgroup members use
     range (recipes 4). Members that publish different ones never agree: that is a problem.
     """
     by_strategy: dict[str, list[str]] = {}
@@ -317,7 +317,7 @@ def _differing_exclusions(snapshot: GroupSnapshot) -> list[Problem]:
 
 
 def published_exclude_internal(snapshot: GroupSnapshot) -> bool:
-    """Whether wildcards leave internal topics out; Kafka's default where nobody publishes it."""
+    """Whether wildcards leave internal topics out; Kafka's default where no member publishes it."""
     published = {registration.exclude_internal for _, registration in _readable(snapshot)} - {None}
     return published != {False}
 

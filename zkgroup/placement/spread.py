@@ -18,7 +18,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.placement.model import Broker, RackMode, Replicas, Spread, Start, brokers_named, racks_in_use
 
 Compat = Literal["0.8", "0.10"]
-"""Release whose placement is used: `0.8` knows no racks and takes a broker id for a start; `0.10` later."""
+"""Release whose placement is used: `0.8` knows no racks and takes a broker id for a start."""
 
 
 FIRST = Start()

@@ -133,7 +133,7 @@ def test_who_may_follow_is_said_before(world: MemoryGroups) -> None:
     not_alone = plan_resignation(world.ensemble)
 
     assert among_real.notes == ("broker 2, 3 runs real Kafka and may be elected next",)
-    assert alone.notes == ("nobody else is registered: broker 1 will be elected again",)
+    assert alone.notes == ("no other broker is registered: broker 1 will be elected again",)
     assert not_alone.notes == ()
     world.write(SetData(Controller.path(), b"{}", 1))  # version 2: neither ours nor real
     with pytest.raises(RefusedError):

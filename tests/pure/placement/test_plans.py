@@ -351,7 +351,7 @@ def test_balance_of_nothing() -> None:
 
 
 def test_racks_can_be_ignored() -> None:
-    """By mode; a note says that they were not looked at."""
+    """By mode; a note says that they were ignored."""
     before = snapshot([(1, 3), (2, 4)], RACKS, rack_mode="disabled")
 
     plan = balance(before)

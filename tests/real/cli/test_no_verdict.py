@@ -38,7 +38,7 @@ def test_a_write_without_an_answer_and_without_a_reading_back_is_124(
     assert (ran.code, ran.out) == (124, "")
     assert "the write may or may not have been applied" in ran.err
     assert "reading back failed" in ran.err
-    assert "look before you repeat" in ran.err
+    assert "check before you repeat" in ran.err
     assert (
         f"to go back: zkgroup -z {zk_chaos_server.address} undo {shell.undo_files[0].stem} --execute"
         in ran.err

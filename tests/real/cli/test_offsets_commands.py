@@ -267,7 +267,7 @@ def test_what_is_missing_can_be_allowed(shell: Shell, idle: ServerGroups) -> Non
     allowed = shell.run("offsets", "reset", "billing", "--to", "6", "--execute", "--allow-missing")
 
     assert (refused.code, allowed.code) == (5, 0)
-    assert "note: there is no topic later: the offsets are kept for when there is" in allowed.err
+    assert "note: there is no topic later: the offsets are written for when there is" in allowed.err
     assert [idle.offset_of("billing", topic, 0) for topic in ("later", "orders")] == [6, 6]
 
 

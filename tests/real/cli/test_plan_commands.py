@@ -118,7 +118,7 @@ def test_a_plan_without_an_unreadable_topic_names_it(shell: Shell, cluster: Serv
     assert (ran.code, idle.code, others.code, itself.code) == (4, 4, 0, 1)
     assert "orders" in ran.out
     assert f"note: cannot be read: {state}: expected a partition state" in ran.err
-    assert "error: not looked at: /brokers/topics/odd: expected a topic, found " in ran.err
+    assert "error: not checked: /brokers/topics/odd: expected a topic, found " in ran.err
     assert itself.err.startswith("error: /brokers/topics/odd: expected a topic, found ")
 
 

@@ -112,7 +112,7 @@ def resign_controller_change(ensemble: Ensemble) -> AdminChange[ResignationPlan,
         question=f"Have controller {plan.controller} resign?",
         plan=plan,
         notes=plan.notes,
-        no_undo="the election that follows decides who rules",
+        no_undo="the election that follows decides which broker is controller",
         write=lambda by: ask_to_resign(ensemble, plan),
         wait=lambda _, longest_s: wait_for_successor(ensemble, plan, longest_s),
     )

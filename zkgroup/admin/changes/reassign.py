@@ -126,7 +126,7 @@ def cancel_reassignments_change(
     *,
     progress: Callable[[ReassignmentProgress], object] = nothing,
 ) -> AdminChange[CancelPlan, None, ReassignmentOutcome]:
-    """Sends running moves (none named: all) back to where they came from. Raises as `plan_cancel` does."""
+    """Sends running moves (none named: all) back to their former replicas. Raises as `plan_cancel` does."""
     plan = plan_cancel(ensemble, partitions, former, executions)
     back = [Move(row.topic_partition, row.after) for row in plan.rows]
 

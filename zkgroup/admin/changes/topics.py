@@ -137,8 +137,8 @@ def delete_topic_change(
         delete_topic(ensemble, plan)  # raises: names the members
     notes = list(plan.notes)
     if plan.idle_groups:
-        kept = f"offsets of {topic}, where a new topic of that name would resume"
-        notes.append(f"left in {', '.join(plan.idle_groups)}: {kept}")
+        left = f"offsets of {topic}, where a new topic of that name would resume"
+        notes.append(f"left in {', '.join(plan.idle_groups)}: {left}")
     how: dict[str, Any] = {}
     no_undo = None
     if plan.controller is not None:

@@ -46,7 +46,7 @@ class GroupMethods(AdminBase):
         return reads.describe(self._ensemble, group, log_ends)
 
     def verify_group(self, group: str, *, wait_s: float | None = None) -> Verification:
-        """Whether every partition is owned by the thread that the group's rules name; waits until it is."""
+        """Whether every partition is owned by the thread that the strategy names; waits until it is."""
         return reads.verify(self._ensemble, group, wait_s=wait_s)
 
     def preview_group(self, group: str, change: GroupChange) -> Preview:

@@ -95,7 +95,7 @@ class ReassignmentMethods(AdminBase):
         dry_run: bool = False,
         wait_s: float | None = None,
     ) -> ChangeResult[CancelPlan, None, reassign_changes.ReassignmentOutcome]:
-        """Sends running reassignments (None: all) back to where they came from.
+        """Sends running reassignments (None: all) back to their former replicas.
 
         `former` are the lists as they were; by default the newest rollback file that fits gives them. Raises
         RefusedError unless a controller of zkgroup is active, NotFoundError where nothing is moved.

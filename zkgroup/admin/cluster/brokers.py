@@ -79,7 +79,7 @@ class BrokerSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """What `broker describe` tells beyond its row."""
+    """What `broker describe` shows beyond its row."""
 
     summary: BrokerSummary
     session: int
@@ -128,7 +128,7 @@ class Cluster:
     def led_by_kafka(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, BrokerRegistration]]:
-        """Those of the partitions whose leader is registered and no broker of ours, with that leader."""
+        """Those of the partitions whose leader is registered and no broker of zkgroup, with that leader."""
         known = self.brokers()
         states = read_states(self._ensemble, partitions)
         return {
@@ -191,8 +191,8 @@ def list_brokers(
 ) -> tuple[AsOf, tuple[BrokerSummary, ...], tuple[CorruptZnodeError, ...]]:
     """Every registered broker, and why others cannot be listed."""
     entries = registrations(ensemble)
-    ruler = ensemble.zk.find(Controller.path())
-    info = decode_or_error(ruler, Controller.decode).value if ruler else None
+    controller = ensemble.zk.find(Controller.path())
+    info = decode_or_error(controller, Controller.decode).value if controller else None
     rows = tuple(
         _summary(number, entry, entry.value, info)
         for number, entry in entries.items()
@@ -205,7 +205,7 @@ def list_brokers(
 def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescription]:
     """One broker and what it hosts. Raises NotFoundError where it is not registered, CorruptZnodeError."""
     found = ensemble.zk.read_many([BrokerRegistration.path(broker), Controller.path()])
-    znode, ruler = found[BrokerRegistration.path(broker)], found[Controller.path()]
+    znode, controller = found[BrokerRegistration.path(broker)], found[Controller.path()]
     if znode is None:
         raise NotFoundError(
             f"{BrokerRegistration.path(broker)}: broker {broker} is not registered; "
@@ -230,7 +230,10 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
     odd = [state.error for state in here if state and state.error]
     return ensemble.as_of(), BrokerDescription(
         summary=_summary(
-            broker, entry, entry.value, decode_or_error(ruler, Controller.decode).value if ruler else None
+            broker,
+            entry,
+            entry.value,
+            decode_or_error(controller, Controller.decode).value if controller else None,
         ),
         session=znode.stat.ephemeral_owner,
         rack=entry.value.rack,
@@ -320,7 +323,7 @@ def _summary(
 def unhosted_topics(
     ensemble: Ensemble, topics: Mapping[str, Topic], states: Mapping[TopicPartition, object] | None = None
 ) -> frozenset[str]:
-    """Those of these topics that no broker hosts. Nothing is read where no topic looks so.
+    """Those of these topics that no broker hosts. Nothing is read where no topic can be one.
 
     `states` are what is known of those of their partitions, None for one that has none yet; not given, they
     are read.

@@ -40,7 +40,7 @@ from zkgroup.znodes.paths import zkgroup_path
 NO_WORD = "its session ended"
 """Of a controller that could not write its end, and that another one has followed."""
 ZKGROUP_VERSION = 1
-"""Data version of a `/controller` of ours: it is set once, in the transaction that makes it."""
+"""Data version of a `/controller` of zkgroup: it is set once, in the transaction that makes it."""
 
 _FIRST_THROTTLED = 3
 _FIRST_WAITING = 4
@@ -59,12 +59,12 @@ class ControllerInfo:
 
     @property
     def is_zkgroup(self) -> bool:
-        """Whether a controller of zkgroup rules."""
+        """Whether a controller of zkgroup is active."""
         return self.controller_znode is not None and self.controller_znode.stat.version == ZKGROUP_VERSION
 
     @property
     def kind(self) -> str | None:
-        """`zkgroup` or `kafka`; None where nobody rules."""
+        """`zkgroup` or `kafka`; None where there is no controller."""
         if self.controller_znode is None:
             return None
         return "zkgroup" if self.is_zkgroup else "kafka"
@@ -86,12 +86,12 @@ class ControllerDescription:
     kind: str
     """`zkgroup` or `kafka`."""
     last_processed_zxid: int | None
-    """How far a controller of zkgroup has come; None for one of Kafka, which does not tell."""
+    """How far a controller of zkgroup has come; None for one of Kafka, which does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastController:
-    """One row of `controller history`: an epoch in which a controller of zkgroup ruled.
+    """One row of `controller history`: an epoch in which a controller of zkgroup was active.
 
     One that wrote no end, though another epoch follows, was killed or lost its session.
     """
@@ -115,7 +115,7 @@ def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
 
 
 def refuse_kraft(info: ControllerInfo) -> None:
-    """Raises RefusedError where a KRaft controller has taken over: it does not look at these znodes."""
+    """Raises RefusedError where a KRaft controller has taken over: it does not read these znodes."""
     if info.controller is not None and info.controller.kraft_epoch is not None:
         raise RefusedError(
             f"{Controller.path()}: expected a controller that obeys ZooKeeper, found a migration to KRaft "
@@ -124,7 +124,7 @@ def refuse_kraft(info: ControllerInfo) -> None:
 
 
 def notes_on_requests(info: ControllerInfo, *, asked: bool = True) -> Iterator[str]:
-    """What holds for every request that a controller has to carry out; `asked` tells whether there is one."""
+    """What holds for every request that a controller has to carry out; `asked`: whether there is one."""
     yield from (f"{text}: it is passed over" for text in info.unreadable)
     if asked and info.controller_znode is None:
         yield "no controller lives: the request waits until there is one"
@@ -184,7 +184,7 @@ def note_on_deletion(info: ControllerInfo) -> str | None:
 
 
 def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription]:
-    """Who rules. Raises NotFoundError where nobody does, CorruptZnodeError."""
+    """The active controller. Raises NotFoundError where there is none, CorruptZnodeError."""
     found = ensemble.zk.read_many([Controller.path(), ControllerEpoch.path(), ControllerStatus.path()])
     znode = found[Controller.path()]
     epoch_znode, status_znode = found[ControllerEpoch.path()], found[ControllerStatus.path()]
@@ -196,14 +196,14 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
         )
     one = Controller.decode(znode.path, znode.data)
     status = decode_or_error(status_znode, ControllerStatus.decode).value if status_znode else None
-    told = status is not None and epoch is not None and status.epoch == epoch.epoch
+    is_current = status is not None and epoch is not None and status.epoch == epoch.epoch
     return ensemble.as_of(), ControllerDescription(
         controller=one.broker,
         epoch=epoch.epoch if epoch else None,
         elected_at_ms=znode.stat.ctime if one.timestamp_ms is None else one.timestamp_ms,
         session=znode.stat.ephemeral_owner,
         kind="zkgroup" if znode.stat.version == ZKGROUP_VERSION else "kafka",
-        last_processed_zxid=status.zxid if told and status else None,
+        last_processed_zxid=status.zxid if is_current and status else None,
     )
 
 
@@ -245,17 +245,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerHealth:
-    """The controller, as `status` tells it."""
+    """The controller, as `status` shows it."""
 
     controller: int | None
-    """None where nobody rules, or its znode cannot be read."""
+    """None where there is none, or its znode cannot be read."""
     epoch: int | None
     kind: str | None
-    """`zkgroup` or `kafka`; None where nobody rules."""
+    """`zkgroup` or `kafka`; None where there is no controller."""
     last_processed_zxid: int | None = None
-    """None for a controller of Kafka, which does not tell."""
+    """None for a controller of Kafka, which does not report it."""
     hung: bool | None = None
-    """It has left a change of a topic or broker alone for a minute; None where nothing tells."""
+    """It has left a change of a topic or broker alone for a minute; None where that is not known."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path to what is wrong with it."""
     refetching: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -269,12 +269,12 @@ class ControllerHealth:
 
 
 def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
-    """Reads who rules and what it says. What cannot be read is None, and its path is in `unreadable`."""
+    """Reads the active controller and its status; what cannot be read is None, its path in `unreadable`."""
     paths = [Controller.path(), ControllerEpoch.path(), ControllerStatus.path()]
     found = ensemble.zk.read_many(paths)
     znode, epoch_znode, status_znode = (found[path] for path in paths)
     broken: dict[str, str] = {}
-    ruler = _value(znode, Controller.decode, broken)
+    active = _value(znode, Controller.decode, broken)
     epoch = _value(epoch_znode, ControllerEpoch.decode, broken)
     status = _value(status_znode, ControllerStatus.decode, broken)
     number = epoch.epoch if epoch else None
@@ -282,13 +282,13 @@ def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
     if status is None or not is_zkgroup or status.epoch != number:
         kind = None if znode is None else "zkgroup" if is_zkgroup else "kafka"
         return ControllerHealth(
-            controller=ruler.broker if ruler else None,
+            controller=active.broker if active else None,
             epoch=number,
             kind=kind,
             unreadable=_without_paths(broken),
         )
     return ControllerHealth(
-        controller=ruler.broker if ruler else None,
+        controller=active.broker if active else None,
         epoch=number,
         kind="zkgroup",
         last_processed_zxid=status.zxid,
@@ -335,11 +335,11 @@ def blocked_by_topic(waiting: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         by_why: dict[str, list[int]] = {}
         for number in sorted(whys):
             by_why.setdefault(whys[number], []).append(number)
-        told = "; ".join(
+        reasons = "; ".join(
             f"{_ranges(numbers)}: {reason}" if len(by_why) > 1 else reason
             for reason, numbers in by_why.items()
         )
-        rows.append((f"{head} of {len(whys)} partitions of {topic} ({_ranges(sorted(whys))})", told))
+        rows.append((f"{head} of {len(whys)} partitions of {topic} ({_ranges(sorted(whys))})", reasons))
     return tuple(rows)
 
 
@@ -361,7 +361,7 @@ def _broker(what: str) -> int | None:
 
 
 def _changes(ensemble: Ensemble) -> list[tuple[int, int]]:
-    """What every controller looks at at once: topics that were written, brokers that have started."""
+    """What every controller processes at once: topics that were written, brokers that have started."""
     names = ensemble.zk.list_many([topics_path()])[topics_path()] or ()
     topics = ensemble.zk.read_many([Topic.path(name) for name in names])
     return [
@@ -380,7 +380,7 @@ def _value(znode: Znode | None, decode: Callable[[str, bytes | None], T], broken
 
 
 def _without_paths(unreadable: Mapping[str, str]) -> dict[str, str]:
-    """Errors of znodes begin with the path; it is told once."""
+    """Errors of znodes begin with the path; it is shown once."""
     return {path: why.removeprefix(f"{path}: ") for path, why in unreadable.items()}
 
 
@@ -410,7 +410,7 @@ class Resignation:
     resigned: bool
     """The `/controller` that was meant is gone."""
     successor: int | None
-    """Who rules now; the same broker may have been elected again where nobody else stands."""
+    """The controller now; the same broker may have been elected again where there is no other candidate."""
 
 
 def plan_resignation(ensemble: Ensemble) -> ResignationPlan:
@@ -444,7 +444,7 @@ def plan_resignation(ensemble: Ensemble) -> ResignationPlan:
 
 
 def ask_to_resign(ensemble: Ensemble, plan: ResignationPlan) -> None:
-    """Writes the request, if a controller of zkgroup still rules.
+    """Writes the request, if a controller of zkgroup is still active.
 
     Raises ConflictError where another request has come up, or the controller changed, since the plan.
     """
@@ -457,7 +457,7 @@ def ask_to_resign(ensemble: Ensemble, plan: ResignationPlan) -> None:
 
 
 def wait_for_successor(ensemble: Ensemble, plan: ResignationPlan, timeout_s: float) -> Resignation:
-    """Waits until the controller has resigned and somebody rules; the last read is the result."""
+    """Waits until the controller has resigned and another is elected; the last read is the result."""
     end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
     while True:
         ensemble.zk.sync("/")
@@ -465,25 +465,27 @@ def wait_for_successor(ensemble: Ensemble, plan: ResignationPlan, timeout_s: flo
         resigned = znode is None or znode.stat.czxid != plan.czxid
         left_ms = end_ms - ensemble.clock.now_ms()
         if (resigned and znode is not None) or left_ms <= 0:
-            ruler = decode_or_error(znode, Controller.decode).value if resigned and znode else None
+            active = decode_or_error(znode, Controller.decode).value if resigned and znode else None
             return Resignation(
-                as_of=ensemble.as_of(), resigned=resigned, successor=ruler.broker if ruler else None
+                as_of=ensemble.as_of(), resigned=resigned, successor=active.broker if active else None
             )
         ensemble.pause(min(POLL_S, left_ms / 1000))
 
 
 def _refuse_others(info: ControllerInfo) -> Controller:
-    """The controller, which is one of ours."""
+    """The controller, which is one of zkgroup."""
     path = Controller.path()
     if info.controller_znode is None:
         raise NotFoundError(f"{path}: there is no controller to resign")
     if info.controller is None:
-        told = "; ".join(info.unreadable)
-        raise RefusedError(f"{path}: expected a controller of zkgroup, found what cannot be read: {told}")
+        unreadable = "; ".join(info.unreadable)
+        raise RefusedError(
+            f"{path}: expected a controller of zkgroup, found what cannot be read: {unreadable}"
+        )
     if not info.is_zkgroup:
         raise RefusedError(
-            f"{path}: broker {info.controller.broker} is a real Kafka controller, which looks at no such "
-            "request, and nobody but its owner may delete its znode (it would go on writing beside the next "
+            f"{path}: broker {info.controller.broker} is a real Kafka controller, which reads no such "
+            "request, and only its owner may delete its znode (it would go on writing beside the next "
             "one); stop that broker instead, and another one is elected"
         )
     return info.controller
@@ -505,7 +507,7 @@ def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterato
     if real:
         yield f"broker {_numbers(real)} runs real Kafka and may be elected next"
     if not waiting and not hosts:
-        yield f"nobody else is registered: broker {controller} will be elected again"
+        yield f"no other broker is registered: broker {controller} will be elected again"
 
 
 def _numbers(brokers: list[int]) -> str:

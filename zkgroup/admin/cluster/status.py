@@ -106,7 +106,7 @@ class Finding:
 
 
 def read_status(ensemble: Ensemble) -> Status:
-    """Brokers, controller, topics and groups. Takes 2 s more when a group is wrong and looks still."""
+    """Brokers, controller, topics and groups. Takes 2 s more when a group is wrong and does not change."""
     session = ensemble.zk.wait_connected()
     health = read_controller_health(ensemble)
     brokers = live_brokers(ensemble)
@@ -232,7 +232,7 @@ def _topics(status: Status) -> Iterator[Finding]:
         subject = f"topic {topic.topic}"
         if topic.partitions is None:
             path = join(topics_path(), topic.topic)  # its name may be none that a topic can have
-            yield Finding("error", subject, "its znode cannot be read", _look_at(path))
+            yield Finding("error", subject, "its znode cannot be read", _command_for(path))
         if topic.marked_for_deletion and status.controller is None:
             detail = "waits to be deleted, but no controller lives"
             yield Finding("warning", subject, detail, f"zkgroup topic delete {topic.topic}")
@@ -261,12 +261,12 @@ def _others(status: Status) -> Iterator[Finding]:
     ):
         for path, detail in paths.items():
             if path not in status.health.unreadable:
-                yield Finding("error", path, f"{detail}; {whose}", _look_at(path))
+                yield Finding("error", path, f"{detail}; {whose}", _command_for(path))
     for path, detail in status.groups_unreadable.items():
-        yield Finding("warning", path, f"{detail}; the state of the group is not known", _look_at(path))
+        yield Finding("warning", path, f"{detail}; the state of the group is not known", _command_for(path))
 
 
-def _look_at(path: str) -> str:
+def _command_for(path: str) -> str:
     """What to type about a path that cannot be read."""
     if path == Reassignment.path():
         return "zkgroup reassign cancel"
@@ -285,7 +285,7 @@ def _controller(health: ControllerHealth) -> Iterator[Finding]:
         detail = f"broker {health.controller} hangs since zxid {health.last_processed_zxid}: restart it"
         yield Finding("error", "controller", detail, "zkgroup controller describe")
     for path, detail in health.unreadable.items():
-        yield Finding("error", path, f"{detail}; the controller passes it over", _look_at(path))
+        yield Finding("error", path, f"{detail}; the controller passes it over", _command_for(path))
     for broker, partitions in health.refetching.items():
         detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"
         yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")

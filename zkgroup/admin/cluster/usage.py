@@ -3,7 +3,7 @@
 The corrected formulas are read off the source of each release (controller.md 9): B brokers, T topics, P
 partitions, R of them being reassigned, C change notifications, A requests of tools that wait. They count the
 cluster at rest and nothing else that lives in the ensemble: consumers, tools, other chroots. A measured count
-is never guessed: it is None, with the reason, where nobody tells it.
+is never guessed: it is None, with the reason, where no server reports it.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ CORRECTED: Mapping[str, Mapping[str, Formula]] = {
 }
 """Release to formulas. From 2.7 on that is with inter.broker.protocol.version 2.7 or later. The controller of
 zkgroup
-also looks for requests to resign, for unclean elections and for stored plans."""
+also watches for requests to resign, for unclean elections and for stored plans."""
 
 _RELEASES = {1: "0.8.2", 4: "1.1-2.6", 5: "2.7+"}
 
@@ -224,7 +224,7 @@ def release_of(info: ControllerInfo) -> str | None:
     """Whose formulas hold: those of Kafka's oldest broker, else zkgroup's; None for 0.9 to 0.10.1, not
     counted.
 
-    Registrations of 0.10.2 to 1.0, not counted either, look like those of 1.1 to 2.6.
+    Registrations of 0.10.2 to 1.0, not counted either, have the same form as those of 1.1 to 2.6.
     """
     if info.oldest is not None:
         return _RELEASES.get(info.oldest)
@@ -234,7 +234,7 @@ def release_of(info: ControllerInfo) -> str | None:
 def walk(ensemble: Ensemble) -> tuple[int, int, tuple[str, ...]]:
     """Znodes below the chroot, itself included, those without children, and paths that may not be listed.
 
-    By names alone. What may not be listed counts as a znode, of which nobody can say whether it is a leaf.
+    By names alone. What may not be listed counts as a znode, of which it is not known whether it is a leaf.
     """
     znodes = leaves = 0
     hidden: list[str] = []
@@ -292,7 +292,7 @@ def _summed(
 ) -> tuple[int | None, str | None, str | None]:
     """The sum over all servers, how it was found, why there is none: a silent one makes it unknown."""
     values = [of(one) for one in figures]
-    silent = [f"{one.server}: {one.reason or 'does not tell'}" for one in figures if of(one) is None]
+    silent = [f"{one.server}: {one.reason or 'does not report it'}" for one in figures if of(one) is None]
     if silent:
         return None, None, "; ".join(silent)
     by = ", ".join(dict.fromkeys(one.by for one in figures if one.by))

@@ -95,7 +95,7 @@ class OffsetChange:
 
     @property
     def original(self) -> bytes | None:
-        """What an undo has to write where `before` does not tell it: unreadable bytes, `007`, `-5`."""
+        """What an undo writes where that is not `before` in plain digits: unreadable bytes, `007`, `-5`."""
         plain = Offset(NONE if self.before is None else self.before).encode()
         return self.found if self.version is not None and self.found != plain else None
 
@@ -155,7 +155,9 @@ def plan_values(
         numbers = snapshot.partitions(topic)
         beyond = [tp for tp in sorted(values) if tp.topic == topic and tp.partition not in numbers]
         if beyond:
-            notes.append(f"{_missing_text(snapshot, topic, beyond)}: the offsets are kept for when there is")
+            notes.append(
+                f"{_missing_text(snapshot, topic, beyond)}: the offsets are written for when there is"
+            )
     changes = tuple(
         _change(snapshot, tp, value, (exactly or {}).get(tp)) for tp, value in sorted(values.items())
     )
@@ -185,13 +187,13 @@ def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition
             _missing_text(snapshot, topic, missing) for topic in sorted({tp.topic for tp in missing})
         )
         raise NotFoundError(
-            f"{Topic.path(missing[0].topic)}: {message}; nothing was changed. `zkgroup topic list` shows what "
-            "there is; --allow-missing keeps the offsets for when there is more"
+            f"{Topic.path(missing[0].topic)}: {message}; nothing was changed. `zkgroup topic list` shows "
+            "what there is; --allow-missing keeps the offsets for when there is more"
         )
 
 
 def _missing_text(snapshot: GroupSnapshot, topic: str, missing: Sequence[TopicPartition]) -> str:
-    """What is not there of a topic: all of it, or some partitions."""
+    """Which part of a topic does not exist: all of it, or some partitions."""
     numbers = snapshot.partitions(topic)
     if not numbers:
         return f"there is no topic {topic}"
@@ -209,7 +211,7 @@ def plan_reset(
 ) -> OffsetPlan:
     """A plan that moves these partitions to the target.
 
-    With a source the result is kept within what the log holds, without one at 0 or above; where that is
+    With a source the result is limited to what the log holds, without one to 0 or above; where that is
     not what was asked for, a note says so. Raises ConfigError where the target
     needs a source and there is none, NotFoundError where the source does not know a partition, and what
     `plan_values` raises for one that does not exist.

@@ -3,9 +3,9 @@
 Two ways, by the group's life:
 
 * no member: `multi[delete(ids), create(ids), check(topics), offsets..., /zkgroup/audit/<group>]`. The head
-  is refused with NotEmpty when anybody is there (recipes 8), so "no members" holds in the very transaction,
-  and "the topics exist" by the checks. Parents
-  that are missing are made in it too, so that a refusal leaves nothing. Only here offsets are deleted: the
+  is refused with NotEmpty when the group has a member (recipes 8), so "no members" holds in the very
+  transaction, and "the topics exist" by the checks. Parents that are missing are created in it too, so that
+  a refusal leaves nothing. Only here offsets are deleted: the
   fence of an owner is the version of its offset znode, and a new one would start at 0.
 * members, with force: offset and marker `resets/<t>-<p>` in one multi, the marker deleted and created, so
   that its owner learns of it and obeys (recipes 6). Owners commit all the time, so a lost race is tried
@@ -265,5 +265,5 @@ def _refusal(ensemble: Ensemble, plan: OffsetPlan, guard: Guard, error: Operatio
     if error.path in map(Topic.path, plan.topics):
         return _topic_gone(str(error.path))
     return ConflictError(
-        f"{error.path}: changed since it was read ({error.code}); nothing was written with it, look again"
+        f"{error.path}: changed since it was read ({error.code}); nothing was written; run again"
     )

@@ -1,6 +1,6 @@
-"""Running reassignments sent back to where they came from; a request that nobody can read taken away.
+"""Sends running reassignments back to their former replicas, and removes a request that cannot be read.
 
-A cancelled move is the same request with the old list as target: only a controller of ours looks at a request
+A cancelled move is the same request with the old list as target: only a zkgroup controller reads a request
 that changes (recipes 17).
 """
 
@@ -61,7 +61,7 @@ class CancelPlan:
     rows: tuple[ReplicaMove, ...]
     """Of what is cancelled: where it is and where it goes back to."""
     files: Mapping[TopicPartition, str] = field(default_factory=dict)
-    """The rollback file of an execution that tells the old list, of those where one was needed and found."""
+    """The rollback file of an execution that has the old list, of those where one was needed and found."""
     unordered: tuple[TopicPartition, ...] = ()
     """Those that go back to the replicas of before in an order that may be another one."""
 
@@ -72,17 +72,17 @@ def plan_cancel(
     rollback: Sequence[Move] = (),
     executions: Iterable[Execution] = (),
 ) -> CancelPlan:
-    """What sends running moves back to where they came from: only a controller of zkgroup looks again.
+    """What sends running moves back to their former replicas; only a zkgroup controller does that.
 
     Args:
         partitions: which ones; none means all that run.
         rollback: where they were, from the rollback file; what it names is not taken from elsewhere.
-        executions: earlier ones, the latest first. The first that asked for this very move tells the old
+        executions: earlier ones, the latest first. The first that asked for this very move has the old
             list where the topic does not, or not its order. Taken one by one, and only where it is needed.
 
     Raises:
-        RefusedError: a controller of Kafka rules, or none, a former list is not known, or what moves has been
-            asked for through the brokers' own API.
+        RefusedError: a controller of Kafka is active, or none, a former list is not known, or what moves
+            was requested through the brokers' own API.
         NotFoundError: none runs, or one of the partitions is not being moved.
         CorruptZnodeError: the request cannot be read; `plan_removal` is for that.
     """
@@ -128,7 +128,7 @@ def plan_cancel(
 
 
 def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
-    """Changes the request, if it still asks for what was shown and a controller of zkgroup still rules.
+    """Changes the request, if it still asks for what was shown and a controller of zkgroup is still active.
 
     Raises ConflictError otherwise, RefusedError where another controller has taken over.
     """
@@ -205,11 +205,11 @@ def _meaning(info: ControllerInfo) -> str | None:
     if info.is_zkgroup:
         return (
             "a move that the controller had begun by an earlier request stops where it stands: "
-            "`zkgroup reassign verify` with its file tells where that is"
+            "`zkgroup reassign verify` with its file shows where that is"
         )
-    ruler = info.controller.broker if info.controller else "?"
+    active = info.controller.broker if info.controller else "?"
     return (
-        f"broker {ruler} is a real controller: what it had begun by an earlier request it carries on from "
+        f"broker {active} is a real controller: what it had begun by an earlier request it carries on from "
         "memory, and the next controller leaves it at old and new replicas together; no cancel"
     )
 
@@ -224,7 +224,7 @@ def _command_back(
     rollback: Sequence[Move],
     executions: Iterable[Execution],
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, str], list[TopicPartition]]:
-    """The lists to go back to, the rollback files that told some, and those whose order is not known."""
+    """The lists to go back to, the rollback files that had some, and those whose order is not known."""
     back = {move.topic_partition: move.replicas for move in rollback}
     open_: dict[TopicPartition, tuple[int, ...] | None] = {}
     for tp in chosen:
@@ -252,7 +252,7 @@ def _command_back(
 
 
 def _fits(one: Execution, tp: TopicPartition, now: tuple[int, ...], former: tuple[int, ...] | None) -> bool:
-    """Whether the list can be the old one: the same replicas, or, where the topic does not tell them, those
+    """Whether the list can be the old one: the same replicas, or, where the topic does not show them, those
     that make up the present list together with the target.
     """
     before = one.before.get(tp)
@@ -292,11 +292,11 @@ def _check_cancellable(info: ControllerInfo) -> None:
     if info.is_zkgroup:
         return
     if info.controller_znode is None:
-        why = "no controller lives; the next one may be a real one, which does not look at a changed request"
+        why = "no controller lives; the next one may be a real one, which does not read a changed request"
     else:
-        ruler = info.controller.broker if info.controller else "?"
+        active = info.controller.broker if info.controller else "?"
         why = (
-            f"broker {ruler} is a real controller, which does not look at a changed request; from Kafka 2.4 "
+            f"broker {active} is a real controller, which does not read a changed request; from Kafka 2.4 "
             "on its brokers cancel (`kafka-reassign-partitions --bootstrap-server ... --cancel`), before, "
             "wait for the end and move back with the rollback file"
         )

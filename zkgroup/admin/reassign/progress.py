@@ -32,7 +32,7 @@ class ReassignmentStatus:
 
     topic_partition: TopicPartition
     before: tuple[int, ...] | None
-    """Where it was; None where nothing tells any more. Of a move that has begun the order may be another one:
+    """Where it was; None where no znode shows it any more. Of a move that has begun the order may be another:
     the topic keeps the replicas, not their order."""
     target: tuple[int, ...]
     status: str
@@ -65,7 +65,7 @@ class ReassignmentProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What one look has read, in this order: an entry that is gone has left its result in the topic."""
+    """What one pass has read, in this order: an entry that is gone has left its result in the topic."""
 
     request: DecodedZnode[Reassignment] | None
     finished: Mapping[TopicPartition, FinishedReassignment]
@@ -215,16 +215,16 @@ def _why_still(
     seen: _Snapshot, tp: TopicPartition, target: tuple[int, ...], now: tuple[int, ...] | None
 ) -> str | None:
     asked = seen.targets[tp]
-    told = []
+    reasons = []
     if asked != target:
-        told.append(f"is being moved to {list(asked)} instead")
+        reasons.append(f"is being moved to {list(asked)} instead")
     if dead := [broker for broker in asked if broker not in seen.info.brokers]:
-        told.append(f"broker {', '.join(map(str, dead))} is not registered")
+        reasons.append(f"broker {', '.join(map(str, dead))} is not registered")
     if seen.info.controller_znode is None:
-        told.append("no controller lives")
+        reasons.append("no controller lives")
     if now is None:
-        told.append(f"{Topic.path(tp.topic)}: there is no such partition")
-    return "; ".join(told) or None
+        reasons.append(f"{Topic.path(tp.topic)}: there is no such partition")
+    return "; ".join(reasons) or None
 
 
 def _behind(seen: _Snapshot, tp: TopicPartition, target: tuple[int, ...]) -> str | None:
@@ -234,12 +234,12 @@ def _behind(seen: _Snapshot, tp: TopicPartition, target: tuple[int, ...]) -> str
 
 
 def _why_not(now: tuple[int, ...], target: tuple[int, ...], record: FinishedReassignment | None) -> str:
-    told = f"is on {list(now)} and nothing moves it"
+    detail = f"is on {list(now)} and nothing moves it"
     if record is not None and record.target == target:
-        return f"{told}: {record.outcome} in epoch {record.epoch}, {record.reason}"
+        return f"{detail}: {record.outcome} in epoch {record.epoch}, {record.reason}"
     if set(target) < set(now):
-        told += (
+        detail += (
             ": the move has not been asked for since, or a controller has dropped it, which leaves old and "
         )
-        return f"{told}new replicas together"
-    return told
+        return f"{detail}new replicas together"
+    return detail

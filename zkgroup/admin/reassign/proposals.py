@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 
 from zkgroup.admin.cluster.brokers import (
-    states_of,
     held_topics,
     notes_on_unreadable,
     partitions_of,
     placeable,
+    states_of,
     unhosted_topics,
 )
 from zkgroup.admin.cluster.controller import read_controller_info, refuse_kraft
@@ -142,7 +142,7 @@ def read_cluster_snapshot(
     Last, what is wrong with each topic that cannot be read and is not in the snapshot.
 
     Topics that are being deleted are left out: a controller drops their moves. So are those that no broker
-    hosts: nobody has asked one to.
+    hosts: it was made without brokers.
 
     Raises ConflictError while partitions are being moved: the lists of those are not what they will be.
     ConfigError for sizes that lack a partition, and for a topic that `request` names and no broker hosts.
@@ -266,7 +266,7 @@ def for_topics(planner: Planner, topics: Collection[str]) -> Planner:
 
 
 def _planned_text(path: str, command: str, planner: Planner) -> Planner:
-    """Planners know no znodes: adds to what they do not find where it was looked for, and what shows it."""
+    """Planners know no znodes: adds the path to what they do not find, and the command that shows it."""
 
     def plan(snapshot: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
         try:

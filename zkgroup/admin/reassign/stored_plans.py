@@ -1,4 +1,4 @@
-"""Reassignment plans kept in `/zkgroup/plans/<id>`: one phase at a time becomes the request.
+"""Reassignment plans stored in `/zkgroup/plans/<id>`: one phase at a time becomes the request.
 
 The process that submits a phase advances the plan, and sets its throttles, in the same transaction, so no
 phase is submitted twice. That is a controller of zkgroup as soon as the request is free; beside a controller
@@ -85,7 +85,7 @@ class PlanDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storing:
-    """A plan that would be kept. Nothing has been."""
+    """A plan that would be stored. Nothing has been."""
 
     as_of: AsOf
     stored: StoredPlan
@@ -97,7 +97,7 @@ class Storing:
 def plan_storing(
     ensemble: Ensemble, found: PhasedPlan, *, by: str, throttle: int | None = None, begin: bool
 ) -> Storing:
-    """What would be kept of a plan, to begin at once or when it is resumed.
+    """What would be stored of a plan, to begin at once or when it is resumed.
 
     Raises ConfigError where it is more than one znode holds, ConflictError where another plan is running,
     RefusedError where no broker here would obey the throttle.
@@ -125,7 +125,7 @@ def plan_storing(
 
 
 def store(ensemble: Ensemble, plan: str, storing: Storing) -> PlanDescription:
-    """Keeps the plan. Raises ConflictError where a plan of this name exists, or another has begun since."""
+    """Stores the plan. Raises ConflictError where a plan of this name exists, or another has begun since."""
     path, data = StoredPlan.path(StoredPlan.validate_id(plan)), storing.stored.encode()
     ensemble.zk.create_missing(zkgroup_path(), plans_path())
     begins = [] if storing.gate is None else [storing.gate]
@@ -226,8 +226,8 @@ def existing(ensemble: Ensemble, moves: Sequence[Move]) -> dict[TopicPartition, 
 
 
 def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDescription, int]:
-    """Removes the throttles of a plan that has ended, where no controller of ours does; and how many
-    configurations were written.
+    """Removes the throttles of a plan that has ended, where no zkgroup controller does; and the number of
+    configurations written.
     """
     stored = one.stored
     if stored.throttle is None or stored.throttles_off or read_controller_info(ensemble).is_zkgroup:
@@ -240,7 +240,7 @@ def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDe
 
 
 def prune(ensemble: Ensemble) -> int:
-    """Deletes plans that are over but for the last ones, where no controller of ours does; how many."""
+    """Deletes plans that are over but for the last ones, where no zkgroup controller does; the number."""
     if read_controller_info(ensemble).is_zkgroup:
         return 0
     names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
@@ -253,7 +253,7 @@ def prune(ensemble: Ensemble) -> int:
                 over[name] = entry.stat
     pruned = 0
     for name in surplus_plans(over):
-        # One that somebody lets run again meanwhile stays; the next command prunes what is left.
+        # One that is resumed meanwhile stays; the next command prunes what is left.
         with contextlib.suppress(OperationRefusedError, OutcomeUnknownError):
             ensemble.zk.multi(Delete(StoredPlan.path(name), over[name].version))
             pruned += 1
@@ -266,9 +266,9 @@ def who_goes_on(info: ControllerInfo) -> str | None:
         return None
     if info.controller_znode is None:
         return "no controller lives: the plan waits until there is one"
-    ruler = info.controller.broker if info.controller else "?"
+    active = info.controller.broker if info.controller else "?"
     return (
-        f"broker {ruler} is a real Kafka controller, which looks at no plan: each next phase is asked for by "
+        f"broker {active} is a real Kafka controller, which reads no plan: each next phase is asked for by "
         "`zkgroup plan resume ID --execute --wait`, as long as that runs"
     )
 
@@ -336,7 +336,7 @@ def run_plan(
 ) -> PlanDescription:
     """Reads until the plan runs no more or the time is over; the result is the plan as it then is.
 
-    Where a controller of zkgroup rules it submits the phases, and this only waits. Else the next one is
+    Where a controller of zkgroup is active it submits the phases, and this only waits. Else the next one is
     submitted here whenever the request is free. `on_progress` is called after every read.
 
     Raises what `plan_reassignment` raises for a phase that cannot be asked for now; the plan stays at it.
@@ -381,7 +381,7 @@ def _advance(ensemble: Ensemble, one: PlanDescription) -> bool:
         else:
             return False
     except ConflictError:
-        # somebody asked for another reassignment, or moved the plan on: the next look tells
+        # another reassignment was requested, or the plan was changed: the next read shows it
         return False
     return True
 

@@ -1,6 +1,6 @@
 """Reassignments asked of the controller: checked, shown, throttled, submitted.
 
-The request is one znode, `/admin/reassign_partitions`. It is only ever created: later releases do not look at
+The request is one znode, `/admin/reassign_partitions`. It is only ever created: later releases do not read
 one that changes (controller.md 4.1). Throttles go with it in one transaction, so a refusal leaves nothing.
 """
 
@@ -114,7 +114,7 @@ def plan_reassignment(
         NotFoundError: a topic or partition that does not exist.
         ConfigError: brokers that are not registered, or that host nothing; more than one request holds.
         RefusedError: what the versions here would ignore or drop; a migrated cluster; topics that no broker
-            hosts, where a controller of Kafka rules.
+            hosts, where a controller of Kafka is active.
     """
     ensemble.zk.sync("/")
     info = read_controller_info(ensemble)
@@ -193,7 +193,7 @@ def refuse_second(ensemble: Ensemble) -> None:
 
 
 def former_replicas(topic: Topic, partition: int, target: Sequence[int]) -> tuple[int, ...] | None:
-    """Where a partition was before its move began, as far as the topic tells; None where it does not.
+    """Where a partition was before its move began, as far as the topic shows; None where it does not.
 
     From 2.4 on the topic names what a move adds. Before, a list with all of the target in it may be old and
     new together, and which of the target were there before is lost. The order is lost with the beginning of a
@@ -275,7 +275,7 @@ def _notes_on_unhosted(
 ) -> Iterator[str]:
     """What a reassignment makes of topics that no broker hosts.
 
-    Raises RefusedError where a controller of Kafka rules: it moves no partition that has no state.
+    Raises RefusedError where a controller of Kafka is active: it moves no partition that has no state.
     """
     named = {move.topic_partition for move in moves}
     for name in sorted(unhosted):

@@ -55,20 +55,22 @@ class Throttled:
     def named(self) -> str:
         """`brokers 1, 2 and topic orders`."""
         whose = [("broker", list(map(str, self.brokers))), ("topic", list(self.topics))]
-        told = [f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}" for kind, names in whose if names]
-        return " and ".join(told)
+        parts = [
+            f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}" for kind, names in whose if names
+        ]
+        return " and ".join(parts)
 
     @property
     def is_of_moves(self) -> bool:
-        """Whether a move has set it, as far as it can tell: topics name the replicas of moves one by one.
+        """Whether a move has set it, as far as the znodes show: topics name the replicas of moves one by one.
 
-        `*` for every replica of a topic, and rates without any topic, are somebody's own setting.
+        `*` for every replica of a topic, and rates without any topic, were set by an operator.
         """
         lists = [value for named in self.topics.values() for value in named.values()]
         return bool(lists) and EVERY_REPLICA not in (value.strip() for value in lists)
 
     def of_moves(self, more: Iterable[int] = ()) -> Throttled:
-        """Without the rates of brokers that have no throttled replica: somebody has set these by hand.
+        """Without the rates of brokers that have no throttled replica: an operator has set these.
 
         `more` are brokers of moves whose topics may be gone, and their lists with them.
         """

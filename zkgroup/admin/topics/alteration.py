@@ -38,11 +38,11 @@ from zkgroup.znodes.stray_replicas import PLACEHOLDER, UnhostedTopic, unhosted_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedPartitions:
-    """How many partitions a topic shall have, and by whose rules."""
+    """How many partitions a topic shall have, and how they are placed."""
 
     partitions: int | None = None
     replica_assignment: Sequence[Sequence[int]] | None = None
-    """Lists of the old and the new partitions, as Kafka's option; those of the old ones are not looked at,
+    """Lists of the old and the new partitions, as Kafka's option; those of the old ones are ignored,
     but in a topic that no broker hosts: there they are where its partitions begin."""
     compat: Compat = "0.10"
     rack_mode: RackMode = "enforced"
@@ -69,7 +69,7 @@ class AlterationPlan:
     unhosted: bool = False
     """No broker hosts the topic, nor will one after this."""
     mark: Znode | None = None
-    """What says that nobody hosts it; None also for a topic of an older tree."""
+    """What says that no broker hosts it; None also for a topic of an older tree."""
 
     @property
     def after(self) -> Topic:
@@ -92,7 +92,7 @@ def plan_alteration(
         ConfigError: nothing to change, or what `plan_config` and `zkgroup.placement` refuse.
         NotFoundError: there is no such topic.
         RefusedError: growing the offsets topic, or one whose partitions are being moved; the first brokers of
-            a topic where a controller of Kafka rules.
+            a topic where a controller of Kafka is active.
         ConflictError: the topic is being deleted.
     """
     validate_topic(topic)

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.admin.cluster.brokers import Brokers, by_role, states_of, placeable, readable, registrations
+from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations, states_of
 from zkgroup.admin.cluster.controller import (
     ControllerHealth,
     notes_on_settings,
@@ -258,7 +258,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadersSeen:
-    """What the last look found."""
+    """What the last read found."""
 
     as_of: AsOf
     leaderless: Mapping[TopicPartition, str]
@@ -303,7 +303,7 @@ def _why_unled(
     able: Collection[int],
     info: ControllerHealth,
 ) -> Iterator[str]:
-    """What the znodes show, and what the ruling controller says."""
+    """What the znodes show, and what the active controller says."""
     if entry is not None and entry.error:
         yield str(entry.error)
         return
@@ -313,8 +313,8 @@ def _why_unled(
     candidates = state.isr if state and state.isr else replicas
     if set(candidates).isdisjoint(able):
         yield f"{brokers_named(sorted(candidates), 'is', 'are')} not registered, or hosting nothing"
-    elif told := info.waiting.get(f"leader of {tp}"):
-        yield told
+    elif why := info.waiting.get(f"leader of {tp}"):
+        yield why
     elif state is not None and state.leader != NO_LEADER:
         yield f"its leader {state.leader} is not registered"
     elif info.kind is not None:

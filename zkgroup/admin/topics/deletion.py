@@ -60,7 +60,7 @@ class TopicDeletionPlan:
     leftover: bool = False
     """There is no topic any more, only what a deletion in part has left: no controller asks for that."""
     without: tuple[int, ...] = ()
-    """Brokers that the controller is told not to wait for, those named in an earlier request included."""
+    """Brokers that the controller does not wait for, those named in an earlier request included."""
     request: Znode | None = None
     """A request that waits, and that is made again so that it names them."""
 
@@ -76,8 +76,9 @@ class TopicDeletionPlan:
 def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int] = ()) -> TopicDeletionPlan:
     """Reads who uses the topic and what there is of it, or what is left of it.
 
-    `without` are brokers that are lost: the controller is told not to wait for them (K20). Refused unless a
-    zkgroup controller is active, and each is not registered and has a replica of the topic.
+    `without` are brokers that are lost: the request names them, and the controller does not wait for them
+    (K20). Refused unless a zkgroup controller is active, and each is not registered and has a replica of the
+    topic.
 
     Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest,
     RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
@@ -171,9 +172,9 @@ def _with_earlier(topic: str, request: Znode | None, named: tuple[int, ...]) -> 
     asked = decode_or_error(request, TopicDeletion.decode).value if request else None
     earlier = asked.without_brokers if asked else ()
     if request is not None and set(named) <= set(earlier):
-        told = ", ".join(map(str, named))
+        brokers = ", ".join(map(str, named))
         raise ConflictError(
-            f"{request.path}: the controller was told already not to wait for broker {told}; "
+            f"{request.path}: the controller has been asked already not to wait for broker {brokers}; "
             f"`zkgroup topic describe {topic}` says what it waits for"
         )
     return tuple(sorted({*earlier, *named}))
@@ -197,8 +198,8 @@ def _notes(
 ) -> Iterator[str]:
     """What the controller makes of a request, said before it is asked (controller.md 5.5)."""
     yield from (f"{text}: it is passed over" for text in info.unreadable)
-    if told := note_on_deletion(info):
-        yield told
+    if note := note_on_deletion(info):
+        yield note
     topic = decode_or_error(znode, Topic.decode).value
     if topic is None:
         yield f"{znode.path} cannot be read: the controller passes it over, and the deletion waits"
@@ -227,8 +228,9 @@ def _notes(
             f"off from ZooKeeper, goes on as a replica of the deleted topic and spoils a new one named {name}"
         )
         yield (
-            f"a controller of Kafka would not see to that: where one may rule when broker {named} is back, "
-            f"remove its folders of {name} before, or a new topic of that name may take old records from them"
+            f"a controller of Kafka would not see to that: where one may be active when broker {named} "
+            f"is back, remove its folders of {name} before, or a new topic of that name may take old "
+            "records from them"
         )
 
 
@@ -335,7 +337,7 @@ def _multi(
     made: tuple[str, bytes] | None = None,
     gone: str | None = None,
 ) -> None:
-    """`made`, path and data, or `gone` tells whether a transaction without an answer was executed."""
+    """`made`, path and data, or `gone` shows whether a transaction without an answer was executed."""
 
     def is_done() -> bool:
         if made is None:
@@ -363,7 +365,7 @@ def _multi(
 
 
 def _heads(topic: str) -> tuple[str, ...]:
-    """What has the name of a topic: itself, its configuration, a waiting request, that nobody hosts it."""
+    """Znodes with the name of a topic: itself, its configuration, a request, that no broker hosts it."""
     paths = Topic.path(topic), TopicConfig.path(topic), TopicDeletion.path(topic)
     return (*paths, UnhostedTopic.path(topic))
 
@@ -388,7 +390,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionSeen:
-    """What the last look found."""
+    """What the last read found."""
 
     as_of: AsOf
     gone: bool

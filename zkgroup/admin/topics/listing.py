@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkgroup.admin.cluster.brokers import states_of, partitions_of, readable, registrations, unhosted_topics
+from zkgroup.admin.cluster.brokers import partitions_of, readable, registrations, states_of, unhosted_topics
 from zkgroup.admin.cluster.controller import read_controller_health
 from zkgroup.errors import (
     CorruptZnodeError,
@@ -148,8 +148,8 @@ def only(
 ) -> tuple[TopicDescription, ...]:
     """The wanted partitions, and the topics that have any. Of one without brokers nothing is amiss."""
     hosted = (one for one in described if not one.unhosted)
-    kept = (replace(one, partitions=tuple(row for row in one.partitions if wanted(row))) for one in hosted)
-    return tuple(one for one in kept if one.partitions)
+    chosen = (replace(one, partitions=tuple(row for row in one.partitions if wanted(row))) for one in hosted)
+    return tuple(one for one in chosen if one.partitions)
 
 
 def is_under_replicated(partition: TopicPartitionDescription) -> bool:
