@@ -98,13 +98,8 @@ def replace(
         tp: tuple(pairs[one] if one in pairs and pairs[one] not in replicas else one for one in replicas)
         for tp, replicas in snapshot.replicas.items()
     }
-    placement = ReplicaPlacement(
-        taken,
-        [broker.id for broker in staying],
-        racks_in_use(staying, snapshot.rack_mode),
-        snapshot.sizes,
-        only_new=True,
-    )
+    ids, racks = [broker.id for broker in staying], racks_in_use(staying, snapshot.rack_mode)
+    placement = ReplicaPlacement(taken, ids, racks, snapshot.sizes, only_new=True)
     doubled = {tp: [one for one in replicas if one in pairs] for tp, replicas in taken.items()}
     wanted = {tp: len(olds) for tp, olds in sorted(doubled.items()) if olds}
     if short := [
