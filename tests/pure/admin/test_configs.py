@@ -120,7 +120,7 @@ def test_a_name_that_no_broker_takes_is_refused_with_the_nearest_one(
     """A mistyped throttle would look as if it were set; a plug-in's own setting can be set all the same."""
     MemoryCluster(world, 1, "2.8.2")
     entity, asked = ConfigEntity.broker(1), {"num.io.threads": "8", name: "1"}
-    told = "Kafka's brokers take no such setting while they run"
+    told = "Kafka's brokers have no such dynamic setting"
     with pytest.raises(ConfigError) as refused:
         plan_config(world.ensemble, entity, asked)
     plan = plan_config(world.ensemble, entity, asked, allow_unknown=True)

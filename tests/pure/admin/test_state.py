@@ -120,7 +120,7 @@ def test_groups_that_an_acl_hides_are_named_and_the_others_listed(world: MemoryG
 
     assert [row.group for row in rows] == ["a", "c"]
     assert sorted(denied) == ["b", "d"]
-    assert str(denied["b"]).startswith("/consumers/b: expected the right to do this")
+    assert str(denied["b"]).startswith("/consumers/b: expected the permission")
     assert [row.group for row in listing] == ["a", "c"]
     assert [text.partition(":")[0] for text in listing.unreadable] == [
         "/consumers/b",
