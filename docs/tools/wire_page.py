@@ -39,7 +39,7 @@ def page() -> str:
 
 def _requests() -> list[type[Request]]:
     """In the order of their modules and files: control requests first."""
-    order = ("control", "replica_host", "metadata", "records")
+    order = ("control", "replica_host", "metadata", "records", "groups", "admin_apis")
     return sorted(
         REQUESTS.values(),
         key=lambda kind: (order.index(kind.__module__.rpartition(".")[2]), kind.API),

@@ -10,6 +10,7 @@ is believed before the bytes are there.
 * `messages`: error codes, headers and whole frames; `requests`: which request a frame holds
 * `control`: what a controller and its brokers say to each other
 * `metadata`: what clients ask any broker; `records`: what they ask the leader of a partition
+* `admin_apis`: what tools ask to change; `groups`: what members and tools ask a coordinator
 * `replica_host`: the requests for lines, and their batches, whose checksum is `crc32c`
 * `client`: the client's end of a connection
 """

@@ -5,11 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkgroup.errors import UnsupportedRequestError
+from zkgroup.wire.admin_apis import (
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+)
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
+)
+from zkgroup.wire.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
 )
 from zkgroup.wire.messages import Api, Request, RequestHeader, decode_part, decode_rest
 from zkgroup.wire.metadata import (
@@ -43,6 +66,25 @@ REQUESTS: Mapping[int, type[Request]] = {
         InitProducerIdRequest,
         OffsetForLeaderEpochRequest,
         DescribeClusterRequest,
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        CreatePartitionsRequest,
+        DescribeConfigsRequest,
+        AlterConfigsRequest,
+        IncrementalAlterConfigsRequest,
+        ElectLeadersRequest,
+        AlterPartitionReassignmentsRequest,
+        ListPartitionReassignmentsRequest,
+        JoinGroupRequest,
+        SyncGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
+        DeleteGroupsRequest,
+        OffsetDeleteRequest,
         AppendLinesRequest,
         FetchLinesRequest,
         FailedReplicasRequest,
