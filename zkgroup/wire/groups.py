@@ -1,8 +1,7 @@
 """What members of groups and tools ask the coordinator of a group.
 
-Sources: the messages of these names in clients/src/main/resources/common/message/*.json@2.8.2; their versions
-and fields as `spec/group-coordinator.md` uses them are those of Kafka 2.8.2. Below version 7 the name of the
-protocol in a JoinGroup response with an error is an empty text, from then on null.
+Sources: the messages of these names in clients/src/main/resources/common/message/*.json@2.8.2. Below version
+7 the name of the protocol in a JoinGroup response with an error is an empty text, from then on null.
 """
 
 from __future__ import annotations

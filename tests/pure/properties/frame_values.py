@@ -41,7 +41,8 @@ def values_of(node: Node, version: int) -> st.SearchStrategy[Any]:
         case Truth():
             return st.booleans()
         case Array(item, nullable):
-            several = st.lists(values_of(item, version), max_size=4).map(tuple)
+            size = 2 if isinstance(item, Record) else 4
+            several = st.lists(values_of(item, version), max_size=size).map(tuple)
             return _may_be_none(several, nullable=nullable)
         case Nullable(record):
             return st.none() | values_of(record, version)

@@ -37,12 +37,12 @@ def versions_of(kind: type[Message]) -> st.SearchStrategy[int]:
 
 
 @each_message
-@settings(max_examples=4)
+@settings(max_examples=6)
 @given(st.data())
 def test_each_version_survives_the_round_trip(kind: type[Message], data: st.DataObject) -> None:
-    """Any values in each version; cut short or long it is refused."""
-    for version in kind.VERSIONS:
-        survives(kind, version, data.draw(values_of_kind(kind, version)))
+    """Any values in any version; cut short or long it is refused."""
+    version = data.draw(versions_of(kind))
+    survives(kind, version, data.draw(values_of_kind(kind, version)))
 
 
 def survives(kind: type[Message], version: int, value: Any) -> None:
@@ -57,7 +57,7 @@ def survives(kind: type[Message], version: int, value: Any) -> None:
 
 
 @each_request
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(st.data())
 def test_a_frame_is_read_by_its_header(kind: Any, data: st.DataObject) -> None:
     """Header versions go with the message's; the buffers of a response are its frame."""
@@ -76,7 +76,7 @@ def test_a_frame_is_read_by_its_header(kind: Any, data: st.DataObject) -> None:
 
 
 @each_message
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.data())
 def test_any_damage_to_any_version_is_read_or_refused(kind: type[Message], data: st.DataObject) -> None:
     """A good message with bytes changed, taken out or put in is another good one, or refused.
