@@ -255,6 +255,17 @@ class UnsupportedRequestError(WireError):
         self.correlation_id = correlation_id
 
 
+class CorruptRecordError(ZkGroupError):
+    """Record batches are damaged or cannot be parsed; Kafka's error code 2. `offset` counts bytes."""
+
+    def __init__(self, field: str, offset: int, expected: str, found: str) -> None:
+        super().__init__(f"{field}, byte {offset} of the records: expected {expected}, found {found}")
+        self.field = field
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+
+
 class UnencodableError(ConfigError):
     """A value does not fit the field of a request or response; nothing was sent."""
 

@@ -11,6 +11,7 @@ is believed before the bytes are there.
 * `control`: what a controller and its brokers say to each other
 * `metadata`: what clients ask any broker; `records`: what they ask the leader of a partition
 * `admin_apis`: what tools ask to change; `groups`: what members and tools ask a coordinator
-* `replica_host`: the requests for lines, and their batches, whose checksum is `crc32c`
+* `record_batch`: batches of records, checked, stamped and read; their checksum is `crc32c`
+* `replica_host`: the requests for lines, and their batches
 * `client`: the client's end of a connection
 """

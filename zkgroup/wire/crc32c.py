@@ -1,5 +1,8 @@
 """CRC-32C (Castagnoli), the checksum of Kafka's record batches; RFC 3720, appendix B.4.
 
+`crc32c` takes the C package of that name where it is installed (extra `broker`): some GB/s. Without it the
+checksum is made in Python, at some tens of MB/s:
+
 A CRC is the remainder of a polynomial over GF(2), and the remainder of `h * x^m + l` is that of
 `h * (x^m mod P) + l`. So the front of a block is laid over its back, once for every term of `x^m mod P`, as
 shifts and exclusive ors of one big integer. Each step about halves the block; the last 16 bytes go through
@@ -9,7 +12,18 @@ table alone and needs no library (docs/adr/0018).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+
+from zkgroup.wire.schema import Buffer
+
+_native: Callable[[Buffer, int], int] | None
+try:
+    from crc32c import crc32c as _c_package
+except ImportError:
+    _native = None
+else:
+    _native = _c_package
 
 POLYNOMIAL: Final = 0x1EDC6F41
 """Without its leading term, x^32."""
@@ -26,15 +40,25 @@ SHORT_BYTES: Final = 16
 """What the table does alone."""
 
 
-def crc32c(data: bytes, crc: int = 0) -> int:
+def is_native() -> bool:
+    """Whether the C package is there."""
+    return _native is not None
+
+
+def crc32c(data: Buffer, crc: int = 0) -> int:
     """The checksum of bytes; with `crc`, that of what came before, of both together."""
+    return python_crc32c(data, crc) if _native is None else _native(data, crc)
+
+
+def python_crc32c(data: Buffer, crc: int = 0) -> int:
+    """What `crc32c` gives, without the C package."""
     state = crc ^ _ALL
     for at in range(0, len(data), BLOCK_BYTES):
         state = _block(state, data[at : at + BLOCK_BYTES] if len(data) > BLOCK_BYTES else data)
     return state ^ _ALL
 
 
-def _block(state: int, block: bytes) -> int:
+def _block(state: int, block: Buffer) -> int:
     if len(block) <= SHORT_BYTES:
         return _by_table(state, block)
     bits = len(block) * 8
@@ -51,7 +75,7 @@ def _block(state: int, block: bytes) -> int:
     return _by_table(0, value.to_bytes(bits // 8, "little"))
 
 
-def _by_table(state: int, data: bytes) -> int:
+def _by_table(state: int, data: Buffer) -> int:
     for byte in data:
         state = _TABLE[(state ^ byte) & 0xFF] ^ (state >> 8)
     return state
