@@ -229,15 +229,18 @@ def _write_no_tags(_value: Any, parts: list[Buffer]) -> None:
 
 def _write_tagged(fields: Sequence[Field], codecs: dict[str, Codec]) -> Write:
     """Writes the fields that differ from their defaults, by their tags."""
-    known = [
-        (attrgetter(field.name), field.versions.absent, uvarint(field.tag or 0), codecs[field.name].write)
-        for field in fields
-    ]
+    get: Callable[[Any], Any] = attrgetter(*[field.name for field in fields])
+    every: Callable[[Any], tuple[Any, ...]] = get if len(fields) > 1 else lambda value: (get(value),)
+    defaults = tuple(field.versions.absent for field in fields)
+    known = [(field.versions.absent, uvarint(field.tag or 0), codecs[field.name].write) for field in fields]
 
     def write(value: Any, parts: list[Buffer]) -> None:
+        values = every(value)
+        if values == defaults:
+            parts.append(b"\0")
+            return
         count, section = 0, list[Buffer]()
-        for get, absent, tag, write_value in known:
-            found = get(value)
+        for found, (absent, tag, write_value) in zip(values, known, strict=True):
             if found != absent:
                 inner: list[Buffer] = []
                 write_value(found, inner)
