@@ -69,11 +69,18 @@ class BrokerConnection:
         return cls(reader, writer, timeout_ms, response_bytes_max)
 
     async def ask(
-        self, request: Request, client_id: str, *, body: bytes | None = None, write: Write = _write
+        self,
+        request: Request,
+        client_id: str,
+        *,
+        version: int = 0,
+        body: bytes | None = None,
+        write: Write = _write,
     ) -> Response:
         """The response, of the kind that belongs to the request.
 
         Args:
+            version: of the request, and so of its response.
             body: the request as bytes, where it was encoded before.
             write: sends the frame; returns when the system has taken it.
 
@@ -82,8 +89,8 @@ class BrokerConnection:
         """
         self._correlation = (self._correlation + 1) % CORRELATIONS
         # ControlledShutdown version 0 has a header without a correlation id; it is answered with 0.
-        sent = 0 if request.header_version(0) == 0 else self._correlation
-        frame = encode_request(request, sent, client_id, body=body)
+        sent = 0 if request.header_version(version) == 0 else self._correlation
+        frame = encode_request(request, sent, client_id, version=version, body=body)
         if self._reading.done():
             self._reading.result()  # raises what has ended it
         response = self._response = asyncio.get_running_loop().create_future()
@@ -95,7 +102,7 @@ class BrokerConnection:
             raise TimeoutError(f"no answer within {self._timeout_ms} ms") from error
         finally:
             self._response = None
-        correlation, decoded = decode_response(request.RESPONSE, payload)
+        correlation, decoded = decode_response(request.RESPONSE, payload, version=version)
         if correlation != sent:
             raise CorruptFrameError("correlation_id", 0, str(sent), str(correlation))
         return decoded
@@ -151,7 +158,7 @@ class BrokerClient:
         self._timeout_ms = timeout_ms
         self._connection: BrokerConnection | None = None
 
-    async def ask(self, request: Request, kind: type[ResponseT]) -> ResponseT:
+    async def ask(self, request: Request, kind: type[ResponseT], *, version: int = 0) -> ResponseT:
         """The response, which is of the kind that belongs to the request.
 
         Raises OSError (TimeoutError is one), EOFError or WireError; the connection is closed then.
@@ -162,7 +169,7 @@ class BrokerClient:
                 self._connection = await BrokerConnection.open(
                     self._host, self._port, timeout_ms=self._timeout_ms
                 )
-            response = await self._connection.ask(request, self._client_id)
+            response = await self._connection.ask(request, self._client_id, version=version)
         except BaseException:
             await self.close()
             raise
