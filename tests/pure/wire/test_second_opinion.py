@@ -43,7 +43,7 @@ def theirs_from(theirs: Any, value: Any, record: Record, version: int) -> Any:
         their.name: _their_value(their, getattr(value, our.name), our.node, version)
         for their, our in zip(untagged, ours, strict=True)
     }
-    their_tags = {one.tag: one for one in struct._fields if one.tag is not None}
+    their_tags = {one.tag: one for one in struct.fields.values() if one.tag is not None}
     for our in record.on_the_wire(version):
         found = getattr(value, our.name)
         if our.tag is not None and our.tag < OWN_TAGS and found != our.versions.absent:
