@@ -1,12 +1,14 @@
-"""The connection to one incarnation of a broker: orders go out, answers come back.
+"""The connections to brokers: requests go out, responses come back.
 
-One request is in flight. Whatever is wrong breaks the connection (no answer in time, one that cannot be
-read, one to another question, a word that nobody asked for), and it is made anew, for as long as the broker
+A channel is the connection to one incarnation of a broker.
+
+One request is in flight. Whatever is wrong breaks the connection (no response in time, one that cannot be
+read, one to another request, one without a request), and it is made anew, for as long as the broker
 is registered; the machine sends again what was in flight.
 Source: kafka/controller/ControllerChannelManager.scala@0.8.2.2, controller.md 7.4.
 
-A channel knows nothing of what it carries. It is made and used on one event loop, and never waits for anybody
-but its broker.
+A channel does not read what it carries. It is created and used on one event loop, and waits for its broker
+alone.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class ChannelSettings:
 
 
 class ChannelListener(Protocol):
-    """Who is told what happens on a connection, on the loop; must not block or raise."""
+    """Gets what happens on a connection, on the loop; must not block or raise."""
 
     def up(self, connection: int) -> None:
         """A connection is there: requests may be given for it by its number."""
@@ -106,7 +108,7 @@ class Channel:
         Args:
             client_id: of LeaderAndIsr and UpdateMetadata; StopReplica has an empty one, as at 0.8.2.2.
             lease: nothing is written, and nothing goes on being written, once it is over.
-            owner: is told what happens.
+            owner: gets what happens.
             jitter: draws a number in [0, 1).
             pause: waits so many seconds before a connection is made again.
         """
@@ -136,7 +138,7 @@ class Channel:
             connection = self._connection
             try:
                 await self._once()
-            except Exception as error:  # noqa: BLE001 - told; the broker must not be lost by it
+            except Exception as error:  # noqa: BLE001 - logged; the broker must not be lost by it
                 self._failed(error, was_up=self._connection > connection)
             await self._pause(self._backoff_s())
 
@@ -176,7 +178,7 @@ class Channel:
         if isinstance(error, UnencodableError):
             _log.error("%s: a request cannot be sent: %s", where, why)
         elif not isinstance(error, OSError | EOFError | WireError):
-            _log.error("%s: connection broken by a mistake of ours", where, exc_info=error)
+            _log.error("%s: connection broken by a bug in zkgroup", where, exc_info=error)
         else:
             level = logging.INFO if self._failures == 1 else logging.DEBUG
             _log.log(level, "%s: connection lost or not made, %d in a row: %s", where, self._failures, why)
@@ -240,7 +242,7 @@ class ControllerChannelManager:
         Args:
             thread: its loop has the connections; it runs, and is stopped by its owner.
             post: has the machine's thread run a task.
-            tell: gives the machine an event; called on its thread.
+            notify: gives the machine an event; called on its thread.
             client_id: see `Channel`.
         """
         self._thread = thread
@@ -275,12 +277,12 @@ class ControllerChannelManager:
             self._close(order.broker)
 
     def close_all(self) -> None:
-        """Ends every channel: this controller rules no more."""
+        """Ends every channel: this controller is no longer active."""
         for broker in list(self._links):
             self._close(broker)
 
     def send(self, order: SendToBroker) -> None:
-        """Sends a request on the connection that the machine was told of last, or drops it."""
+        """Sends a request on the connection that the machine knows of, or drops it."""
         message = order.message
         link = self._links.get(message.broker)
         if link is not None and link.incarnation == message.incarnation and link.connection != NO_CONNECTION:
@@ -294,7 +296,7 @@ class ControllerChannelManager:
     # --- what happens on the loop ---------------------------------------------------------------
 
     def happened(self, link: _Link, connection: int, event: ChannelEvent) -> None:
-        """Called on the loop: the machine's thread is to look at it."""
+        """Called on the loop: hands the event to the machine's thread."""
         self._post(partial(self._deliver, link, connection, event))
 
     def _deliver(self, link: _Link, connection: int, event: ChannelEvent) -> None:

@@ -1,7 +1,7 @@
-"""A controller at work: its machine on a thread, its connections on another, and who wants to know.
+"""A running controller: its machine on one thread, its connections to brokers on another, and its listener.
 
-Beside a broker it shares the broker's store, and so its session: what the session's end takes away, it takes
-away together. By itself (`--controller-only`) it is given a store of its own. The store is never closed here.
+In a broker's process it shares the broker's store, and so its session: both end together. As a process of its
+own (`--controller-only`) it has a store of its own. The store is never closed here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LEAVE_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """It rules, knows the cluster, and has told the brokers so."""
+    """It is active, has loaded the cluster, and has sent the states to the brokers."""
 
     epoch: int
     partitions: int
@@ -57,19 +57,19 @@ class Loaded:
 
 T = TypeVar("T")
 ControllerNews = Elected | Loaded | Resigned
-"""What people are told."""
+"""What the listener gets."""
 
 
 class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
-    """What decides: `zkgroup.controller.machine`."""
+    """The machine that decides: `zkgroup.controller.machine`."""
 
     @property
     def context(self) -> ControllerContext | None:
-        """What it knows of the cluster; None while it does not rule or has not loaded."""
+        """Its context; None while it is not active or has not loaded."""
         ...
 
     def figures(self) -> ControllerMetrics | None:
-        """What it counts now; None while it does not rule or has not loaded."""
+        """The metrics now; None while it is not active or has not loaded."""
         ...
 
     @property
@@ -79,7 +79,7 @@ class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
 
 
 class Controller:
-    """One candidate for `/controller`, and the controller while it rules.
+    """One controller, which takes part in elections and is active while it has won the last one.
 
     `start`, `stop` and `close` in this order; everything from any thread, and none of it blocks but `close`,
     which always returns.
@@ -102,11 +102,11 @@ class Controller:
         """
         Args:
             machine: stepped by this controller's thread alone.
-            store: shared with whoever gave it.
+            store: shared with the caller.
             broker: its id.
-            client_id: what brokers are told in requests (`controller_client_id`).
+            client_id: the client id in requests to brokers (`controller_client_id`).
             on_news: called on the machine's thread, which waits for it; must not raise.
-            on_failure: it stands for election no more, and why; once, on any thread.
+            on_failure: it takes part in no more elections, and why; once, on any thread.
             metrics: called on the machine's thread.
         """
         self.broker = broker
@@ -148,18 +148,19 @@ class Controller:
     # --- any thread -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Stands for election from now on, whenever the store is connected."""
+        """Takes part in elections from now on, whenever the store is connected."""
         self._thread.start()
         self._unlisten = self._store.listen(self._on_session)
         self._loop.listen()
         self._loop.start()
 
     def stop(self) -> None:
-        """Begins to leave: resigns, and stands no more. Returns at once; safe in a signal handler."""
+        """Begins to leave: resigns, and takes part in no more elections. Returns at once; safe in a signal
+        handler."""
         self._loop.post(self._leave)
 
     def close(self, timeout_s: float = LEAVE_TIMEOUT_S) -> bool:
-        """Leaves, and ends both threads; whether that was done in time. Again is no matter.
+        """Leaves, and ends both threads; whether that was done in time. May be called again.
 
         What could not be taken off in time (ZooKeeper is away) ends with the session.
         """
@@ -172,22 +173,22 @@ class Controller:
         self._loop.post(self._loop.stop)
         done = self._loop.join(timeout_s) and done
         if self._loop.has_ended:
-            self._unlisten = None  # nobody is there any more that could leave
+            self._unlisten = None  # its thread has ended
         self._end()
         return self._thread.stop(timeout_s) and done
 
     def check(self) -> None:
-        """Raises what made it stand for election no more, if anything did.
+        """Raises why it takes part in no more elections, if it does not.
 
-        `ConflictError` where its id is somebody else's; what the store gave up for good with.
+        `ConflictError` where its id is another process's; the error with which the store gave up.
         """
         if self._failure is not None:
             raise self._failure
 
     def shut_down(self, broker: int) -> Future[ControlledShutdownResponse]:
-        """A broker asks to be relieved of its leaderships before it stops (ControlledShutdown).
+        """Requests a controlled shutdown of a broker: others lead what it leads.
 
-        Answered with 11 where this controller does not rule, or ceases to before it is done.
+        Answered with 11 where this controller is not active, or resigns before it is done.
         Raises StoreUnavailableError where far too much waits already.
         """
         future: Future[ControlledShutdownResponse] = Future()
@@ -201,7 +202,7 @@ class Controller:
         return future
 
     def with_context(self, read: Callable[[ControllerContext | None], T]) -> Future[T]:
-        """What `enqueue` gives, called on the machine's thread with what it knows; None: it does not rule.
+        """The result of `read`, called on the machine's thread with the context; None: it is not active.
 
         It must be quick. Never answered once the controller is closed.
         """
@@ -211,7 +212,7 @@ class Controller:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(read(self._machine.context))
-                except Exception as error:  # noqa: BLE001 - belongs to who asked
+                except Exception as error:  # noqa: BLE001 - raised where the result is awaited
                     future.set_exception(error)
 
         self._loop.request(answer)
@@ -271,7 +272,7 @@ class Controller:
             self._fail(event.fatal)
 
     def _crashed(self, error: BaseException) -> None:
-        """The machine's thread ends by a mistake of ours: its session must not go on without it."""
+        """The machine's thread ends by a bug in zkgroup: its session must not go on without it."""
         self._lease.extend(None)
         self._telemetry.crashed()
         self._left.set()
@@ -285,7 +286,7 @@ class Controller:
             self._on_failure(error)
 
     def _end(self) -> None:
-        """Nobody waits for an answer any more."""
+        """Answers all requests that wait."""
         with self._lock:
             self._over = True
             left, self._asked = self._asked, {}
@@ -300,7 +301,7 @@ class Controller:
 
 
 def _resolve(future: Future[ControlledShutdownResponse], response: ControlledShutdownResponse) -> None:
-    """Whoever asked may have given up."""
+    """Sets the result, unless the caller has cancelled."""
     if future.set_running_or_notify_cancel():
         future.set_result(response)
 

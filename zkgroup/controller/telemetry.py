@@ -1,4 +1,4 @@
-"""What a controller tells about itself: the log and the metrics, out of its effects."""
+"""The log and the metrics of a controller, from its effects."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _WARNINGS: Final = frozenset(
 
 
 class ControllerTelemetry:
-    """Reports of one candidate. Used on its machine's thread."""
+    """The reports of one controller. Used on its machine's thread."""
 
     def __init__(self, broker: int, clock: Clock, metrics: MetricsSink | None) -> None:
-        """metrics: None where nobody wants them; then nothing is counted."""
+        """metrics: None: nothing is counted."""
         self._broker = broker
         self._labels = {"broker": str(broker)}
         self._clock = clock
@@ -50,13 +50,13 @@ class ControllerTelemetry:
         self._counted_ms: int | None = None
 
     def elected(self, effect: Elected) -> None:
-        """It rules."""
+        """It is active."""
         state_log.info("broker %d is the controller, epoch %d", self._broker, effect.epoch)
         self._gauge("active_controller_count", 1)
         self._counted_ms = None
 
     def resigned(self, effect: Resigned) -> None:
-        """It rules no more: what it counted is another controller's to tell."""
+        """It is no longer active: another controller counts the cluster."""
         state_log.info(
             "broker %d is no controller any more, epoch %d: %s", self._broker, effect.epoch, effect.reason
         )
@@ -64,16 +64,16 @@ class ControllerTelemetry:
         self._gauges(ControllerMetrics(0, 0, 0, 0, 0, 0))
 
     def crashed(self) -> None:
-        """It has ended without a word."""
+        """Its thread has ended by an error."""
         self._gauge("active_controller_count", 0)
 
     def note(self, note: LogEvent) -> None:
-        """Something for people."""
-        told = " ".join(f"{name}={value}" for name, value in note.fields.items())
+        """Logs an event, and counts it where there is a metric."""
+        fields = " ".join(f"{name}={value}" for name, value in note.fields.items())
         if (level := _STATE_CHANGES.get(note.kind)) is not None:
-            state_log.log(level, "%s %s", note.kind, told)
+            state_log.log(level, "%s %s", note.kind, fields)
         else:
-            log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, told)
+            log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, fields)
         if self._metrics is None:
             return
         if note.kind == "election.unclean":
@@ -83,7 +83,7 @@ class ControllerTelemetry:
             self._metrics.observe("zkgroup_controller_leader_election_seconds", self._labels, seconds)
 
     def count_cluster(self, count: Callable[[], ControllerMetrics | None]) -> None:
-        """Has the cluster counted now and then; None: this candidate does not rule."""
+        """Counts the cluster every `COUNT_EVERY_MS`; `count` returns None where it is not active."""
         now_ms = self._clock.now_ms()
         if self._metrics is None or now_ms < (self._counted_ms or 0) + COUNT_EVERY_MS:
             return

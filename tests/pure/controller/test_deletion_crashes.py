@@ -59,7 +59,7 @@ def crashed_after(writes: int) -> bool:
     assert {id_: host.logs for id_, host in world.hosts.items()} == logs
     assert all(host.metadata == {tp(0, "u"): 1} for host in world.hosts.values())
     assert successor.is_active
-    assert not successor.notes("transition.illegal")
+    assert not successor.notes("transition.refused")
     return was_there
 
 

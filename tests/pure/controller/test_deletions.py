@@ -45,7 +45,7 @@ def test_a_topic_goes_with_logs_configuration_and_marker() -> None:
     assert deletions(world, 2) == [(False, (tp(0), tp(1))), (True, (tp(0), tp(1)))]
     assert (left_of(world, "u"), world.state(tp(0, "u"))) == kept
     assert all(tp(0, "u") in host.logs and tp(0, "u") in host.metadata for host in world.hosts.values())
-    assert not controller.notes("transition.illegal")
+    assert not controller.notes("transition.refused")
 
 
 def test_brokers_hide_the_topic_before_they_stop_it() -> None:
@@ -242,7 +242,7 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
     assert world.server.find(PartitionState.path(tp(2))) is None
     world.start_broker(3)
     assert is_gone(world)
-    assert not controller.notes("transition.illegal")
+    assert not controller.notes("transition.refused")
 
 
 def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
@@ -269,7 +269,7 @@ def test_a_partition_that_never_got_a_state_is_deleted() -> None:
     world.start_broker(3)
 
     assert is_gone(world, "v")
-    assert not controller.notes("transition.illegal")
+    assert not controller.notes("transition.refused")
 
 
 def test_a_topic_that_is_being_moved_waits_for_the_end_of_the_move() -> None:

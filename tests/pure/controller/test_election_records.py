@@ -55,7 +55,7 @@ def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     assert world.record(1).ended == "an operator asked for it"
     kept = world.record(2)
     assert kept.ended is None
-    assert kept.reason == "broker 1 rules no more"
+    assert kept.reason == "broker 1 is no longer the controller"
 
 
 def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
@@ -71,7 +71,7 @@ def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
     world.advance(GRACE_AND_SPREAD_MS)
 
     assert world.active_nodes == [node]
-    assert world.record(3).reason == "broker 2 rules no more"
+    assert world.record(3).reason == "broker 2 is no longer the controller"
 
 
 def test_the_only_candidate_rules_again_after_standing_back() -> None:

@@ -55,7 +55,7 @@ def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
     assert tp(1) in world.hosts[3].logs
     assert received(world, 3)[-1] == "replica"
     assert records(world) == []
-    assert controller.notes("abandoned.wanted")
+    assert controller.notes("replicas_of_deleted_topic.assigned")
 
 
 def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:

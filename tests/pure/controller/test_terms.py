@@ -42,7 +42,7 @@ def epochs(world: SteppedControllers) -> list[int]:
 
 
 def ended(controller: ControllerNode) -> list[object]:
-    return [fields["written"] for fields in controller.notes("terms.ended")]
+    return [fields["written"] for fields in controller.notes("leader_epochs.started")]
 
 
 def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:

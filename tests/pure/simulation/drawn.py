@@ -50,7 +50,7 @@ OF_CLUSTERS = {
     "requests late requests": 1,
     "requests cut unanswered": 0.4,
     "note takeover.grace": 40,
-    "note first_terms.told": 1,
+    "note first_leader_epochs.sent": 1,
     "shutdowns granted": 2,
     "foreign write write_request": 30,
     "foreign write delete_request": 7,
@@ -72,7 +72,7 @@ OF_CLUSTERS = {
     "foreign write raise_epoch": 30,
     "foreign write forbid": 3,
     "corruption outlived": 10,
-    "note abandoned.deleted": 3,
+    "note replicas_of_deleted_topic.deleted": 3,
 }
 """Least figures of a hundred schedules."""
 

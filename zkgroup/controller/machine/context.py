@@ -1,7 +1,7 @@
-"""What a controller knows of its cluster: the values last read or written, each with its version.
+"""The controller context: the cluster as last read from or written to ZooKeeper, each value with its version.
 
-Nothing here is truth: ZooKeeper is, and every write carries the version that its decision rests on. The
-picture is what the decision starts from, and what brokers are told of.
+ZooKeeper has the truth: every write carries the version of what its decision is based on. The context is
+where decisions start, and what requests to brokers are built from.
 
 A cluster has some hundred thousand partitions, so a partition costs little: states and lists of brokers are
 shared by all that have the same, and indices are plain numbers, topic by topic.
@@ -67,7 +67,7 @@ class LiveBroker:
 
     registration: BrokerRegistration
     epoch: int
-    """czxid of the registration: tells one incarnation from the next (KIP-380)."""
+    """czxid of the registration: distinguishes one incarnation from the next (KIP-380)."""
 
     @property
     def hosts_partitions(self) -> bool:
@@ -122,15 +122,16 @@ class ControllerContext:
         """Everything was read at least once: what is read now is compared with it."""
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
-        """Brokers that asked for a controlled shutdown: told everything, elected for nothing."""
+        """Brokers that asked for a controlled shutdown: they get every request, and are not elected."""
         self.deletions: set[str] = set()
         """Topics that are queued for deletion, known or not."""
         self.given_up: dict[str, Brokers] = {}
         """Brokers that the deletions of these topics do not wait for (K20)."""
         self.ineligible: dict[str, str] = {}
-        """Those of them that wait, and for what."""
+        """Topic to why its deletion waits."""
         self.unhosted: set[str] = set()
-        """Known topics that no broker hosts: made without brokers, and nobody has named one since."""
+        """Known topics that no broker hosts: created without brokers, and without a reassignment that names
+        one."""
         self.moves: set[TopicPartition] = set()
         """Partitions with an open reassignment."""
         self.unfit: dict[TopicPartition, set[int]] = {}
@@ -149,7 +150,7 @@ class ControllerContext:
         self.restarted_leaders: dict[TopicPartition, None] = {}
         """Partitions led by a zkgroup broker that has started since their state was written."""
         self.topic_czxids: dict[str, int] = {}
-        """Topic to the czxid of its znode: tells it from another one of the same name."""
+        """Topic to the czxid of its znode: distinguishes it from another topic of the same name."""
         self._topics: dict[str, TopicContext] = {}
         self._lists: dict[Brokers, Brokers] = {}
 
@@ -169,7 +170,7 @@ class ControllerContext:
 
     @property
     def reachable(self) -> frozenset[int]:
-        """Brokers that are told things: live, shutting down or not."""
+        """Brokers that requests can be sent to: live, shutting down or not."""
         return frozenset(id_ for id_, broker in self.brokers.items() if id_ >= 0 and broker.hosts_partitions)
 
     @property
@@ -179,11 +180,11 @@ class ControllerContext:
 
     @property
     def started(self) -> dict[int, int]:
-        """Each broker of ours with the zxid of its start."""
+        """Each zkgroup broker with the zxid of its start."""
         return {id_: each.epoch for id_, each in self.brokers.items() if each.registration.is_zkgroup}
 
     def has_restarted_since(self, broker: int, zxid: int) -> bool:
-        """Whether this broker of ours has started after a change with that zxid."""
+        """Whether this zkgroup broker has started after a change with that zxid."""
         found = self.brokers.get(broker)
         return found is not None and found.epoch > zxid and found.registration.is_zkgroup
 
@@ -322,7 +323,7 @@ class ControllerContext:
                 yield TopicPartition(name, number)
 
     def on_broker(self, broker: int) -> Iterator[TopicPartition]:
-        """Partitions whose replica list holds the broker, but for those that nobody hosts."""
+        """Partitions whose replica list holds the broker, but for those of unhosted topics."""
         for name, numbers in self.topics_on(broker):
             for number in numbers:
                 yield TopicPartition(name, number)

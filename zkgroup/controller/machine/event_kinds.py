@@ -33,9 +33,9 @@ REASSIGNMENT: Final = EventKind("reassignment")
 """The open reassignments, and the request for them."""
 DELETIONS: Final = EventKind("deletions")
 """Topics that are queued for deletion."""
-STRAY_REPLICAS: Final = EventKind("strays")
+STRAY_REPLICAS: Final = EventKind("stray replicas")
 """Replicas that a reassignment has left behind and that could not be deleted."""
-REPLICAS_OF_DELETED_TOPICS: Final = EventKind("abandoned")
+REPLICAS_OF_DELETED_TOPICS: Final = EventKind("replicas of deleted topics")
 """Replicas of deleted topics, on brokers that the deletion has not waited for."""
 STRAY_RECORDS: Final = EventKind("stray records")
 """The records of replicas that brokers may still have."""

@@ -15,7 +15,7 @@ from zkgroup.controller.machine.event_queue import BACKOFF_MS, Backoffs, EventKi
 from zkgroup.controller.machine.fenced_writes import Denied
 from zkgroup.controller.machine.settings import ElectorContext
 
-EVENT_TIMER: Final = "duties"
+EVENT_TIMER: Final = "events"
 
 
 class EventManager:

@@ -1,12 +1,9 @@
 """The events that the machine of a controller takes, and the effects that it returns.
 
-Facts that a controller is told beside those of every machine: its connections to brokers, and who stops.
+Events are those of every machine (sessions, replies, timers), connections to brokers, and requests to stop.
+Events of another incarnation than the one whose channel was opened last are ignored.
 
-What belongs to another incarnation than the one whose channel was opened last is passed over.
-
-What a controller must do next, beside asking ZooKeeper: the outputs of its machine, as orders.
-
-The shell performs the effects of a step in the order given, all of them before the next event.
+`Controller` performs the effects of a step in the order given, all of them before the next event.
 Nothing is sent to a broker before `Elected` or after `Resigned`, nor after the time of the last
 `ExtendLease` has come (recipes 13): an expired controller would otherwise delete a replica that is back in
 sync.
@@ -50,7 +47,7 @@ class BrokerAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownAsked:
-    """A broker asks to be relieved of its leaderships; `ShutdownAnswered` with this id replies."""
+    """A broker requests a controlled shutdown; `ShutdownAnswered` with this id replies."""
 
     request_id: int
     broker: int
@@ -58,7 +55,7 @@ class ShutdownAsked:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """It shall rule no more, and stand for election no more; what stands of it is taken off."""
+    """The controller resigns and takes part in no more elections; its znodes are deleted."""
 
     reason: str
 
@@ -68,14 +65,14 @@ ControllerEvent = ChannelUp | ChannelDown | BrokerAnswered | ShutdownAsked | Ret
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This controller rules: load the cluster, begin with UpdateMetadata to every broker."""
+    """This controller is active: it loads the cluster, and begins with UpdateMetadata to every broker."""
 
     fence: Fence
     """With the epoch of every request to brokers."""
     czxid: int
     """Of its `/controller`, which a request to resign names."""
     foreign_epoch: int
-    """The last epoch that no controller of ours had; 0 where there is none.
+    """The last epoch of a controller of Kafka; 0 where there is none.
 
     Each state with this controller epoch or a smaller one is written anew (recipes 13, recovery).
     """
@@ -87,7 +84,8 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """It rules no more: drop what was loaded, close the channels to brokers, send nothing that waits."""
+    """It is no longer active: drop what was loaded, close the channels to brokers, send nothing that
+    waits."""
 
     epoch: int
     reason: str
@@ -102,7 +100,7 @@ class ExtendLease:
 
 @dataclass(frozen=True, slots=True)
 class IdInUse:
-    """Somebody else is registered under this controller's id; it stands for election no more."""
+    """Another process is registered under this controller's id; it takes part in no more elections."""
 
     broker: int
     path: str
@@ -149,7 +147,7 @@ class ShutdownAnswered:
 
     request_id: int
     error: int
-    """An `ErrorCode`: 0; 11 where this controller does not rule; 8 for an unknown broker."""
+    """An `ErrorCode`: 0; 11 where this controller is not active; 8 for an unknown broker."""
     remaining: tuple[TopicPartition, ...] = ()
     """Partitions with more than one replica that the broker still leads."""
 

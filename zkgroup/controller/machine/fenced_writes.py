@@ -2,7 +2,7 @@
 
 Each begins with two checks: `/controller` is still the one that this controller made and set once, and
 `/controller_epoch` still has the version of its election. They, and nothing that a client says, prove that
-it rules. (Kafka has the second alone since 2.1, KAFKA-6082; it lets a write pass after the deletion of
+it is active. (Kafka has the second alone since 2.1, KAFKA-6082; it lets a write pass after the deletion of
 `/controller`.)
 """
 
@@ -32,13 +32,13 @@ from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 
 CONTROLLER_VERSION: Final = 1
-"""Data version of a `/controller` of ours: created and set once. A real broker's stays at 0."""
+"""Data version of a `/controller` of zkgroup: created and set once. That of Kafka stays at 0."""
 OPERATION_BYTES: Final = 64
 """Header, lengths, version and ACL of one operation, rounded up."""
 
 
 class Fence(NamedTuple):
-    """What proves that this controller rules."""
+    """What proves that this controller is active."""
 
     epoch: int
     """Its controller epoch."""
@@ -54,7 +54,7 @@ class Fence(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Operations that belong together, with the versions that their decision rests on."""
+    """Operations that belong together, with the versions that their decision is based on."""
 
     about: Hashable
     """What they change, for the caller: a partition, a topic, a request."""
@@ -142,7 +142,7 @@ def state_parents(topic_partition: TopicPartition) -> tuple[str, str]:
 def set_state(
     topic_partition: TopicPartition, before: LeaderIsrAndControllerEpoch, state: PartitionState
 ) -> Write:
-    """A decision that rests on the state as it stood."""
+    """A decision that is based on this version of the state."""
     path = PartitionState.path(topic_partition)
     return Write(topic_partition, (SetData(path, state.encode(), before.version),))
 
@@ -159,13 +159,13 @@ class Applied(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """A check of the head failed: this controller rules no more, it resigns and writes nothing else."""
+    """A check of the head failed: this controller is no longer active, it resigns and writes nothing else."""
 
     reason: str
 
 
 class Conflict(NamedTuple):
-    """Nothing is written: one write rests on something that has changed.
+    """Nothing is written: one write is based on something that has changed.
 
     All writes of the packet are read and decided anew and sent singly; later only the conflicting ones.
     """
@@ -185,7 +185,8 @@ class Refusal(NamedTuple):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody has written there: read again, it may go. Otherwise (an ACL) only time can help."""
+        """Another client has written there: after reading, it may succeed. Otherwise (an ACL) only time can
+        help."""
         return self.code in _CHANGES
 
     def __str__(self) -> str:
@@ -240,14 +241,15 @@ class ReadBack(Enum):
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
     CHANGED_SINCE = "changed since"
-    """Others have written on all of it since: nothing can be told, and nothing need be. Decide anew."""
+    """Others have written all of its znodes since: the outcome cannot be found, and need not be. Decide
+    again."""
 
 
 def read_back(packet: Packet, found: Mapping[str, Znode | None]) -> ReadBack:
     """Whether an unanswered packet was applied, from its paths as read back after a `sync`.
 
-    A transaction is applied whole or not at all, so the first operation that tells is enough. What is read
-    goes into the picture in any case.
+    A transaction is applied whole or not at all, so the first operation that shows it is enough. What is
+    read goes into the context in any case.
     """
     for operation in _changing(packet):
         if operation.path in found and (answer := _found_by(operation, found[operation.path])):

@@ -1,8 +1,8 @@
-"""A machine that stands for election and rules: the session, and one procedure at a time.
+"""The machine of a controller: its session, its election, and the active controller; one procedure at a time.
 
-What there is to do while it rules comes from outside (`work`), so that the election can be seen by itself.
-The order of every choice is: the barrier of a lost session, the own name, the election and its fence, and
-only then the duties (docs/adr/0017).
+The work of an active controller is a parameter (`work`), so that tests can run the election alone.
+The order of every choice is: the barrier of a lost session, the registration, the election and its fence, and
+only then the handlers of the active controller (docs/adr/0017).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from zkgroup.runtime.procedures import (
 from zkgroup.wire.messages import ErrorCode
 
 NextWork = Callable[[Elector], Work | None]
-"""What a ruling controller does next, or None. A duty that fails ends the rule."""
+"""What an active controller does next, or None. If it fails, the controller resigns."""
 
 MachineEvent = SharedEvent | ControllerEvent
 
 
 class ControllerMachine(ProcedureMachine[ControllerEffect]):
-    """One candidate. Not thread-safe: one thread steps it."""
+    """One controller, active or not. Not thread-safe: one thread steps it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
     ) -> None:
         """
         Args:
-            duties: the settings of a controller, or work of somebody else's choice.
+            work: the settings of the active controller; or, for tests, other work of an active controller.
             prepare: carried out in each session before the election, as a broker's registration.
         """
         self.core = core = ElectorContext(config)
@@ -75,19 +75,19 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         self._settings = work if isinstance(work, ControllerSettings) else None
         self._next_handler = self._next_of_active if isinstance(work, ControllerSettings) else work
         self.active: ActiveController | None = None
-        """While it rules, and only then; dropped whole at the end."""
+        """Only while this controller is active; dropped whole when it resigns."""
         self._is_in_handler = False
         self._prepare = prepare
         self._is_prepared = False
 
     @property
     def context(self) -> ControllerContext | None:
-        """What it knows of the cluster; None while it does not rule or has not loaded."""
+        """The context of the active controller; None while it is not active or has not loaded."""
         active = self.active
         return active.context if active is not None and active.context.was_loaded else None
 
     def figures(self) -> ControllerMetrics | None:
-        """What it counts of the cluster now; None while it does not rule or has not loaded."""
+        """The metrics of the cluster now; None while it is not active or has not loaded."""
         active = self.active
         return active.metrics() if active is not None and active.context.is_loaded else None
 
@@ -97,7 +97,8 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         return self.election.has_left or not self.core.connected
 
     def step(self, event: MachineEvent, now: Instant) -> tuple[Effect, ...]:
-        """Takes one event, in the order they happened, and says what to do, in the order given."""
+        """Takes one event, in the order of their occurrence, and returns the effects, in the order to perform
+        them."""
         self.core.begin(now)
         self._take(event)
         self._follow_election()
@@ -119,7 +120,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
                 self._take_shared(event)
 
     def _take_of_broker(self, event: ShutdownAsked | ChannelUp | ChannelDown | BrokerAnswered) -> None:
-        """News of brokers are the reign's; without one only who asks is answered."""
+        """Events of brokers go to the active controller; without one, only requests get a response."""
         active = self.active
         match event:
             case ShutdownAsked(request_id) if active is None:
@@ -146,7 +147,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         elif name == STANDBY_TIMER and self._waiting is not None:
             self._waiting.wake()
         else:
-            assert name == ELECTION_TIMER, name  # the election looks at the clock itself
+            assert name == ELECTION_TIMER, name  # the elector reads the clock itself
 
     def _connected(self) -> None:
         self.election.connected()
@@ -162,10 +163,11 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         if self._waiting is not None:
             self._waiting.session_over()
 
-    # --- the reign --------------------------------------------------------------------------------
+    # --- the active controller --------------------------------------------------------------------
 
     def _follow_election(self) -> None:
-        """A reign for each rule, and none without one: what a lost rule was doing is not continued."""
+        """One active controller for each election that was won: what a former one was doing is not
+        continued."""
         election = self.election
         if self.active is not None and not self.active.is_current:
             self.active.stop()
@@ -206,7 +208,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         self._is_prepared = True
 
     def _run_handler(self, procedure: Procedure[None]) -> Procedure[None]:
-        """An error of a duty ends the rule, and not the process; another candidate may do better (K10)."""
+        """An error in a handler makes the controller resign, and does not end the process (K10)."""
         self._is_in_handler = True
         try:
             yield from procedure

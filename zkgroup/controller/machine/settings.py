@@ -1,9 +1,4 @@
-"""The settings of a controller, and the context that all its parts share.
-
-Settings of a controller, and the small values that a reign keeps.
-
-What all parts of a controller share beside the books of every machine.
-"""
+"""The settings of the active controller and of the elector, and the context that all their parts share."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """What a controller is told once, beside what its election needs. Names as in Kafka's settings."""
+    """The settings of an active controller, with the names of Kafka's settings."""
 
     unclean_election: bool = False
     """`unclean.leader.election.enable`; a topic may say otherwise. True up to 0.10."""
@@ -42,18 +37,18 @@ class Shown:
 
     status: ControllerStatus | None = None
     version: int | None = None
-    """Data version of the znode; None where it is not known to be of this rule."""
+    """Data version of the znode; None where it is not known to be of this controller."""
     not_before_ms: int = 0
 
 
 @dataclass(slots=True)
 class Recalled:
-    """How far what former controllers have left behind is known (K16)."""
+    """How much of what former controllers have left behind was read (K16)."""
 
     all: bool = False
     """Nothing is left to be recalled."""
     moves: bool = False
-    """The records of ended moves were read."""
+    """The records of ended reassignments were read."""
     of_earlier: bool = False
     """Among them were some of controllers of earlier versions."""
     read: int = 0
@@ -63,7 +58,7 @@ class Recalled:
     version: int | None = None
     """Of the znode that says up to which one none need be read; None where there is none."""
     is_noted: bool = False
-    """What they name is recorded, and that they need not be read is noted."""
+    """What they name is recorded, and also that they need not be read again."""
 
 
 TAKEOVER_GRACE_MS: Final = 2000
@@ -79,7 +74,7 @@ class ControllerOnly(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectorConfig:
-    """What a candidate is told once, at its start."""
+    """The settings of an elector."""
 
     broker: int
     """Its id."""
@@ -97,7 +92,7 @@ class ElectorConfig:
 
 
 class ElectorContext(MachineContext[ControllerEffect]):
-    """The books of one controller."""
+    """The clock, the timers and the effects of one controller, and its settings."""
 
     def __init__(self, config: ElectorConfig) -> None:
         super().__init__(config.jitter)

@@ -15,13 +15,13 @@ from zkgroup.model import TopicPartition
 
 
 class PartitionPhase(Enum):
-    """Where a partition is in its life."""
+    """The phase of a partition."""
 
     NON_EXISTENT = "non-existent"
     NEW = "new"
     """It has replicas, and no state yet."""
     ONLINE = "online"
-    """It has a leader that lived when it was last looked at."""
+    """It has a leader that was live when it was last read."""
     OFFLINE = "offline"
 
 
@@ -106,7 +106,7 @@ class PhaseTable(Generic[ItemT, PhaseT]):
         """Only what is not in `usual`; `absent` marks a place for something not begun."""
 
     def begin(self, item: ItemT, phase: PhaseT) -> None:
-        """Enters what was found at the start, without a rule."""
+        """Enters a phase that was found at the start, whatever it follows."""
         self._store(item, phase)
 
     def phase(self, item: ItemT) -> PhaseT:

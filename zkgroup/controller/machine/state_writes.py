@@ -1,7 +1,8 @@
-"""Writing states of partitions: packed, fenced, conflicts repeated one by one. Source: recipes.md 16.
+"""Reads and writes the states of partitions: packed, fenced, conflicts repeated one by one. Source:
+recipes.md 16.
 
-The picture follows each write and each reading. A state whose leader epoch rises is noted as untold until a
-LeaderAndIsr has carried it (`ActiveController.send`).
+The context follows each write and each read. A state with a greater leader epoch is noted as unsent until a
+LeaderAndIsr has carried it (`RequestSender.send`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import Controller
 
 ATTEMPTS_MAX: Final = 20
-"""So often others may come before a write; whoever is that busy with a state has it to himself."""
+"""So many times others may write a znode before this controller; then it gives up for now."""
 
 BUSY: Final = "others change it again and again"
 
@@ -51,8 +52,8 @@ _STATE: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)/partitions/([0-
 _TOPIC: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)")
 
 Decide = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], PartitionState | Write | str]
-"""The next state, or a write that holds it with more conditions, or why there is none. Asked again with the
-new state after a conflict, so what it notes for itself it must be able to note again."""
+"""The next state, or a write that holds it with more conditions, or why there is none. Called again with
+the new state after a conflict, so its notes must allow repetition."""
 Alike = dict[tuple[bytes | None, int], LeaderIsrAndControllerEpoch]
 """Bytes and version of a state to what they say."""
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -102,13 +103,13 @@ class StateWriter:
             self.readable_again.pop(each, None)
 
     def write_states(self, partitions: Iterable[TopicPartition], decide: Decide) -> Procedure[Written]:
-        """Decides each partition on its state as the picture has it, and writes what was decided.
+        """Decides each partition on its state as the context has it, and writes what was decided.
 
-        The version of that state is a condition of the write, so a decision that rests on an old one is
+        The version of that state is a condition of the write, so a decision that is based on an old one is
         refused; then all of its packet are read, decided again and sent singly, later only the conflicting
-        ones. A state of a later controller is left alone (fence F3). Tells nobody: that is the caller's, and
-        `ActiveController` does it where he forgets. Raises FencedError when deposed, NoAnswerError where what
-        was written cannot be read back now.
+        ones. A state of a later controller is left alone (fence F3). Sends nothing: the caller does, and the
+        processor where the caller does not. Raises GuardRefusedError when deposed, ConnectionLossError where
+        what was written cannot be read back now.
         """
         context = self._context
 
@@ -145,7 +146,7 @@ class StateWriter:
         """Writes for all items, in their order: as few packets as possible, all on the way at once.
 
         make: the write of an item, or why there is none; asked again after `read_again`, which reads what the
-        writes of these items rest on. Returns why, for the items without a write. Raises as `carry_out`.
+        writes of these items rest on. Returns why, for the items without a write. Raises as `write_states`.
         """
         refused: dict[ItemT, str] = {}
         left = list(dict.fromkeys(items))
@@ -178,8 +179,8 @@ class StateWriter:
     def commit(self, write: Write) -> Procedure[Refusal | None]:
         """One fenced write by itself. Returns None once it is applied, else what was in the way.
 
-        The picture follows: states and topics that it sets, and after a conflict the states that it names as
-        they are now (of topics that have changed, `event_kinds.TOPIC` is added). Raises as `carry_out`.
+        The context follows: states and topics that it sets, and after a conflict the states that it names as
+        they are now (of topics that have changed, `event_kinds.TOPIC` is added). Raises as `write_states`.
         """
         packet = single(self._identity.fence, write)
         refusals = yield from self._send((packet,))
@@ -190,7 +191,7 @@ class StateWriter:
         return refusals[0]
 
     def read_states(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
-        """Reads these states in bulk into the picture; unreadable ones are reported."""
+        """Reads these states in bulk into the context; unreadable ones are reported."""
         asked = list(dict.fromkeys(partitions))
         found = yield from self._reader.read_each(PartitionState.paths(asked))
         alike: Alike = {}
@@ -200,7 +201,7 @@ class StateWriter:
     def state_read(
         self, topic_partition: TopicPartition, znode: Znode | None, alike: Alike | None = None
     ) -> None:
-        """A state as just read, None where there is none, into the picture; an unreadable one is watched.
+        """A state as just read, None where there is none, into the context; an unreadable one is watched.
 
         `alike` are those that were decoded: many partitions have the same brokers, epochs and version.
         """
@@ -264,7 +265,7 @@ class StateWriter:
         return leadership
 
     def state_seen(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> None:
-        """A state as read or written; with a new leader epoch the brokers are to be told of it."""
+        """A state as read or written; with a new leader epoch LeaderAndIsr has to be sent."""
         context = self._context
         before = context.leadership(topic_partition)
         is_known = context.state_seen(topic_partition, leadership)
@@ -285,7 +286,7 @@ class StateWriter:
         before: LeaderIsrAndControllerEpoch | None,
         leadership: LeaderIsrAndControllerEpoch,
     ) -> None:
-        """Another leader, or another term of the same one."""
+        """Another leader, or a new leader epoch of the same one."""
         self.leaders_changed += 1
         self._core.note(
             "leader.changed",
@@ -334,7 +335,7 @@ class StateWriter:
         return conflicts
 
     def _read_back(self, unknown: list[Packet]) -> Procedure[list[Refusal]]:
-        """Packets without an answer: what is found decides. Raises NoAnswerError where nothing can be
+        """Packets without an answer: what is found decides. Raises ConnectionLossError where nothing can be
         found."""
         yield from ask(Query(Sync(Controller.path())))
         paths = [path for packet in unknown for path in _paths(packet)]
@@ -355,8 +356,8 @@ class StateWriter:
         """Replica lists that were written after all are known ones, whatever has become of them since; else
         older ones would be written back. `event_kinds.TOPIC` compares them with what is there.
 
-        Where somebody has changed the topic since, what is found tells: lists as they were to be, perhaps
-        grown.
+        Where another client has changed the topic since, the lists that are found decide: those written,
+        perhaps grown.
         """
         for operation in packet.request.operations:
             if not isinstance(operation, SetData) or (topic := _TOPIC.fullmatch(operation.path)) is None:
@@ -368,7 +369,7 @@ class StateWriter:
                     self._context.topic_seen(topic[1], lists, operation.version + 1)
 
     def _follow(self, packet: Packet, outcome: Outcome) -> None:
-        """What an applied packet has set, into the picture."""
+        """Takes what an applied packet has set into the context."""
         stats = getattr(outcome, "stats", ())
         for operation, stat in zip(packet.request.operations, stats, strict=True):
             if isinstance(operation, Create) and (match := _STATE.fullmatch(operation.path)):
@@ -395,7 +396,7 @@ class StateWriter:
             self._take_in(path, found.get(path))
 
     def _take_in(self, path: str, znode: Znode | None) -> None:
-        """A state goes into the picture; a topic is compared with it, which is work of its own."""
+        """Takes a state into the context; a topic is compared with it by an event of its own."""
         if match := _STATE.fullmatch(path):
             self.state_read(TopicPartition(match[1], int(match[2])), znode)
         elif match := _TOPIC.fullmatch(path):

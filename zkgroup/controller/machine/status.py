@@ -1,4 +1,5 @@
-"""What the ruling controller shows of itself: `/zkgroup/controller/status`. Source: recipes.md 13, 15, 18."""
+"""The status of the active controller, `/zkgroup/controller/status`, and its metrics. Source: recipes.md 13,
+15, 18."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class StatusPublisher(Feature):
         path, data = ControllerStatus.path(), now.encode()
         operations: list[Operation]
         if shown.version is None:
-            # One that stands there is of a former rule, or of this one and its answer was lost.
+            # A status that is there is a former controller's, or this one's, whose reply was lost.
             found = yield from self._reader.read_many([path])
             operations = [Delete(path, found[path].stat.version)] if path in found else []
             operations.append(Create(path, data, ephemeral=True))

@@ -96,7 +96,7 @@ class Following:
         self.incarnation = 0
         self._connect()
         if self.s[1][3][0]:  # it has read the real one's
-            self._procedure("look at the controller")
+            self._procedure("read the controller")
 
     # --- one step of the walk ---------------------------------------------------------------------
 
@@ -124,13 +124,13 @@ class Following:
         match label.split("(")[0].split(":")[0].rstrip("0123456789 "):
             case "A sees /controller gone" | "A reads /controller":
                 self._sees(before)
-                self._procedure("look at the controller")
+                self._procedure("read the controller")
             case "A sees it lost, resigns":
                 self._sees(before)
-                self._procedure("look at the controller")
+                self._procedure("read the controller")
                 self._settle_leaving()
             case _ if label.startswith("A reads the epoch"):
-                self._procedure("weigh the election")
+                self._procedure("prepare the election")
             case "A ends its grace" | "A ends its grace, looks again":
                 self.core.begin(Instant(self.core.now.ms + 10_000, 0))
                 self._procedure("end the grace")
@@ -166,13 +166,13 @@ class Following:
         """The watch has told, or the read of a beginning is due."""
         work = self.election.next()
         assert work is not None, (self.labels, self.election.stage)
-        assert work[0] == "look at the controller", (work[0], before[1])
+        assert work[0] == "read the controller", (work[0], before[1])
 
     def _settle_leaving(self) -> None:
         """In the model a resignation takes `/controller` off at once; the machine by its next look."""
         controller = self.server.find(PATHS[CTRL])
         if controller is not None and self.core.owns(controller.stat.ephemeral_owner):
-            self._procedure("look at the controller")
+            self._procedure("read the controller")
         assert self.election.stage is ElectorState.UNKNOWN
 
     def _write(self, label: str, before: State) -> None:

@@ -1,20 +1,20 @@
 """The election of the active controller, and the lease under which it sends requests to brokers.
 
-Who rules: standing for `/controller`, holding it, giving it up. Source: recipes.md 13, 14.
+Source: recipes.md 13, 14.
 
 Theory of operation
 -------------------
-    LOOKING   read /controller: somebody's -> WATCHING; none -> VACANT; ours, left over -> taken off
-    WATCHING  until the watch says that it went or changed
-    VACANT    sync, read the epoch, whether the predecessor may still be writing, and whose epochs were ours
-    GRACE     a real controller whose znode went has time to notice; then, if still nobody has it:
-    STANDING  the transaction of the election, with the epoch's version read *before* the grace
-    RULING    until anything that is not ours changes /controller or /controller_epoch
+    UNKNOWN   read /controller: another's -> WATCHING; none -> VACANT; a stale one of this session -> deleted
+    WATCHING  until the watch says that it went or changed VACANT    sync, read the epoch, whether the
+    predecessor may still be writing, and which epochs were zkgroup's GRACE     a controller of Kafka whose
+    znode is gone has time to notice; then, if there is still none: ELECTING  the transaction of the election,
+    with the epoch's version read *before* the grace ACTIVE    until another client changes /controller or
+    /controller_epoch
 
-Each state but RULING may be left for LOOKING at any moment: all it costs is another read. RULING is left by
-`resign` alone, which says so (`Resigned`) before anything else is asked; what still stands in ZooKeeper is
-taken off by the next look, and only what is of our session. An election without an answer is LOOKING as
-well: what is found decides.
+Each state but ACTIVE may be left for UNKNOWN at any moment: all it costs is another read. ACTIVE is left by
+`resign` alone, which says so (`Resigned`) before anything else is asked; what is still in ZooKeeper is
+deleted after the next read, and only what is of this session. An election without a reply is UNKNOWN as
+well: what is read decides.
 
 The order of reading is the epoch, then `/controller`: a change in between makes the version that is kept too
 old, which costs a grace, and never too new, which would save one.
@@ -79,13 +79,14 @@ HEARTBEAT_TIMER: Final = "controller heartbeat"
 
 
 class ControllerLease:
-    """The lease of one rule."""
+    """The lease of one active controller."""
 
     def __init__(self, core: ElectorContext) -> None:
         self._core = core
         core.on_write_acknowledged = self._acknowledged
         self.until_ms: int | None = None
-        """Its end as told last; None while nothing rules, and before the first acknowledgement."""
+        """Its end as emitted last; None while this controller is not active, and before the first
+        acknowledgement."""
         self.on_refused: Callable[[], None] = lambda: None
         """A heartbeat was refused at the fence."""
         self._fence: Fence | None = None
@@ -105,12 +106,12 @@ class ControllerLease:
         self._core.set_timer(HEARTBEAT_TIMER, self._core.now.ms if not proven else self._due_ms())
 
     def stop(self) -> None:
-        """No rule, no lease."""
+        """The controller has resigned."""
         self._fence = self.until_ms = None
         self._core.cancel_timer(HEARTBEAT_TIMER)
 
     def session_over(self) -> None:
-        """What the old session was told says nothing of the next one."""
+        """Acknowledgements of the old session do not count for the next one."""
         self.stop()
         self._last_sent_ms = None
         self._under_way = False
@@ -173,13 +174,13 @@ class ControllerLease:
 
 ELECTION_TIMER: Final = "election"
 GRACE_SPREAD: Final = 0.25
-"""The grace is longer by up to this fraction, so that candidates do not all wake at once."""
+"""The grace is longer by up to this fraction, so that electors do not all wake at once."""
 FENCE_PATHS: Final = (ControllerEpoch.path(), Controller.path())
 """In the order of reading."""
 
 
 class Elector:
-    """The part of a controller that knows whether it is one."""
+    """Takes part in elections, and notices when this controller is no longer active."""
 
     def __init__(self, core: ElectorContext, lease: ControllerLease) -> None:
         self._core = core
@@ -189,24 +190,24 @@ class Elector:
         self.won: WonElection | None = None
         self.predecessor: Predecessor = NO_PREDECESSOR
         self.former: Predecessor | None = None
-        """Who ruled before the present rule, as far as was seen."""
+        """The controller before this one, as far as was read."""
         self.attempt: ElectionAttempt | None = None
-        """What the next attempt rests on, from VACANT on."""
+        """What the next attempt is based on, from VACANT on."""
         self.may_be_elected = False
         """The host is registered in this session (controller.md 2.5: registration precedes election)."""
         self.is_out = False
-        """The id is somebody else's, or this candidate retires: no more elections."""
+        """The id is another process's, or this controller leaves: no more elections."""
         self._reason = ""
-        """Why this candidate's own rule ended, for the record of the next; empty once another has ruled."""
+        """Why this controller resigned last, for its next record; empty once another one was active."""
         self._must_read = True
         self._tried: ElectionAttempt | None = None
         """An attempt whose outcome is unknown."""
         self._ended: WonElection | None = None
-        """A rule of this session whose end is to be written."""
+        """An election won in this session, whose end is to be written."""
         self._not_before_ms = 0
         self._greatest_epoch = 0
         self.recorded: tuple[int, ...] = ()
-        """Epochs of which there is a record, oldest first; of who rules, its own is the last."""
+        """Epochs of which there is a record, oldest first; that of the active controller is the last."""
         self._watches: dict[str, Watch] = {}
 
     @property
@@ -215,7 +216,7 @@ class Elector:
 
     @property
     def may_send(self) -> bool:
-        """Whether requests to brokers may go out now: ruling, connected, within the own lease."""
+        """Whether requests to brokers may be sent now: active, connected, within its lease."""
         return self.is_active and self._core.connected and self._lease.is_valid
 
     # --- what happens -----------------------------------------------------------------------------
@@ -237,9 +238,9 @@ class Elector:
         self._not_before_ms = 0
 
     def resign(self, reason: str, *, yield_to_others: bool = False) -> None:
-        """Rules no more, from now on; what stands in ZooKeeper is taken off by the next look.
+        """Is no longer active, from now on; its znodes are deleted after the next read.
 
-        stand_back: others shall have the first chance, for as long as a grace.
+        yield_to_others: waits as long as a grace before the next attempt.
         """
         if self.won is None:
             return
@@ -249,14 +250,14 @@ class Elector:
             self._wait_a_grace()
 
     def retire(self, reason: str) -> None:
-        """Rules no more, and stands no more."""
+        """Resigns, and takes part in no more elections."""
         self.is_out = True
         self._must_read = True
         self.resign(reason)
 
     @property
     def has_left(self) -> bool:
-        """Whether it stands no more, and nothing of it was found when it last looked."""
+        """Whether it takes part in no more elections, and no znode of it was found by the last read."""
         return self.is_out and self._ended is None and not self._must_read and self.stage.is_outside
 
     def fenced(self) -> None:
@@ -264,8 +265,9 @@ class Elector:
         self.resign("a write was refused at its fence")
 
     def epoch_raised(self, fence: Fence, record: ControllerRecord) -> None:
-        """The ruling controller has written a new epoch with its record (recipes 17); it rules on in it."""
-        assert self.won is not None, "nobody raises the epoch without ruling"
+        """The active controller has written a new epoch with its record (recipes 17), and stays active in
+        it."""
+        assert self.won is not None, "only the active controller raises the epoch"
         self.won = self.won._replace(fence=fence, record=record, record_version=0)
         self._greatest_epoch = max(self._greatest_epoch, fence.epoch)
         self.recorded = (*self.recorded, fence.epoch)
@@ -292,13 +294,13 @@ class Elector:
     def next(self) -> Work | None:
         """The procedure that is due, or None; the host starts it before any other work."""
         if self.stage is ElectorState.UNKNOWN or (self._must_read and self.stage.is_waiting):
-            return "look at the controller", self._read_controller
+            return "read the controller", self._read_controller
         if self.is_out or not self.may_be_elected or self._core.now.ms < self._not_before_ms:
             may_read = self._must_read and (self.is_out or self.stage is ElectorState.VACANT)
-            return ("look at the controller", self._read_controller) if may_read else None
+            return ("read the controller", self._read_controller) if may_read else None
         match self.stage:
             case ElectorState.VACANT:
-                return "weigh the election", self._prepare_attempt
+                return "prepare the election", self._prepare_attempt
             case ElectorState.GRACE:
                 return "end the grace", self._end_grace
             case ElectorState.ELECTING:
@@ -306,7 +308,7 @@ class Elector:
             case _:
                 return None
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def _read_controller(self) -> Procedure[None]:
         self._must_read = False
@@ -332,7 +334,7 @@ class Elector:
     def _check_election(
         self, won: WonElection, epoch: Znode | None, controller: Znode | None, request: Znode | None
     ) -> Procedure[None]:
-        """Is everything as we left it? Any change that is not ours ends the rule."""
+        """Resigns where another client has changed `/controller` or the epoch, or an operator asks for it."""
         if why := acts.reason_lost(won, epoch, controller):
             self.resign(why)
             yield from self._withdraw(controller, epoch, None)
@@ -344,7 +346,7 @@ class Elector:
             yield from write([*won.fence.checks(), Delete(request.path, request.stat.version)], FENCE_PATHS)
 
     def _check_own_controller(self, epoch: Znode | None, controller: Znode) -> Procedure[None]:
-        """`/controller` is of this session while we do not rule: won without an answer, or left over."""
+        """`/controller` is of this session while it is not active: won without a reply, or stale."""
         tried = self._tried
         if tried is not None and acts.is_won(tried, epoch, controller):
             self._won(tried, controller.stat.czxid, proven=False)
@@ -355,7 +357,7 @@ class Elector:
     def _withdraw(
         self, controller: Znode | None, epoch: Znode | None, request: Znode | None
     ) -> Procedure[None]:
-        """Takes off what is of our session, and notes the end of the rule that it belonged to."""
+        """Deletes the znodes of this session, and writes the end into the record."""
         core, ended = self._core, self._ended
         registration = None
         if core.config.controller_only and (ended or controller):
@@ -382,10 +384,10 @@ class Elector:
     def _if_own(self, znode: Znode | None) -> Znode | None:
         return znode if znode is not None and self._core.owns(znode.stat.ephemeral_owner) else None
 
-    # --- standing ---------------------------------------------------------------------------------
+    # --- elections --------------------------------------------------------------------------------
 
     def _prepare_attempt(self) -> Procedure[None]:
-        """`/controller` is gone: what an attempt rests on, and whether to wait before it."""
+        """`/controller` is gone: reads what an attempt is based on, and whether to wait before it."""
         before = self.predecessor
         queries = [
             Query(Sync(Controller.path())),
@@ -420,7 +422,7 @@ class Elector:
             yield from self._written((Create(ControllerEpoch.path(), data),))
 
     def _end_grace(self) -> Procedure[None]:
-        """Nobody else has come: the attempt, with what was read before the grace."""
+        """Where there is still no controller: the attempt, with what was read before the grace."""
         (outcome,) = yield from self._asked(self._watched(Controller.path()))
         self.stage = ElectorState.ELECTING if read_done(outcome) is None else ElectorState.UNKNOWN
 
@@ -514,7 +516,7 @@ class Elector:
             raise
 
     def _unsure(self) -> None:
-        """An answer is missing: whether a watch was armed is not known, nor what became of a write."""
+        """A reply is missing: whether a watch was armed is not known, nor the outcome of a write."""
         self._watches.clear()
         self._must_read = True
         if self.won is None:

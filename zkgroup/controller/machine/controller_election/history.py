@@ -18,7 +18,7 @@ PRUNED_MAX: Final = 100
 
 
 class ControllerHistory:
-    """The records below `/zkgroup/controller/history` while this controller rules."""
+    """The records below `/zkgroup/controller/history` while this controller is active."""
 
     def __init__(self, election: Elector, kept: int = HISTORY_KEPT) -> None:
         self._election = election
@@ -29,9 +29,9 @@ class ControllerHistory:
         return ("prune the history", self._prune) if len(self._election.recorded) > self._kept else None
 
     def loaded(self, load_ms: int) -> Procedure[None]:
-        """The record of the present rule also says how long loading took."""
+        """Writes into this controller's record how long loading took."""
         won = self._election.won
-        assert won is not None, "nobody loads without ruling"
+        assert won is not None, "only an active controller loads"
         record = won.record.loaded(load_ms)
         operation = SetData(ControllerRecord.path(won.fence.epoch), record.encode(), won.record_version)
         answer = yield from write([*won.fence.checks(), operation], FENCE_PATHS)

@@ -1,7 +1,7 @@
-"""`/zkgroup/controllers/<id>`: a controller that hosts nothing shows that it waits. Source: recipes.md 14.
+"""`/zkgroup/controllers/<id>`: the registration of a controller-only process that is not active.
 
-It stands there while it does not rule, and in `/brokers/ids` while it does. Two processes with one id would
-pass the rule to and fro, so nobody stands for election before its name is its own.
+Source: recipes.md 14. While it is active it is registered in `/brokers/ids` instead. Two processes with one
+id would replace each other again and again, so a process takes part in elections once this znode is its own.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SLACK_MS: Final = 2000
 
 
 class StandbyRegistration:
-    """The znode of one controller that waits."""
+    """The znode of one standby controller."""
 
     def __init__(self, core: ElectorContext) -> None:
         self._core = core
         self.path = StandbyController.path(core.config.broker)
         self.is_shown = False
         self.is_blocked = False
-        """The name is somebody else's for now; a watch and a timer wake us."""
+        """The znode is another process's for now; a watch and a timer call `wake`."""
         self.is_out = False
         self._blocked_since_ms: int | None = None
         self._since_ms: int | None = None
         """Wall time since when it waits."""
 
     def wake(self) -> None:
-        """Something may have changed about the obstacle."""
+        """The znode that is in the way may be gone."""
         self.is_blocked = False
 
     def session_over(self) -> None:
@@ -65,7 +65,7 @@ class StandbyRegistration:
             yield from self._check_conflict()
 
     def hide(self) -> Procedure[None]:
-        """It rules now, and is found among the brokers."""
+        """It is active now, and is registered among the brokers."""
         (_, outcome) = yield from ask(Query(Sync(self.path)), Query(Read(self.path)))
         znode = read_done(outcome)
         if znode is not None and self._core.owns(znode.stat.ephemeral_owner):
@@ -106,8 +106,8 @@ class StandbyRegistration:
 def _hosts(broker: Znode) -> bool:
     """Whether it is the registration of a broker that hosts partitions.
 
-    That of a controller is another matter: of a former process of ours it goes with the `/controller` that is
-    waited for. One that cannot be read is found in the way when it is to be replaced.
+    The registration of a controller does not count: that of a former process goes with the `/controller` that
+    is waited for. One that cannot be read is found in the way when it is to be replaced.
     """
     try:
         return BrokerRegistration.decode(broker.path, broker.data).role != "controller"

@@ -1,4 +1,4 @@
-"""The transactions and judgements of an election as values. Source: recipes.md 13, 14.
+"""The transactions of an election, and what its reads mean, as values. Source: recipes.md 13, 14.
 
 Kept apart and pure, so that a test can put them beside the operations of the exhaustive model
 (`tests/programs/model/controller`).
@@ -33,14 +33,14 @@ NO_EPOCH = -1
 
 
 class ElectorState(Enum):
-    """Where a candidate is."""
+    """The state of an elector."""
 
-    UNKNOWN = "looking"
+    UNKNOWN = "unknown"
     WATCHING = "watching"
     VACANT = "vacant"
     GRACE = "grace"
-    ELECTING = "standing"
-    ACTIVE = "ruling"
+    ELECTING = "electing"
+    ACTIVE = "active"
 
     @property
     def is_waiting(self) -> bool:
@@ -49,7 +49,7 @@ class ElectorState(Enum):
 
     @property
     def is_outside(self) -> bool:
-        """Whether `/controller` was seen, and was not ours."""
+        """Whether `/controller` was read, and was not this elector's."""
         return self in (ElectorState.WATCHING, ElectorState.VACANT)
 
 
@@ -61,17 +61,17 @@ class Predecessor(NamedTuple):
     broker: int | None
     """None where it cannot be read."""
     is_real: bool
-    """Made by a broker of Kafka, which never sets it; ours are set once."""
+    """Created by a broker of Kafka, which never sets it; zkgroup sets it once."""
     epoch_version: int
 
 
 NO_PREDECESSOR = Predecessor(0, 0, None, False, 0)
 """Before anything was read: as after the making of `/controller_epoch`. Any other version means that
-somebody has ruled whom this candidate never saw."""
+another controller was active that this elector never read."""
 
 
 class ElectionAttempt(NamedTuple):
-    """What one attempt rests on."""
+    """What one attempt is based on."""
 
     epoch: int
     """As read after `/controller` went; the attempt is for the next one."""
@@ -111,16 +111,20 @@ def predecessor_of(controller: Znode, epoch: Znode | None) -> Predecessor:
 
 
 def why_elected(predecessor: Predecessor) -> str:
-    """The reason of an election for its record, where the candidate itself has not ruled before."""
-    return "started" if predecessor.broker is None else f"broker {predecessor.broker} rules no more"
+    """The reason of an election for its record, where this controller was not active before."""
+    return (
+        "started"
+        if predecessor.broker is None
+        else f"broker {predecessor.broker} is no longer the controller"
+    )
 
 
 def needs_grace(predecessor: Predecessor, epoch: Znode, registration: Znode | None) -> bool:
-    """Whether a controller that we cannot fence may still be writing.
+    """Whether a controller of Kafka, which cannot be fenced, may still be writing.
 
     registration: of the predecessor's broker, if it is a real one. A real controller whose `/controller`
     was deleted, and that sees another one instead, does not resign (K1); nor is one noticed that won, and
-    lost, while nobody looked.
+    lost, between two reads.
     """
     if epoch.stat.version != predecessor.epoch_version:
         return True
@@ -132,7 +136,7 @@ def needs_grace(predecessor: Predecessor, epoch: Znode, registration: Znode | No
 
 
 def zkgroup_epochs_up_to(epoch: int, recorded: Collection[int]) -> list[int]:
-    """The epochs of controllers of ours from this one down to the first without a record, newest first."""
+    """The epochs of zkgroup controllers from this one down to the first without a record, newest first."""
     known = set(recorded)
     lowest = epoch
     while lowest > 0 and lowest in known:
@@ -146,10 +150,10 @@ def recorded_foreign_epoch(epoch: int, record: Znode | None) -> int | None:
     if record is None:
         return None
     try:
-        told = ControllerRecord.decode(record.path, record.data).foreign_epoch
+        foreign = ControllerRecord.decode(record.path, record.data).foreign_epoch
     except CorruptZnodeError:
         return None
-    return told if told is not None and told < epoch else None
+    return foreign if foreign is not None and foreign < epoch else None
 
 
 def elect(
@@ -158,7 +162,8 @@ def elect(
     record: ControllerRecord,
     registration: Operation | None,
 ) -> tuple[Operation, ...]:
-    """Made and set once, so that its data version is ours; the epoch; the record; the registration."""
+    """`/controller`, created and set once, which gives it the data version of zkgroup; the epoch; the record;
+    the registration."""
     data, fence = controller.encode(), attempt.fence
     operations: list[Operation] = [
         Create(Controller.path(), data, ephemeral=True),
@@ -170,20 +175,20 @@ def elect(
 
 
 def register_broker(broker: int, host: str, port: int, wall_ms: int) -> Operation:
-    """The registration of a controller that hosts nothing."""
+    """The registration of a controller-only process."""
     extensions = {ZKGROUP_KEY: {"role": "controller"}}
-    told = BrokerRegistration(host, port, 1, wall_ms, extensions=extensions)
-    return Create(BrokerRegistration.path(broker), told.encode(), ephemeral=True)
+    registration = BrokerRegistration(host, port, 1, wall_ms, extensions=extensions)
+    return Create(BrokerRegistration.path(broker), registration.encode(), ephemeral=True)
 
 
 def withdraw(
     controller: Znode | None, epoch: Znode | None, greatest_epoch: int, others: Iterable[Znode | None]
 ) -> tuple[Operation, ...]:
-    """Deletes what is known to be of our session. `epoch` was read before `controller`.
+    """Deletes the znodes of this elector's session. `epoch` was read before `controller`.
 
-    `/controller` could be replaced by one of ours with the same data version before this arrives; whoever
-    does that raises the epoch, so the epoch is checked. Where it was deleted it is made again, with the
-    greatest that was seen.
+    `/controller` could be replaced by that of another zkgroup controller, with the same data version, before
+    this arrives; that controller raises the epoch, so the epoch is checked. Where it was deleted it is made
+    again, with the greatest that was seen.
     """
     operations: list[Operation] = []
     if controller is not None:
@@ -200,7 +205,7 @@ def withdraw(
 def end_records(found: Iterable[Znode | None], ended: ControllerRecord) -> tuple[Operation, ...]:
     """Notes the end in records of the same session that say nothing of one; `ended` says when and why.
 
-    The controller may have been writing when its rule ended: how long loading took, or a new epoch, whose
+    The controller may have been writing when it resigned: how long loading took, or a new epoch, whose
     record is then the open one.
     """
     assert ended.until_ms is not None
@@ -216,7 +221,8 @@ def end_records(found: Iterable[Znode | None], ended: ControllerRecord) -> tuple
 
 
 def parents(controller_only: bool) -> tuple[str, ...]:
-    """What has to be there for an election; that of the marks tells topics of older trees (ADR 0029)."""
+    """What has to be there for an election; the parent of the marks shows which topics are older (ADR
+    0029)."""
     paths = (zkgroup_path(), unhosted_topics_path(), controller_state_path(), controller_history_path())
     return (*paths, brokers_path(), broker_ids_path()) if controller_only else paths
 
@@ -240,7 +246,7 @@ def epoch_of(epoch: Znode | None) -> int | None:
 
 
 def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None) -> str | None:
-    """Why the rule is over, or None."""
+    """Why this controller is no longer active, or None."""
     if controller is None:
         return f"{Controller.path()} was deleted"
     if controller.stat.czxid != won.czxid:
@@ -255,7 +261,8 @@ def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None)
 
 
 def is_won(tried: ElectionAttempt, epoch: Znode | None, controller: Znode) -> bool:
-    """Whether the attempt was applied: `/controller` is of our session and the epoch is the one we tried."""
+    """Whether the attempt was applied: `/controller` is of this session and the epoch is that of the
+    attempt."""
     return (
         epoch is not None
         and epoch.stat.version == tried.fence.version
@@ -276,13 +283,13 @@ def last_foreign_epoch(asked: RunQueries, epoch: int, recorded: Collection[int])
 
     `recorded` are the epochs of which there is a record.
     """
-    ours = zkgroup_epochs_up_to(epoch, recorded)
+    zkgroup = zkgroup_epochs_up_to(epoch, recorded)
     begin, count = 0, 1
-    while begin < len(ours):
-        some = ours[begin : begin + count]
+    while begin < len(zkgroup):
+        some = zkgroup[begin : begin + count]
         outcomes = yield from asked(*(Query(Read(ControllerRecord.path(each))) for each in some))
         for each, outcome in zip(some, outcomes, strict=True):
-            if (told := recorded_foreign_epoch(each, read_done(outcome))) is not None:
-                return told
+            if (foreign := recorded_foreign_epoch(each, read_done(outcome))) is not None:
+                return foreign
         begin, count = begin + count, READ_AT_ONCE
-    return epoch - len(ours)
+    return epoch - len(zkgroup)

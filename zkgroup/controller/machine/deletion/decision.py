@@ -1,4 +1,4 @@
-"""What is to be done next in the deletion of a topic. Source: controller.md 5.5, 5.6.
+"""The next step in the deletion of a topic. Source: controller.md 5.5, 5.6.
 
 (kafka/controller/TopicDeletionManager.scala@0.8.2.2, mended as in 2.0.) The marker in ZooKeeper is all that
 is kept: a controller that takes over begins anew, and brokers answer success for what they no longer have.
@@ -40,7 +40,7 @@ class Situation(NamedTuple):
     without: Collection[int] = ()
     """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
     strays: Collection[Replica] = ()
-    """What moves have left on brokers that are reachable, and were told to delete it (K16)."""
+    """Stray replicas of reassignments on reachable brokers that were sent StopReplica with deletion (K16)."""
 
 
 class RemoveMarker(NamedTuple):
@@ -73,7 +73,7 @@ class Start(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """All replicas that anybody waits for are deleted: the znodes go, then what is remembered."""
+    """All replicas that are waited for are deleted: the znodes go, then what is remembered."""
 
     abandoned: tuple[Replica, ...] = ()
     """What brokers that are gone may still have. A record of it is made with the last write."""
@@ -120,7 +120,7 @@ def decide(now: Situation) -> Step:
 
 
 def _finish(now: Situation, abandoned: tuple[Replica, ...]) -> Finish | Wait:
-    """Whoever was told to delete something may have been told before that it is a replica."""
+    """A broker that was sent StopReplica may have got an earlier LeaderAndIsr after it."""
     return Wait(f"waits for the answer of {_named(now.strays)}") if now.strays else Finish(abandoned)
 
 
@@ -172,7 +172,7 @@ def remove_topic(
 
     `found` are the data versions of those znodes of the topic that exist, with what others have made below
     it. A big topic goes in several writes, with the topic and what has its name in the last:
-    until then nobody can make the topic again, and whoever takes over finds the marker (K21).
+    until then the topic cannot be created again, and a later controller finds the marker (K21).
     """
     last = (
         Topic.partitions_path(topic),

@@ -1,13 +1,13 @@
-"""Deletion of topics, carried out as `deleting` decides it. Source: controller.md 5.5, 5.6; recipes.md 17.
+"""Deletes topics, as `decision` decides it. Source: controller.md 5.5, 5.6; recipes.md 17.
 
 Theory of operation
 -------------------
 A marker below `/admin/delete_topics` queues its topic: from then on clients do not see it, and it takes part
-in nothing else. What remains is asked of `deleting.decide`, for all topics, until each waits or is gone; a
-broker's answer and every other change make it look again.
+in nothing else. The next step comes from `decision.decide`, for all topics, until each waits or is gone; a
+broker's response and every other change make the handler run again.
 
     Start     ISR and leader go from the states, then StopReplica and StopReplica with deletion, in one batch
-    answers   `heard`: deleted, or ineligible until a broker starts or a reassignment ends
+    responses `on_response`: deleted, or ineligible until a broker starts or a reassignment ends
     Finish    the znodes, in transactions of which the last has the topic, its configuration and the marker
 
 A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
@@ -45,9 +45,9 @@ from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 ROUNDS_MAX: Final = 10
-"""Steps of one topic at one look; more only follow where somebody else keeps writing its znodes."""
+"""Steps of one topic in one run; more follow only where another client keeps writing its znodes."""
 AGAIN_MS: Final = 1000
-"""Pause before a topic is looked at again that others keep writing, or that is not known yet."""
+"""Pause before the next run for a topic that others keep writing, or that is not known yet."""
 
 _Phase = ReplicaPhase
 _BEGUN: Final = frozenset({_Phase.DELETION_STARTED, _Phase.DELETION_SUCCESSFUL})
@@ -57,11 +57,11 @@ CHANGED_MEANWHILE = "its znodes have changed"
 
 
 class Removed(NamedTuple):
-    """What became of topics; those that are not named were written by somebody else meanwhile."""
+    """What became of topics; those that are not named were written by another client meanwhile."""
 
     gone: Collection[str]
     refused: Mapping[str, str]
-    """Why topics cannot be deleted now, whoever writes them."""
+    """Why topics cannot be deleted now."""
 
 
 class TopicDeletions(Feature):
@@ -97,7 +97,7 @@ class TopicDeletions(Feature):
         return not _BEGUN.isdisjoint(self._phases(topic).values())
 
     def on_response(self, answer: BrokerResponse) -> None:
-        """Takes the answer to a StopReplica with deletion; of queued topics alone, moves have their own."""
+        """Takes the response to a StopReplica with deletion, for queued topics."""
         request, response = answer.request.request, answer.response
         if not (isinstance(request, StopReplicaRequest) and request.delete):
             return
@@ -151,7 +151,9 @@ class TopicDeletions(Feature):
             context.deletions.add(topic)
             self._core.note("deletion.queued", topic=topic)
             batch.update_metadata()
-        if any(each.topic in fresh for each in context.moves):  # one that nobody can lead is not waited for
+        if any(
+            each.topic in fresh for each in context.moves
+        ):  # one that no broker can lead is not waited for
             self._events.enqueue(event_kinds.REASSIGNMENT)
         for topic in sorted(context.deletions - markers.keys()):
             if topic not in context.topics:
@@ -164,7 +166,7 @@ class TopicDeletions(Feature):
         self._requests.send(batch)
 
     def _give_up(self, markers: Mapping[str, Znode]) -> None:
-        """Whom the markers name as lost; a move to one of them will have no end."""
+        """Notes the brokers that the markers name as lost; a reassignment to one of them will not end."""
         read = {
             topic: self._reader.decoded(marker, TopicDeletion.decode) for topic, marker in markers.items()
         }
@@ -179,7 +181,7 @@ class TopicDeletions(Feature):
         """Markers seen for the first time; one that is older than its topic was meant for an earlier one
         (K21).
 
-        Tools mark topics that there are, so somebody has deleted that one and left the marker.
+        Tools mark topics that there are, so that topic was deleted and its marker left.
         """
         context = self._context
         new = [each for each in markers if self._requested.get(each) != markers[each].stat.czxid]
@@ -260,7 +262,7 @@ class TopicDeletions(Feature):
             and replica.broker not in asked.get(replica.topic_partition, ())
         ]
         if lost:
-            # The broker has bounced, or the request was never sent: nobody will answer (5.6).
+            # The broker has bounced, or the request was never sent: no response will come (5.6).
             self._move(lost, _Phase.DELETION_INELIGIBLE)
             self._move([each for each in lost if each.broker in context.reachable], _Phase.OFFLINE)
             phases = self._phases(topic)
@@ -288,7 +290,7 @@ class TopicDeletions(Feature):
         self._move(blocked, _Phase.DELETION_INELIGIBLE)
         batch = self._requests.batch()
         batch.update_metadata()
-        # A partition that never got a state has nobody in its ISR (K24).
+        # A partition that never got a state has no ISR (K24).
         in_isr = [each for each in replicas if self._context.leadership(each.topic_partition) is not None]
         yield from self._elections.remove_from_isr(in_isr, batch)
         for topic_partition, broker in replicas:
@@ -323,10 +325,10 @@ class TopicDeletions(Feature):
         brokers = tuple(sorted({each.broker for each in left}))
         self._core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
 
-    # --- the books ------------------------------------------------------------------------------------
+    # --- phases ---------------------------------------------------------------------------------------
 
     def _phases(self, topic: str) -> dict[Replica, ReplicaPhase]:
-        """Of its replicas; a topic that nobody hosts has none."""
+        """Of its replicas; an unhosted topic has none."""
         context = self._context
         if topic in context.unhosted:
             return {}
@@ -345,7 +347,7 @@ class TopicDeletions(Feature):
 
     def _move(self, replicas: Iterable[Replica], after: ReplicaPhase) -> None:
         for illegal in self._context.replica_phases.move(replicas, after).illegal:
-            self._core.note("transition.illegal", detail=str(illegal))
+            self._core.note("transition.refused", detail=str(illegal))
 
     def _forget(self, topic: str) -> None:
         """The topic is queued no more."""
@@ -360,7 +362,7 @@ class TopicDeletions(Feature):
         """Deletes these topics with their configurations, markers and marks.
 
         `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises
-        as `states.carry_out`.
+        as `StateWriter.write_states`.
         """
         removal = _Removal(self._ports, self._strays, self._requested, ends)
         yield from removal.read(ends)
@@ -403,7 +405,7 @@ class _Removal:
         """The last write got no answer, and was executed: these are other topics of the same names (K21)."""
 
     def read(self, topics: Collection[str]) -> Procedure[None]:
-        """All that there is of these topics, whoever has made it; they may have grown, too."""
+        """Reads all znodes of these topics, of whatever client; they may have more partitions now."""
         is_again = not self._znodes.keys().isdisjoint(topics)
         if is_again:
             yield from self._strays.read_records()
@@ -445,7 +447,7 @@ class _Removal:
 
 
 def _read_znodes(reader: ZnodeReader, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:
-    """All that there is of these topics, by path, whoever has made it."""
+    """All znodes of these topics, of whatever client, by path."""
     paths = {
         topic: [
             TopicConfig.path(topic),
@@ -473,7 +475,7 @@ def _read_znodes(reader: ZnodeReader, topics: Iterable[str]) -> Procedure[Mappin
 
 
 def _leaves(paths: Iterable[str]) -> frozenset[str]:
-    """Those that are states of partitions, below which nobody makes anything."""
+    """Those that are states of partitions, which have no children."""
     example = PartitionState.path(TopicPartition("t", 0))
     state, depth = example.rpartition("/")[2], example.count("/")
     return frozenset(path for path in paths if path.count("/") == depth and path.rpartition("/")[2] == state)

@@ -4,12 +4,12 @@ Which replicas must be left alone for now, because a late request may still dele
 
 A StopReplica with deletion carries no leader epoch on wire version 0 (K28), so it deletes whatever it meets.
 What a broker has kept of a topic that was deleted without it is left alone until it is deleted, too (K20):
-told of another topic of that name, the broker would bring the old records into it.
+with a LeaderAndIsr for another topic of that name, the broker would bring the old records into it.
 
 What brokers may still have and have no place for, as it stands in ZooKeeper, and how that is changed.
 
 One znode for each broker, each replica once, with its topic's czxid (docs/adr/0028). Pure: a change is a set
-of operations with versions, and is taken into the book once it is written.
+of operations with versions, and is taken over once it is written.
 """
 
 from __future__ import annotations
@@ -232,19 +232,20 @@ class PendingDeletes:
     unanswered, on any connection; and, while a move of their partition is open, those that are not in sync on
     a broker that has not answered a request of this controller's epoch, as the request of a predecessor may
     still be on its way to it. The third kind is what a forced deletion has not waited for, while the record
-    of it stands: its broker has started since and was told nothing of the partition, so it asks no leader.
+    of it stands: its broker has started since and got no LeaderAndIsr for the partition, so it fetches from
+    no leader.
     """
 
     def __init__(self, record_bytes: int = PART_BYTES) -> None:
-        """record_bytes: about how much one znode of the book may have."""
+        """record_bytes: about how many bytes of records one znode may have."""
         self.records = StrayRecords(record_bytes)
-        """What is recorded of all that brokers may still have."""
+        """The records of all that brokers may still have."""
         self.abandoned: dict[RecordKey, Abandoned] = {}
         """What of it is of topics that are gone. Changed by `abandon` and `is_wanted` alone."""
         self._owed: dict[TopicPartition, set[int]] = {}
         """Partition to the brokers that are held by `abandoned`."""
         self.released: dict[Replica, None] = {}
-        """Those that were held so and are no more: they are yet to be told."""
+        """Those that were held so and are no longer: LeaderAndIsr has to be sent to them."""
         self._deleting: dict[TopicPartition, set[int]] = {}
         self._answered: dict[int, int] = {}
         """Broker to the incarnation that has answered a request of this epoch."""
@@ -315,7 +316,7 @@ class PendingDeletes:
     def sort(self, topic_czxids: Mapping[str, int]) -> None:
         """Of topics that are gone, or that others of their name have followed, all that is recorded is held.
 
-        births: topic to the czxid of its znode.
+        topic_czxids: topic to the czxid of its znode.
         """
         found: dict[RecordKey, Abandoned] = {
             key: each for key, each in self.abandoned.items() if isinstance(key, int)

@@ -1,4 +1,5 @@
-"""Replicas that a move has left behind, and whose broker could not delete them. Source: controller.md K16.
+"""Stray replicas: those that reassignments or deleted topics have left on brokers. Source: controller.md K16,
+K20.
 
 Kafka takes such a replica for deleted, so its log stays for ever. Here the move ends all the same, as its
 replica list is right; the broker is asked again until it has done it, or holds the replica anew.
@@ -132,7 +133,7 @@ class StrayReplicaDeletion(Feature):
         self._on_stray_response(answer)
 
     def _on_stray_response(self, answer: BrokerResponse) -> None:
-        """Takes the answer to a StopReplica with deletion, whoever has asked for it."""
+        """Takes the response to a StopReplica with deletion, of any feature."""
         request, response = answer.request.request, answer.response
         if not (isinstance(request, StopReplicaRequest) and request.delete):
             return
@@ -171,7 +172,7 @@ class StrayReplicaDeletion(Feature):
         """What former controllers have recorded as left behind, where it has no place any more.
 
         Done once, as what this controller ends it knows itself; and again while a topic cannot be read, since
-        nobody can tell who has a place there.
+        its replica lists are not known.
         """
         recalled, context = self._recall, self._context
         if recalled.all:
@@ -253,8 +254,8 @@ class StrayReplicaDeletion(Feature):
         self._events.set_blocked(_stray_name(replica), None)
 
     def _is_stray(self, replica: Replica) -> bool:
-        """Whether the partition has no place for it. Late in a move it has the target alone, and whom an
-        unclean election has brought back."""
+        """Whether the partition has no place for it. Late in a reassignment the target and the brokers have
+        one that an unclean election has brought back."""
         topic_partition, broker = replica
         leadership = self._context.leadership(topic_partition)
         if leadership is not None and broker in leadership.isr:
@@ -321,7 +322,7 @@ class StrayReplicaDeletion(Feature):
         self._requests.send(batch)
 
     def _on_abandoned_response(self, answer: BrokerResponse) -> None:
-        """Takes the answer to a StopReplica with deletion, whoever has asked for it."""
+        """Takes the response to a StopReplica with deletion, of any feature."""
         request, response = answer.request.request, answer.response
         mine = [
             each for each in self._pending_deletes.abandoned.values() if each.record.broker == answer.broker
@@ -351,7 +352,9 @@ class StrayReplicaDeletion(Feature):
         is_overtaken, refused = yield from self.write_records(remove=gone)
         for each in [each for key, each in done.items() if key not in self._pending_deletes.abandoned]:
             self._events.set_blocked(_subject(each), None)
-            self._core.note("abandoned.deleted", topic=each.record.topic, broker=each.record.broker)
+            self._core.note(
+                "replicas_of_deleted_topic.deleted", topic=each.record.topic, broker=each.record.broker
+            )
         for (broker, _), why in refused.items():
             self._events.back_off(
                 why, [_subject(each) for each in done.values() if each.record.broker == broker]
@@ -370,13 +373,13 @@ class StrayReplicaDeletion(Feature):
             self._events.back_off(str(refusal), [_subject(each)])
             return
         if refusal is not None:
-            yield from self.read_abandoned_records()  # somebody else has taken it off, or written it
+            yield from self.read_abandoned_records()  # another client has deleted or written it
             self._events.enqueue_later(event_kinds.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
         else:
             rest = {other: kept for other, kept in self._pending_deletes.abandoned.items() if other != number}
             self._pending_deletes.abandon(rest)
             self._events.set_blocked(_subject(each), None)
-            self._core.note("abandoned.deleted", topic=record.topic, broker=record.broker)
+            self._core.note("replicas_of_deleted_topic.deleted", topic=record.topic, broker=record.broker)
         self._queue_followups()
 
     def _let_go_of_wanted(self) -> None:
@@ -393,17 +396,21 @@ class StrayReplicaDeletion(Feature):
                 and (is_old or broker in leadership.isr)
             ]
             if wanted:
-                self._core.note("abandoned.wanted", broker=broker, partitions=tuple(map(str, sorted(wanted))))
+                self._core.note(
+                    "replicas_of_deleted_topic.assigned",
+                    broker=broker,
+                    partitions=tuple(map(str, sorted(wanted))),
+                )
                 self._pending_deletes.is_wanted(number, wanted)
                 self._queue_followups()
 
     def _queue_followups(self) -> None:
-        """For partitions that nobody could lead, and moves that have waited."""
+        """For partitions that no broker could lead, and reassignments that have waited."""
         self._events.enqueue(event_kinds.ELECTIONS)
         self._events.enqueue(event_kinds.REASSIGNMENT)
 
     def _is_unclear(self, topic_partition: TopicPartition) -> bool:
-        """Whether there may be a new partition of this name of which nobody can read who has it."""
+        """Whether there may be a new partition of this name whose replicas cannot be read."""
         paths = (Topic.path(topic_partition.topic), PartitionState.path(topic_partition))
         return not self._context.unreadable.keys().isdisjoint(paths)
 
@@ -450,7 +457,7 @@ class StrayReplicaDeletion(Feature):
     def write_records(
         self, add: Iterable[RecordedStrays] = (), remove: Iterable[RecordedStrays] = ()
     ) -> Procedure[StrayRecordsWritten]:
-        """Writes a change, in as few transactions as hold it. Raises as `states.carry_out`."""
+        """Writes a change, in as few transactions as hold it. Raises as `StateWriter.write_states`."""
         records = self._pending_deletes.records
         change = records.change(add, remove)
         if not change.operations:

@@ -1,4 +1,5 @@
-"""Brokers that start, stop and bounce. Source: controller.md 5.1, 5.2; recipes.md 13, 15."""
+"""Changes of brokers: those that start, stop and restart. Source: controller.md 5.1, 5.2; recipes.md 13,
+15."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class BrokerChanges(Feature):
         self._strays = strays
 
     def on_broker_changes(self, subject: str = "") -> Procedure[None]:
-        """The registrations: who is new, gone, or another incarnation than the one known (K7)."""
+        """The registrations: finds brokers that are new, gone, or another incarnation than the known one
+        (K7)."""
         found = yield from self.registered()
         yield from self.apply_changes(found)
 
@@ -84,12 +86,12 @@ class BrokerChanges(Feature):
             yield from self.on_broker_startup(new)
 
     def open_channels(self, brokers: Collection[int]) -> None:
-        """Channels to those of the brokers that are told things."""
+        """Opens channels to those of the brokers that can be reached."""
         for id_ in sorted(self._context.reachable.intersection(brokers)):
             self._requests.queues.open(id_, self._context.brokers[id_], self._identity.epoch)
 
     def on_broker_failure(self, brokers: Collection[int]) -> Procedure[None]:
-        """They are gone: others lead what they led, they leave every ISR, all hear of the live brokers
+        """They are gone: elects other leaders, removes them from every ISR, sends all the live brokers
         (K27)."""
         context = self._context
         led = [each for id_ in sorted(brokers) for each in context.led_by(id_) if not context.is_going(each)]
@@ -109,7 +111,8 @@ class BrokerChanges(Feature):
         self._queue_followups()
 
     def on_broker_startup(self, brokers: Collection[int]) -> Procedure[None]:
-        """They are new: they hear of everything, the others of them; what had no leader may have one now."""
+        """They are new: sends them everything, and the others their addresses; elects where there was no
+        leader."""
         context = self._context
         first = self._requests.batch()
         first.update_metadata_of_all(brokers)
@@ -133,7 +136,7 @@ class BrokerChanges(Feature):
 
 
 def _unusable(registration: BrokerRegistration) -> str | None:
-    """Why a registration with an address names no place that others can be told of, or None."""
+    """Why a registration has an address that cannot be sent to others, or None."""
     host, port = registration.host, registration.port
     if host is None:
         return None

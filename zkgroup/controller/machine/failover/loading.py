@@ -1,20 +1,17 @@
 """Loading: a new controller reads the cluster, elects leaders and sends the states to all brokers.
 
-Taking over: everything is read, what nobody leads is elected, and all brokers hear of it.
+Source: controller.md 2.3; recipes.md 13 (recovery), 15, 16. On a new connection of the same session, where
+all watches are gone, and after a missing reply everything is read as well: it is then compared with the
+context, and only what is new is sent.
 
-Source: controller.md 2.3; recipes.md 13 (recovery), 15, 16. The same happens in small on a new connection of
-the same session, where all watches are gone, and after a missing answer: what was read is then compared with
-the picture, and what is new is told.
+First leader epochs are sent again to brokers that may not have received them (ADR 0018). A controller that
+dies between the first state and the first LeaderAndIsr, together with the leader, leaves replicas that do not
+know the partition. Elected, they could not be distinguished from emptied ones, and would refuse to lead for
+ever (storage error 56). So they get the first leader epoch before another one is decided.
 
-The first term of a partition, told to those that may never have heard of it. Source: ADR 0018.
-
-A controller that dies between the first state and the first LeaderAndIsr, and takes the leader with it,
-leaves replicas that know nothing of the partition. Elected, they could not be told from emptied ones, and
-would refuse to lead for good (storage error 56). So they hear of the first term before another is decided.
-
-A broker is told so only where it cannot have been emptied: it is in the ISR of a state that nobody has
-written since it was made, and its registration is older than that, so its process has not been restarted.
-Then the high watermark has waited for it all the time: what it has not got was never acknowledged.
+A broker gets it only where it cannot have been emptied: it is in the ISR of a state that was not written
+since it was created, and its registration is older than that, so its process has not been restarted.
+Then the high watermark has waited for it all the time: what it does not have was never acknowledged.
 """
 
 from __future__ import annotations
@@ -71,9 +68,9 @@ class Loading(Feature):
         self._began_ms = self._core.now.ms
 
     def _unannounced(self) -> dict[TopicPartition, Brokers]:
-        """Partitions to be elected only when these brokers of theirs were told of the first term.
+        """Partitions to be elected only after these brokers were sent the first leader epoch.
 
-        To be called once, when everything is loaded and nothing is told or decided yet.
+        To be called once, when everything is loaded and nothing is sent or decided yet.
         """
         context, reachable = self._context, self._context.reachable
         recipients: dict[TopicPartition, Brokers] = {}
@@ -87,7 +84,8 @@ class Loading(Feature):
             if never_away:
                 recipients[each], others[each] = tuple(sorted(never_away)), live - never_away
         context.first_states.clear()
-        # The first LeaderAndIsr names all that a broker has: it must not say the first term to the others.
+        # The first LeaderAndIsr names all that a broker has: it must not send the first leader epoch to the
+        # others.
         while True:
             brokers = frozenset(one for each in recipients.values() for one in each)
             wrong = [each for each in recipients if others[each] & brokers]
@@ -97,16 +95,16 @@ class Loading(Feature):
                 del recipients[each]
 
     def _announce(self, partitions: Mapping[TopicPartition, Brokers]) -> None:
-        """The states as they are, to these brokers: what is decided next reaches them after it."""
+        """Sends the states as they are to these brokers, before the next decision."""
         batch = self._requests.batch()
         for each, ids in partitions.items():
             batch.leader_and_isr(ids, each)
         self._requests.send(batch)
-        self._core.note("first_terms.told", partitions=len(partitions))
+        self._core.note("first_leader_epochs.sent", partitions=len(partitions))
 
     def _may_be_unannounced(self, each: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
-        """Its state is still the first one, of a controller of ours, and nothing else is under way with
-        it."""
+        """Whether its state is still the first one, of a zkgroup controller, and its topic is not being
+        deleted it."""
         return (
             (leadership.leader_epoch, leadership.version) == (0, 0)
             and leadership.controller_epoch > self._identity.foreign_epoch
@@ -116,7 +114,7 @@ class Loading(Feature):
     def load(self, subject: str = "") -> Procedure[None]:
         """Reads everything; the watches are armed before what they watch is read.
 
-        `subject` is not used. Raises NoAnswerError, after which it is done again.
+        `subject` is not used. Raises ConnectionLossError, after which it runs again.
         """
         yield from ask(Query(Sync("/")))
         if self._context.was_loaded:
@@ -166,9 +164,11 @@ class Loading(Feature):
         yield from ControllerHistory(self._election).loaded(load_ms)
 
     def _name_predecessor(self) -> Procedure[None]:
-        """A real controller that saw `/controller` change, and not go, rules on for all it knows (K1).
+        """Reports a predecessor of Kafka that saw `/controller` change, not vanish, and may still be active
+        (K1).
 
-        What it still makes is made ours as it is found; only its restart ends it (recipes 13).
+        States that it still writes are written again as they are found; only its restart ends it (recipes
+        13).
         """
         former = self._election.former
         if former is None or not former.is_real or former.broker is None:
@@ -180,7 +180,7 @@ class Loading(Feature):
             self._events.set_blocked(f"broker {former.broker}", why)
 
     def _load_again(self) -> Procedure[None]:
-        """What has changed since the picture was right: told, and elected where it needs to be."""
+        """Compares everything with the context; sends what has changed, and elects where it is needed."""
         context = self._context
         found = yield from self._brokers.registered()
         yield from self._strays.read_abandoned_records()
@@ -190,7 +190,7 @@ class Loading(Feature):
         yield from self._states.read_states(before)
         yield from self._topics.find_unhosted(context.topics)
         changed = [each for each, leadership in before.items() if context.leadership(each) != leadership]
-        # Without a state: seen, perhaps, by a look that got no further, and never begun.
+        # Without a state: perhaps read by a handler that did not finish, and not created.
         without_state = [each for each in before if context.leadership(each) is None]
         entered = {*changed, *fresh, *without_state}
         self._topics.enter_partitions(
@@ -215,10 +215,11 @@ class Loading(Feature):
         return sorted(names)
 
     def _take_requests_in(self, listed: Outcome, asked: Outcome) -> None:
-        """Which topics are being deleted and which partitions moved: they take no part in what follows.
+        """Notes which topics are being deleted and which partitions reassigned: they take no part in what
+        follows.
 
-        Nothing is decided about them yet; their duties read them again, with their watches. A topic that is
-        both is not deleted before its moves have been looked at.
+        Nothing is decided about them yet; their handlers read them again, with watches. A topic that is both
+        is not deleted before its reassignments were checked.
         """
         context = self._context
         if self._settings.delete_topics:
@@ -232,7 +233,7 @@ class Loading(Feature):
 
 
 def _is_older(context: ControllerContext, broker: int, zxid: int) -> bool:
-    """Whether this broker of ours was registered before that, and is still."""
+    """Whether this zkgroup broker was registered before that zxid, and is still."""
     found = context.brokers[broker]
     return found.epoch < zxid and found.registration.is_zkgroup
 
@@ -250,10 +251,10 @@ def _requests_step(found: list[Outcome]) -> Iterable[Step]:
 
 
 class TopicLoader:
-    """What is on its way. Whoever carries the steps out has everything in the picture."""
+    """Reads all topics and states, pipelined; after the steps everything is in the context."""
 
     def __init__(self, ports: Ports, topics: TopicChanges, names: Sequence[str]) -> None:
-        """`names`: the topics that are listed; others are not in the picture any more."""
+        """`names`: the topics that are listed; others are no longer in the context."""
         self._ports = ports
         self._topics = topics
         self._names = names

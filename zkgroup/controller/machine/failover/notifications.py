@@ -1,4 +1,5 @@
-"""ISRs that leaders have changed: `/isr_change_notification`. Source: controller.md 5.10."""
+"""Notifications of changed ISRs and configurations: `/isr_change_notification`, `/config/changes`. Source:
+controller.md 5.10."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ class Notifications(Feature):
         self._events.enqueue(event_kinds.CONFIG_CHANGES)
 
     def on_isr_changes(self, subject: str = "") -> Procedure[None]:
-        """Reads the states that notifications name, tells all brokers, and deletes what was read.
+        """Reads the states that notifications name, sends them to all brokers, and deletes what was read.
 
         One that cannot be read is deleted too: it will never say more. Those left over by a former controller
-        are found by the first look of this one.
+        are found by the first read of this one.
         """
         (outcome,) = yield from ask(
             self._reader.watched(ListChildren(isr_changes_path()), event_kinds.ISR_CHANGES)

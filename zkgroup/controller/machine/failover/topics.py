@@ -1,11 +1,11 @@
-"""Topics that come, grow and go. Source: controller.md 5.3, 5.4; recipes.md 15.
+"""Changes of topics: new ones, new partitions, topics that are gone, and states that were unreadable.
 
-Kafka's tool grows a topic by writing all its replica lists from an old reading. So for partitions that are
-known the picture wins and is written back; what is new is kept.
+Source: controller.md 5.3, 5.4; recipes.md 15.
 
-States that cannot be read: each is watched, and its partition goes on once somebody has mended it.
+Kafka's tool adds partitions by writing all replica lists of the topic from an old read. So for known
+partitions the context wins and is written back; new ones are kept.
 
-All else reads a state when something happens to its partition, which after the mending need not come.
+A state that cannot be read is watched, as no other event need follow once it was repaired.
 Source: controller.md 1.4.
 """
 
@@ -50,11 +50,11 @@ from zkgroup.znodes.stray_replicas import (
 )
 
 AGAIN_MS: Final = 1_000
-"""Pause before a topic that somebody has written meanwhile gets its brokers."""
+"""Pause before the next attempt to host a topic that another client has written meanwhile."""
 
 
 HIDDEN_MS: Final = 5_000
-"""Pause before a state that an ACL hides is read again: no watch tells of another ACL."""
+"""Pause before a state that an ACL hides is read again: no watch reports a change of the ACL."""
 
 
 class TopicChanges(Feature):
@@ -122,7 +122,7 @@ class TopicChanges(Feature):
         yield from self.on_new_partitions([*fresh, *without_state])
 
     def read_topics(self, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
-        """Reads these topics, each with a watch, into the picture. Returns the partitions that are new to
+        """Reads these topics, each with a watch, into the context. Returns the partitions that are new to
         it."""
         asked = list(names)
         queries: list[Query] = [
@@ -137,13 +137,13 @@ class TopicChanges(Feature):
         return fresh
 
     def topic_read(self, name: str, znode: Znode | None) -> tuple[int, ...]:
-        """A topic as just read, None where there is none, into the picture. Returns what is new, by
+        """A topic as just read, None where there is none, into the context. Returns what is new, by
         number."""
         found = self._reader.decoded(znode, lists_of)
         if znode is None:
             return ()
         if found is None:
-            # Seen again when somebody mends it: the watch is armed on a topic that is not known.
+            # Read again once it is repaired: the watch is armed also on a topic that is not known.
             self._core.note("topic.passed_over", topic=name)
             return ()
         self._identify(name, znode)
@@ -153,7 +153,7 @@ class TopicChanges(Feature):
         return fresh
 
     def take_in(self, name: str, found: Topic, version: int) -> tuple[int, ...]:
-        """A topic as read, into the picture: what is known of it stays, what is new is added and returned.
+        """Takes a topic as read into the context: known partitions stay, new ones are added and returned.
 
         Lists that this controller wrote without an answer are known ones once they are found.
         """
@@ -222,7 +222,7 @@ class TopicChanges(Feature):
         self.enter_partitions([each for name in unusual for each in context.partitions(name)])
 
     def on_new_partitions(self, fresh: Iterable[TopicPartition]) -> Procedure[None]:
-        """New partitions: their states are read or made, and their replicas told."""
+        """New partitions: reads or creates their states, and sends them to the replicas."""
         mine = [each for each in dict.fromkeys(fresh) if not self._context.is_going(each)]
         if not mine:
             return
@@ -244,7 +244,7 @@ class TopicChanges(Feature):
     def _merged(self, name: str, found: Topic) -> Topic:
         """For partitions that are known, the lists and moves that are known; a topic being deleted grows not.
 
-        Of a topic that nobody hosts there is nothing to be kept.
+        Nothing of an unhosted topic is kept.
         """
         seen = self._context.topic(name)
         if seen is None or name in self._context.unhosted:
@@ -254,7 +254,9 @@ class TopicChanges(Feature):
             grown: dict[int, Brokers] = {}
         else:
             grown = {
-                number: told for number, told in found.partitions.items() if number not in known.partitions
+                number: replicas
+                for number, replicas in found.partitions.items()
+                if number not in known.partitions
             }
         return dataclasses.replace(
             found,
@@ -267,7 +269,7 @@ class TopicChanges(Feature):
         )
 
     def _write_back(self, name: str, found: Topic, znode: Znode) -> Write | None:
-        """The write that makes the znode what the picture has, where they differ."""
+        """The write that sets the znode to what the context has, where they differ."""
         seen = self._context.topic(name)
         assert seen is not None
         if _same(seen.topic, found):
@@ -282,9 +284,9 @@ class TopicChanges(Feature):
         return write
 
     def find_unhosted(self, names: Iterable[str]) -> Procedure[None]:
-        """Notes in the picture which of these topics nobody hosts. Their states have just been read.
+        """Notes in the context which of these topics are unhosted. Their states have just been read.
 
-        Nothing is asked where no topic looks so. A mark that an ACL hides counts: what it may say is kept to.
+        Nothing is read where no topic can be one. A mark that an ACL hides counts as a mark.
         """
         context = self._context
         asked = list(names)
@@ -309,17 +311,17 @@ class TopicChanges(Feature):
                 broker=broker.epoch if broker else None,
             )
             is_changed = topic.stat.version != seen.version
-            if is_changed:  # by somebody who has named brokers, perhaps: his lists are to be read first
+            if is_changed:  # perhaps by a tool that has named brokers: the lists have to be read first
                 self._events.enqueue(event_kinds.TOPIC, name)
             if is_changed or is_unhosted(signs) or UnhostedTopic.path(name) in context.unreadable:
                 context.unhosted.add(name)
 
     def host_topics(self) -> Procedure[None]:
-        """Gives the topics that nobody hosts the brokers that moves of their partitions name.
+        """Gives unhosted topics the brokers that reassignments of their partitions name.
 
         The others of their partitions are broker 0's from then on, as their lists say. Nothing is copied:
         their first states are made as those of new topics are (`event_kinds.TOPIC`), and then the moves are
-        looked at again.
+        checked again.
         """
         context, wanted = self._context, dict[str, dict[int, Brokers]]()
         for each, move in self._reassignments.items():
@@ -334,7 +336,9 @@ class TopicChanges(Feature):
             operations: list[Operation] = [Check(Reassignment.path(), self._reassignments.request.version)]
             if mark is not None:
                 operations.append(Delete(mark.path, mark.stat.version))
-            topic = seen.topic.with_all_replicas({number: (told, (), ()) for number, told in targets.items()})
+            topic = seen.topic.with_all_replicas(
+                {number: (target, (), ()) for number, target in targets.items()}
+            )
             try:
                 operations.append(SetData(Topic.path(name), topic.encode(), seen.version))
             except ConfigError as error:
@@ -379,7 +383,7 @@ class TopicChanges(Feature):
             *(self._reader.watched(Exists(path), event_kinds.UNREADABLE_STATES) for path in paths)
         )
         for path, outcome in zip(paths, seen, strict=True):
-            if isinstance(outcome, Refused):  # from 3.8.4 on a server lets nobody watch what an ACL hides
+            if isinstance(outcome, Refused):  # from 3.8.4 on a server refuses watches of what an ACL hides
                 self._reader.forget_watch(path)
         found = yield from self._reader.read_many(list(paths))
         if len(found) < len(paths):
@@ -389,14 +393,14 @@ class TopicChanges(Feature):
                 self._states.readable_again[each] = None
 
     def on_response(self, answer: BrokerResponse) -> None:
-        """What a broker was told of after all is no more named as what its first LeaderAndIsr has lacked."""
+        """Partitions that a broker has got after all are no longer omitted from its first LeaderAndIsr."""
         if (
             not isinstance(answer.response, LeaderAndIsrResponse)
             or answer.broker not in self._requests.omitted
         ):
             return
-        told = {each.topic_partition for each in answer.response.partitions}
-        left = tuple(each for each in self._requests.omitted.pop(answer.broker) if each not in told)
+        sent = {each.topic_partition for each in answer.response.partitions}
+        left = tuple(each for each in self._requests.omitted.pop(answer.broker) if each not in sent)
         if left:
             self._requests.omitted[answer.broker] = left
 
@@ -404,7 +408,7 @@ class TopicChanges(Feature):
 def lists_of(path: str, data: bytes | None) -> Topic:
     """The topic, with replica lists that partitions can have.
 
-    Kafka's tools refuse the others, its controllers do not look. No state could be made of such a list, nor
+    Kafka's tools refuse the others, its controllers do not check. No state could be made of such a list, nor
     the topic ever be written again. Raises CorruptZnodeError.
     """
     topic = Topic.decode(path, data)

@@ -1,7 +1,8 @@
-"""Brokers that are to stop hand over what they lead. Source: controller.md 5.9.
+"""Controlled shutdowns: other brokers lead what brokers that will stop lead. Source: controller.md 5.9.
 
 (kafka/controller/KafkaController.scala, ControlledShutdown, @0.8.2.2; in batches as from 1.1 on, recipients
-as from 2.1 on, KAFKA-7482.) The answer does not wait for the brokers that are told: it says what is written.
+as from 2.1 on, KAFKA-7482.) The response does not wait for the brokers that get LeaderAndIsr: it says what is
+written.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class ControlledShutdowns(Feature):
         self._shutdowns.refuse_all()
 
     def on_shutdown_requests(self, subject: str = "") -> Procedure[None]:
-        """Relieves all brokers that have asked, together, and answers them.
+        """Elects other leaders for all brokers that have asked, together, and answers them.
 
-        Who asked stays in `ActiveController.shutdowns` until it is answered, so nobody is forgotten where an
+        A request stays until it is answered, so none is forgotten where an
         answer of ZooKeeper is missing.
         """
         asked = list(self._shutdowns)

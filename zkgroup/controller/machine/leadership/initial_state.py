@@ -1,4 +1,4 @@
-"""First states of partitions. Source: controller.md 3.1, 5.3; recipes.md 13, 14."""
+"""The first states of partitions. Source: controller.md 3.1, 5.3; recipes.md 13, 14."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class InitialStates(Feature):
     """Creates the first states of partitions."""
 
     def initialise(self, partitions: Iterable[TopicPartition], batch: RequestBatch) -> Procedure[Written]:
-        """Makes the first state of each: the first live replica leads, all live ones are in sync, epoch 0.
+        """Creates the first state of each: the first live replica leads, all live ones are in sync, epoch 0.
 
         The parents are made with it; `partitions` also where no replica lives, since tools list its children.
         A controller that hosts nothing gives way in the replica lists of these partitions (recipes 14). A
-        state that is there already is left as it is and goes into the picture: that partition has failed
-        here, and is looked at again (`event_kinds.ELECTIONS`), which makes a foreign one ours. LeaderAndIsr
-        to the live replicas goes into the batch; the caller tells it. Raises as `states.carry_out`.
+        state that is there already is left as it is and goes into the context: that partition has failed
+        here, and is handled by `event_kinds.ELECTIONS`, which takes over one of Kafka. LeaderAndIsr
+        to the live replicas goes into the batch; the caller sends it. Raises as `StateWriter.write_states`.
         """
         initial = _InitialStates(self._ports, self._hostless(), tuple(dict.fromkeys(partitions)))
         if not initial.partitions:
@@ -77,17 +77,17 @@ def without_stray_replicas(
 
     `load`, broker to the replicas that it has, is counted on.
     """
-    told: list[int] = []
+    changed: list[int] = []
     for each in replicas:
         if each not in hostless:
-            told.append(each)
+            changed.append(each)
             continue
-        able = [id_ for id_ in load if id_ in context.live and id_ not in replicas and id_ not in told]
+        able = [id_ for id_ in load if id_ in context.live and id_ not in replicas and id_ not in changed]
         if able:
             chosen = min(able, key=lambda id_: (load[id_], id_))
             load[chosen] += 1
-            told.append(chosen)
-    return tuple(told)
+            changed.append(chosen)
+    return tuple(changed)
 
 
 class _InitialStates:
@@ -111,7 +111,7 @@ class _InitialStates:
         """Topics with the lists that their write sets."""
 
     def read(self, items: list[str | TopicPartition]) -> Procedure[None]:
-        """Which parents exist, and which states; states go into the picture."""
+        """Which parents exist, and which states; states go into the context."""
         context = self._ports.context
         partitions = [each for each in items if isinstance(each, TopicPartition)]
         topics = [each for each in items if isinstance(each, str)]
@@ -174,8 +174,8 @@ class _InitialStates:
         load = {id_: sum(1 for _ in context.on_broker(id_)) for id_ in context.live}
         topic = seen.topic
         for each in meant:
-            told = without_stray_replicas(context, context.replicas(each), self._hostless, load)
-            topic = topic.with_replicas(each.partition, told)
+            replicas = without_stray_replicas(context, context.replicas(each), self._hostless, load)
+            topic = topic.with_replicas(each.partition, replicas)
         self._ports.core.note("replicas.gave_way", topic=name, partitions=len(meant))
         try:
             data = topic.encode()

@@ -1,4 +1,4 @@
-"""Elections: who leads, written and told. Source: controller.md 3, 5.1, 5.2; recipes.md 13, 15, 16."""
+"""Leader elections: chosen, written and sent. Source: controller.md 3, 5.1, 5.2; recipes.md 13, 15, 16."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class LeaderElections(Feature):
             )  # a deletion does not wait for one without a leader
 
     def elect_offline(self, subject: str = "") -> Procedure[None]:
-        """Elections for whoever has no leader, or one that cannot serve."""
+        """Elects for partitions without a leader, or with one that cannot serve."""
         unfit = [
             each
             for each, brokers in self._context.unfit.items()
@@ -108,8 +108,8 @@ class LeaderElections(Feature):
         """Elects by a selector, writes, adds LeaderAndIsr to the recipients of each choice to the batch.
 
         Topics that are being deleted take no part. A partition with a leader becomes online, whatever it was.
-        `replicas` are the lists to tell where they are not those of the picture (step 7 of a move). The
-        caller tells the batch. Raises as `carry_out`.
+        `replicas` are the lists to send where they are not those of the context (step 7 of a reassignment).
+        The caller sends the batch. Raises as `write_states`.
         """
         choices: dict[TopicPartition, Choice] = {}
         unneeded: set[TopicPartition] = set()
@@ -214,9 +214,10 @@ class LeaderElections(Feature):
     def remove_from_isr(
         self, removals: Iterable[tuple[TopicPartition, int]], batch: RequestBatch
     ) -> Procedure[None]:
-        """Replicas that have gone offline leave the ISR; the other replicas are told (controller.md 3.4).
+        """Replicas that have gone offline leave the ISR; the other replicas get LeaderAndIsr (controller.md
+        3.4).
 
-        Of topics that are being deleted the ISR is written and nobody is told. The caller tells the batch.
+        For topics that are being deleted the ISR is only written. The caller sends the batch.
         """
         gone: dict[TopicPartition, list[int]] = {}
         for topic_partition, broker in removals:
@@ -258,11 +259,12 @@ class LeaderElections(Feature):
         return self._unconfirmed.in_sync(topic_partition, leadership.isr, unfit)
 
     def elect_restarted(self, batch: RequestBatch) -> Procedure[None]:
-        """Each state that a foreign controller decided gets our epoch and a new leader epoch (recipes 13).
+        """Writes each state of a Kafka controller with this controller epoch and a new leader epoch (recipes
+        13).
 
         A real controller that has lost its znode can go on with a batch; this makes its versions void. Leader
         and ISR stay where the leader lives, otherwise it becomes none. After `elect_leaderless`, whose
-        choices are ours already. The caller tells the batch.
+        choices are already zkgroup's. The caller sends the batch.
         """
         context, last = self._context, self._identity.foreign_epoch
         if not last:
@@ -278,13 +280,14 @@ class LeaderElections(Feature):
             topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> PartitionState | str:
             if leadership.controller_epoch > last:
-                return "it is ours"
+                return "a zkgroup controller has decided it"
             leader = leadership.leader if leadership.leader in live else NO_LEADER
             return leadership.decided(leader, leadership.isr, self._identity.epoch)
 
         carried = yield from self._states.write_states(foreign, decide)
         self._events.retry_denied(event_kinds.ELECTIONS, carried.refused.values())
-        # Whose topic is being deleted may have deleted its replica: told of a role it would have one again.
+        # Brokers may have deleted replicas of topics that are being deleted: LeaderAndIsr would create them
+        # again.
         self._requests.to_replicas(batch, [each for each in carried.written if not context.is_going(each)])
         if foreign:
             self._core.note("recovery", foreign_epoch=last, written=len(carried.written))
@@ -292,13 +295,12 @@ class LeaderElections(Feature):
     def start_new_leader_epochs(
         self, batch: RequestBatch, put_off: Collection[TopicPartition] = ()
     ) -> Procedure[None]:
-        """A broker of ours that has started since it was chosen as a leader leads on in a new term, or
-        another.
+        """Starts a new leader epoch where a zkgroup broker has restarted since it was elected.
 
-        A controller that sees it go and come ends the term at once; this is for a start that none has seen.
-        It derives from ZooKeeper alone: the registration is younger than the state. Leaders that are not ours
-        are not touched. After `recover`, which writes anew whatever it finds. What is `put_off` is left for
-        another call. The caller tells the batch.
+        A controller that sees the restart starts a new leader epoch at once; this is for a restart that none
+        has seen: the registration is younger than the state. Leaders of Kafka are not touched. After
+        `recover`, which writes anew whatever it finds. What is `put_off` is left for another call. The caller
+        sends the batch.
         """
         context = self._context
 
@@ -319,15 +321,15 @@ class LeaderElections(Feature):
         if mine:
             led = yield from self.elect(mine, select, batch)
             self._events.retry_denied(event_kinds.ELECTIONS, led.failed.values())
-            self._core.note("terms.ended", written=len(led.chosen), failed=len(led.failed))
+            self._core.note("leader_epochs.started", written=len(led.chosen), failed=len(led.failed))
 
     def online(self, partitions: Iterable[TopicPartition]) -> None:
-        """These have a living leader now."""
+        """These have a live leader now."""
         for topic_partition in self._move_partitions(partitions, PartitionPhase.ONLINE):
             self._events.set_blocked(_subject(topic_partition), None)
 
     def _without_isr(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of which nobody in sync lives, as far as is known."""
+        """Those without a live broker in the ISR, as far as is known."""
         context, live = self._context, self._context.live
         return [
             each
@@ -342,9 +344,9 @@ class LeaderElections(Feature):
         decide: Decide,
         settled: Collection[TopicPartition] = (),
     ) -> Procedure[Written]:
-        """`carry_out`, where no decision to leave a state alone rests on an old picture either (K30).
+        """`write_states`, where no decision to leave a state alone is based on an old read either (K30).
 
-        Leaders of 0.8.2.2 change an ISR without telling anybody. A write on an old state is refused; what was
+        Leaders of 0.8.2.2 change an ISR without a notification. A write on an old state is refused; what was
         not written, but for what is `settled`, is read again, and decided again where it has changed.
         """
         context = self._context

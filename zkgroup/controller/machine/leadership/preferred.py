@@ -1,4 +1,4 @@
-"""Preferred leaders, on request and by themselves. Source: controller.md 5.7, 5.8.
+"""Preferred leader elections, on request and periodically. Source: controller.md 5.7, 5.8.
 
 (kafka/controller/KafkaController.scala@0.8.2.2, mended as in 2.2: unknown partitions keep no request.)
 """
@@ -26,7 +26,7 @@ PREFERRED_ELECTION: Final = EventKind("preferred election")
 BALANCE: Final = EventKind("balance")
 """The periodic check for partitions that are not led by their preferred replica."""
 AGAIN_MS: Final = 1000
-"""Pause before a request is looked at again that somebody has written meanwhile."""
+"""Pause before a request is read again that another client has written meanwhile."""
 
 
 PERCENTAGE: Final = 10
@@ -88,7 +88,8 @@ class PreferredElections(Feature):
         self._events.enqueue_later(BALANCE, settings.rebalance_interval_ms)
 
     def _led_elsewhere(self) -> list[TopicPartition]:
-        """Partitions with another leader than the preferred one: leaders of 0.8.2.2 tell nobody of an ISR."""
+        """Partitions with another leader than the preferred one: leaders of 0.8.2.2 report no change of an
+        ISR."""
         context = self._context
         return [
             each
@@ -99,7 +100,7 @@ class PreferredElections(Feature):
         ]
 
     def elect_preferred(self, partitions: Iterable[TopicPartition]) -> Procedure[Led]:
-        """Elects the first replica of each where it is live and in sync, and tells the brokers."""
+        """Elects the first replica of each where it is live and in sync, and sends LeaderAndIsr."""
         context = self._context
 
         def select(

@@ -2,7 +2,7 @@
 
 (kafka/controller/PartitionLeaderSelector.scala@0.8.2.2, kafka/controller/Election.scala@2.8.2.)
 
-Held replicas, those that a late StopReplica may still delete (recipes 17), are never elected and told
+Held replicas, those that a late StopReplica may still delete (recipes 17), are never elected and sent
 nothing. `live` are brokers that may be elected; brokers that are shutting down are not among them.
 """
 
@@ -20,7 +20,7 @@ _NOBODY: Final[frozenset[int]] = frozenset()
 
 
 class Choice(NamedTuple):
-    """A leader, the ISR to write with it, and who is told."""
+    """A leader, the ISR to write with it, and the brokers that get LeaderAndIsr."""
 
     leader: int
     isr: Brokers
@@ -31,7 +31,7 @@ class Choice(NamedTuple):
 
 
 class NoChoice(NamedTuple):
-    """Nobody can lead; terminal for this attempt."""
+    """No broker can lead; final for this attempt."""
 
     reason: str
 
@@ -62,9 +62,9 @@ def offline(
 ) -> Choice | NoChoice:
     """For a partition without a living leader: replica order, in-sync ones first.
 
-    An ISR that a real controller has emptied (K39) names nobody who is surely in sync. With one replica in
-    all there is no other who could know more, so it is elected; with several it takes an operator's unclean
-    election (recipes 15).
+    An ISR that a controller of Kafka has emptied (K39) names no broker that is surely in sync. With one
+    replica in all there is no other who could know more, so it is elected; with several it takes an
+    operator's unclean election (recipes 15).
     """
     able = tuple(each for each in replicas if each in live and each not in held)
     recipients = _recipients(replicas, live, held)
@@ -87,10 +87,11 @@ def started_again(
     live: Collection[int],
     held: Collection[int] = _NOBODY,
 ) -> Choice | NoChoice:
-    """For a leader that has started anew since it was chosen: it leads in a new term if it can, else others.
+    """For a leader that has restarted since it was elected: it leads in a new leader epoch if it can, else
+    others.
 
-    It may have lost the end of its log. In the same term it could give these offsets to other records, which
-    followers that still have the lost ones would not see (replica-host.md rule 1, KIP-101).
+    It may have lost the end of its log. In the same leader epoch it could give these offsets to other
+    records, which followers that still have the lost ones would not see (replica-host.md rule 1, KIP-101).
     """
     if leadership.leader in live and leadership.leader in leadership.isr and leadership.leader not in held:
         return Choice(leadership.leader, leadership.isr, _recipients(replicas, live, held))
@@ -135,7 +136,7 @@ def controlled_shutdown(
 ) -> Choice | NoChoice:
     """Before brokers stop: the first other in-sync replica, in replica order as from 1.1 on.
 
-    The brokers that stop are told too, as in 0.8.2.2 and from 2.1 on (KAFKA-7482).
+    The brokers that stop get it too, as in 0.8.2.2 and from 2.1 on (KAFKA-7482).
     """
     staying = {each for each in live if each not in shutting_down}
     for each in replicas:
@@ -151,7 +152,7 @@ def without_replica(
     """Leader and ISR once a replica has gone offline, or None where nothing needs to be written (3.4).
 
     The last member of the replica list stays in the ISR, alone: of those who may lead, only it is known to
-    have everything. A leader that has not heard of a shorter list takes others in.
+    have everything. A leader that has not received a shorter list adds others.
     """
     if replica not in leadership.isr and leadership.leader != replica:
         return None

@@ -12,7 +12,7 @@ from zkgroup.wire.messages import ErrorCode
 
 
 class ShutdownRequest(NamedTuple):
-    """A broker that asks to be relieved of its leaderships, and which start of it that was."""
+    """The request of a broker for a controlled shutdown, and which incarnation sent it."""
 
     request_id: int
     broker: int

@@ -1,4 +1,4 @@
-"""An operator's request to lead partitions by whoever lives. Source: recipes.md 15.
+"""Unclean elections that an operator requests: any live replica may lead. Source: recipes.md 15.
 
 The elections come before the transaction that removes the request and records what became of it: a
 successor that finds the request repeats it, and finds a leader where there is one already.
@@ -30,7 +30,7 @@ from zkgroup.znodes.brokers import PartitionState
 UNCLEAN_ELECTION: Final = EventKind("unclean election")
 """`/zkgroup/controller/elect`."""
 AGAIN_MS: Final = 1000
-"""Pause before a request is looked at again that somebody has written meanwhile."""
+"""Pause before a request is read again that another client has written meanwhile."""
 
 
 class UncleanElections(Feature):
@@ -100,12 +100,12 @@ class UncleanElections(Feature):
                 why = led.failed.get(each) or self._obstacle(each) or "it changed meanwhile"
                 verdict = PartitionVerdict(each, "refused", None, why)
             verdicts.append(verdict)
-        told = {str(verdict.topic_partition): verdict.verdict for verdict in verdicts}
-        self._core.note("election.asked", by=request.by, verdicts=told)
+        shown = {str(verdict.topic_partition): verdict.verdict for verdict in verdicts}
+        self._core.note("election.asked", by=request.by, verdicts=shown)
         return tuple(verdicts)
 
     def _obstacle(self, topic_partition: TopicPartition) -> str | None:
-        """Why nobody can be elected for it at all."""
+        """Why no broker at all can be elected for it."""
         if topic_partition not in self._context:
             return "there is no such partition"
         if self._context.is_going(topic_partition):

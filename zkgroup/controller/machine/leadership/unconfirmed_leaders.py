@@ -1,7 +1,7 @@
 """Leaders that were elected and have not confirmed yet that they can serve.
 
 Such a leader is alone in the ISR. Where it cannot serve it has never led, so nothing was acknowledged since
-its election, and whoever was in sync before still has everything.
+its election, and the brokers that were in sync before still have everything.
 """
 
 from __future__ import annotations

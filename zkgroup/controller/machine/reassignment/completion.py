@@ -1,4 +1,5 @@
-"""The ends of moves: replica lists, request and records in one write, then what follows. Steps 10 to 12."""
+"""The ends of reassignments: replica lists, request and records in one write, then what follows. Steps 10 to
+12."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class ReassignmentEnds(Feature):
         self._strays = strays
 
     def finish(self, endings: Sequence[Ending]) -> Procedure[bool]:
-        """Writes these ends, or removes a request that names nothing (K17). Whether to look again at once.
+        """Writes these ends, or removes a request that names nothing (K17). Returns whether to run again at
+        once.
 
         They go together; those of a topic at which that is refused wait, and the others go without them.
         """
@@ -83,9 +85,9 @@ class ReassignmentEnds(Feature):
             self._context.topic_czxids,
             lambda left: self._strays.ended_records(left),
         )
-        doubt = ListsSent(self._context, self._reassignments, [finishing.write])
+        lists = ListsSent(self._context, self._reassignments, [finishing.write])
         refusal = yield from self._states.commit(finishing.write)
-        doubt.answered()
+        lists.answered()
         if refusal is not None:
             if f"{refusal.path}/".startswith(f"{stray_replicas_path()}/"):
                 yield from self._strays.read_records()
@@ -109,7 +111,7 @@ class ReassignmentEnds(Feature):
         return None, finishing.left
 
     def forgotten(self, partitions: Sequence[TopicPartition]) -> None:
-        """Step 12: clients hear of the lists; a deletion that waited, and the next phase of a plan, may
+        """Step 12: brokers get the lists; a deletion that waited, and the next phase of a plan, may
         begin."""
         for each in partitions:
             self._events.set_blocked(f"move of {each}", None)
@@ -187,9 +189,10 @@ def _is_about(refusal: Refusal, ending: Ending) -> bool:
 
 
 class ListsSent:
-    """Replica lists on their way. Without an answer they stay in doubt, and are known when they are found.
+    """Replica lists that were sent. Without a reply they stay unconfirmed, and count as known once they are
+    read.
 
-    The picture would otherwise take them for somebody else's and write back what it has (recipes 15).
+    They would otherwise be taken for those of another client and overwritten (recipes 15).
     """
 
     def __init__(
@@ -209,13 +212,13 @@ class ListsSent:
     def answered(self) -> None:
         """Written, and then nothing sent before can be written any more; or refused."""
         for name, lists in self._lists.items():
-            seen, doubts = (
+            seen, unconfirmed = (
                 self._context.topic(name),
                 self._reassignments.unconfirmed_lists.get(name, []),
             )
             if seen is not None and seen.topic == lists:
-                doubts.clear()
-            elif lists in doubts:
-                doubts.remove(lists)
-            if not doubts:
+                unconfirmed.clear()
+            elif lists in unconfirmed:
+                unconfirmed.remove(lists)
+            if not unconfirmed:
                 self._reassignments.unconfirmed_lists.pop(name, None)

@@ -26,9 +26,9 @@ class Request(NamedTuple):
 
     targets: Mapping[TopicPartition, Brokers]
     version: int
-    """Data version: what a write that rests on it checks."""
+    """Data version: the check of a write that is based on it."""
     czxid: int
-    """Tells a request from another one that was made after it was gone."""
+    """Distinguishes a request from another one that was created after it was gone."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class OpenReassignment:
     origin: Brokers | None
     """The same where it is known for certain."""
     asked: bool
-    """It stands in the request. False: the topic's own keys alone tell of it."""
+    """It is in the request. False: it is in the topic's own keys alone."""
     former: Brokers | None = None
     """The target before the request was changed."""
     stage: Stage = Stage.PLAN
@@ -81,16 +81,16 @@ class OpenReassignment:
 
 
 class Followed(NamedTuple):
-    """What a look at the request has changed, beside what there is to do."""
+    """What following the request has changed, beside the steps to do."""
 
     dropped: tuple[Ending, ...]
     """Entries that cannot be carried out: their ends are to be written."""
     gone: tuple[TopicPartition, ...]
-    """Moves that nobody asks for any more."""
+    """Reassignments that are no longer requested."""
 
 
 class _SentList(NamedTuple):
-    """The list that brokers were told last, where it is shorter than the partition's."""
+    """The replica list that brokers were sent last, where it is shorter than the partition's."""
 
     replicas: frozenset[int]
     """As far as is known."""
@@ -99,7 +99,8 @@ class _SentList(NamedTuple):
 
 
 class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
-    """All open moves of the cluster, in the order of the request, and the books of carrying them out."""
+    """All open reassignments of the cluster, in the order of the request, and the state of carrying them
+    out."""
 
     def __init__(self) -> None:
         self.request: Request | None = None
@@ -113,7 +114,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
         self._open: dict[TopicPartition, OpenReassignment] = {}
         self._left_out: dict[TopicPartition, _SentList] = {}
-        """Partitions of which a shorter list was told, as somebody was held or it was the target alone. A
+        """Partitions of which a shorter list was sent, as a broker was left out or it was the target alone. A
         whole list undoes it with another leader epoch only: a leader passes over the same."""
         self._unread: frozenset[str] | None = None
         """Paths that could not be read when the request was followed for the first time; None before that."""
@@ -146,7 +147,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
                 self.reached(each, Stage.PLAN)
 
     def was_left_out(self, topic_partition: TopicPartition) -> bool:
-        """Whether somebody was left out of the list that brokers were told last, or may have been."""
+        """Whether a broker was left out of the list that was sent last, or may have been."""
         return topic_partition in self._left_out
 
     def interrupted(
@@ -157,35 +158,36 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
     ) -> tuple[TopicPartition, ...]:
         """Elections, or a LeaderAndIsr to a new incarnation, came between the steps of these.
 
-        To be called with the states and holds under which they were told. Returns those that plan again.
+        To be called with the states and pending deletes under which they were sent. Returns those that plan
+        again.
         """
         if not self._open and not self._left_out and pending_deletes.is_empty(context):
             return ()
         again = []
         for each in partitions:
-            held, told = pending_deletes.of(context, each), context.replicas(each)
+            held, listed = pending_deletes.of(context, each), context.replicas(each)
             if (move := self._open.get(each)) is not None:
-                told = steps.sent_replicas(move.stage, move.target, told)
+                listed = steps.sent_replicas(move.stage, move.target, listed)
             leadership = context.leadership(each)
             left_out = pending_deletes.left_out(context, each)
-            heard = _SentList(frozenset(told) - left_out, leadership.leader_epoch if leadership else None)
+            sent = _SentList(frozenset(listed) - left_out, leadership.leader_epoch if leadership else None)
             known = self._left_out.get(each)
-            if heard.replicas != set(context.replicas(each)):
-                self._left_out[each] = heard
+            if sent.replicas != set(context.replicas(each)):
+                self._left_out[each] = sent
             elif known is not None and known.leader_epoch is None:
-                self._left_out[each] = known._replace(leader_epoch=heard.leader_epoch)  # perhaps the same
-            elif known is not None and known.leader_epoch != heard.leader_epoch:
+                self._left_out[each] = known._replace(leader_epoch=sent.leader_epoch)  # perhaps the same
+            elif known is not None and known.leader_epoch != sent.leader_epoch:
                 del self._left_out[each]
             if move is None:
                 continue
-            stage = steps.interrupted(move.stage, steps.union(move.target, told), held)
+            stage = steps.interrupted(move.stage, steps.union(move.target, listed), held)
             if stage is not move.stage:
                 self.reached(each, stage)
                 again.append(each)
         return tuple(again)
 
     def ended(self, partitions: Iterable[TopicPartition], context: ControllerContext) -> None:
-        """Their ends are written and in the picture, or nobody asks for them any more."""
+        """Their ends are written and in the context, or they are no longer requested."""
         for each in partitions:
             self._open.pop(each, None)
             context.moves.discard(each)
@@ -194,14 +196,14 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
     def cut(self, context: ControllerContext) -> tuple[TopicPartition, ...]:
         """Partitions that are not moved any more, and of whose replicas brokers know some only.
 
-        A move is taken back by hand after step 7, or dropped: its leader takes nobody but the target into the
-        ISR. A controller that is not told of it, as it came later, has no way to know.
+        A move is taken back by hand after step 7, or dropped: its leader adds no broker but those of the
+        target to the ISR. A later controller has no way to know of it.
         """
         self._forget_whole(context)
         return tuple(each for each in self._left_out if each not in self._open)
 
     def _forget_whole(self, context: ControllerContext) -> None:
-        """Where nothing is moved, what was told may be the whole list by now: the target (step 10)."""
+        """Where nothing is moved, what was sent may be the whole list by now: the target (step 10)."""
         for each in self._left_out.keys() - self._open.keys():
             if each not in context or self._left_out[each].replicas.issuperset(context.replicas(each)):
                 del self._left_out[each]
@@ -211,7 +213,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
     def follow(self, context: ControllerContext, begun: Collection[str] = ()) -> Followed:
         """Takes the request as it was read, and the topics, for what is asked; `context.moves` follow.
 
-        A move that is under way already outlives a request to delete its topic, as long as somebody can lead;
+        A move that is under way already outlives a request to delete its topic, as long as a broker can lead;
         one that is not is dropped for it. `begun` are topics whose replicas are being deleted: no more moves.
         """
         request, before = self.request, self._followed
@@ -225,7 +227,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         for each, target in _moves_in_topics(context):
             if each.topic not in begun:
                 wanted.setdefault(each, (target, False))
-        wanted = {each: told for each, told in wanted.items() if not _is_hopeless(context, each, told[0])}
+        wanted = {each: entry for each, entry in wanted.items() if not _is_hopeless(context, each, entry[0])}
         gone = tuple(each for each in self._open if each not in wanted)
         self.ended(gone, context)
         for each, (target, asked) in wanted.items():
@@ -243,10 +245,11 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         return Followed(dropped, gone)
 
     def _found(self, each: TopicPartition, context: ControllerContext) -> None:
-        """A move found at a take-over: who ruled before may have told the target of that time alone (step 7).
+        """A move found at a take-over: the former controller may have sent the target of that time alone
+        (step 7).
 
         Nothing in ZooKeeper says so, and a request that was changed since may even end at once, or be one
-        that is dropped. Where there is no state nobody was told anything.
+        that is dropped. Where there is no state nothing was sent.
         """
         if (leadership := context.leadership(each)) is not None:
             self._left_out.setdefault(each, _SentList(frozenset(), leadership.leader_epoch))
@@ -293,8 +296,8 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
 def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Brokers) -> bool:
     """Its topic is to be deleted, and the move has no end.
 
-    Nobody that lives can lead, which the deletion does not need, or a broker of the target is down for which
-    the deletion was told not to wait (K20), or nobody hosts the topic, or there is no state: none is made.
+    No live broker can lead, which the deletion does not need; or a broker of the target is down for which the
+    deletion does not wait (K20); or the topic is unhosted; or there is no state: none is created.
     """
     leadership = context.leadership(each)
     if each.topic not in context.deletions:
@@ -324,7 +327,7 @@ def _keys(context: ControllerContext, each: TopicPartition) -> _Keys | None:
 
 
 def _moves_in_topics(context: ControllerContext) -> Iterable[tuple[TopicPartition, Brokers]]:
-    """Moves that a topic's own keys tell of, whether or not the request names them."""
+    """Reassignments in the topics' own keys, whether or not the request names them."""
     for name in sorted(context.topics):
         seen = context.topic(name)
         if seen is None or not (seen.topic.adding or seen.topic.removing):
@@ -339,11 +342,11 @@ def _moves_in_topics(context: ControllerContext) -> Iterable[tuple[TopicPartitio
 def _opened(
     context: ControllerContext, each: TopicPartition, target: Brokers, asked: bool
 ) -> OpenReassignment:
-    """A move at first sight; another controller may have begun it."""
+    """A reassignment that is read for the first time; another controller may have begun it."""
     replicas = context.replicas(each)
     if (keys := _keys(context, each)) is not None:
         origin = steps.origin(replicas, keys.adding)
-        told = steps.target_in_topic(replicas, keys.removing)
-        return OpenReassignment(target, origin, origin, asked, former=told if told != target else None)
+        former = steps.target_in_topic(replicas, keys.removing)
+        return OpenReassignment(target, origin, origin, asked, former=former if former != target else None)
     known = None if set(target) <= set(replicas) else replicas
     return OpenReassignment(target, replicas, known, asked)

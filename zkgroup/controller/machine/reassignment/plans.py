@@ -1,7 +1,7 @@
-"""Plans that outlive the tool that made them: one phase after the other becomes the request (recipes 17).
+"""Stored reassignment plans: one phase after the other becomes the request (recipes 17).
 
 A phase is submitted when nothing is being moved and the one before is where it shall be. Throttles are set
-before it, stay while the plan runs or rests, and are taken off when it has ended, however it ended.
+before it, stay while the plan runs or is paused, and are taken off when it has ended, however it ended.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ReassignmentPlans(Feature):
         self._events.enqueue(event_kinds.PLANS)
 
     def on_plans(self, _: str = "") -> Procedure[None]:
-        """The duty of `event_kinds.PLANS`: submits the next phase, or ends what has no more."""
+        """The handler of `event_kinds.PLANS`: submits the next phase, or ends what has no more."""
         plans = yield from self._read()
         for plan in plans:
             self._events.set_blocked(f"plan {plan.id}", _submittable(plan.stored))
@@ -121,7 +121,8 @@ class ReassignmentPlans(Feature):
         return f"phase {stored.next_phase}: {named}{more} is not where it shall be"
 
     def _read(self) -> Procedure[list[_Plan]]:
-        """Plans that run or rest, or have throttles to be taken off: oldest first, each with a watch."""
+        """Plans that run or are paused, or have throttles to be taken off: oldest first, each with a
+        watch."""
         (outcome,) = yield from ask(self._reader.watched(ListChildren(plans_path()), event_kinds.PLANS))
         names = sorted(list_done(outcome).children)
         for what in [each for each in self._events.blocked if each.startswith("plan ")]:
@@ -159,7 +160,7 @@ class ReassignmentPlans(Feature):
         return stored is None or not stored.is_over
 
     def _prune(self, over: Mapping[str, ZnodeStat]) -> Procedure[None]:
-        """Of plans that are over the last ones stay; one that somebody lets run again meanwhile stays too."""
+        """Of plans that are over the last ones stay; one that an operator resumes meanwhile stays too."""
         if doomed := surplus_plans(over)[:PRUNED_MAX]:
             deletions = [Delete(StoredPlan.path(name), over[name].version) for name in doomed]
             yield from write([*self._identity.fence.checks(), *deletions], FENCE_PATHS)
@@ -218,7 +219,7 @@ class ReassignmentPlans(Feature):
         return is_written
 
     def _store(self, plan: _Plan, stored: StoredPlan) -> Procedure[bool]:
-        """The plan further on; not where somebody has changed it, which its watch tells."""
+        """The plan further on; not where another client has changed it, which its watch reports."""
         path = StoredPlan.path(plan.id)
         write = Write(plan.id, (SetData(path, stored.encode(), plan.version),))
         return (yield from self._written(plan, write)) is None
@@ -316,9 +317,9 @@ def change_of(
     if after.overrides == before.overrides:
         return None
     path, data = entity.config_path, after.encode()
-    told = Create(ConfigChange.prefix(), ConfigChange(entity, style).encode(), sequential=True)
+    notification = Create(ConfigChange.prefix(), ConfigChange(entity, style).encode(), sequential=True)
     first: Operation = Create(path, data) if znode is None else SetData(path, data, znode.stat.version)
-    return Write(entity, (first, told))
+    return Write(entity, (first, notification))
 
 
 def throttle_changes(

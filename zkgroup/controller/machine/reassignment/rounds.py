@@ -1,20 +1,21 @@
-"""Reassignments carried out: one round of all open moves at a look. Source: controller.md 4; recipes 16, 17.
+"""Carries out reassignments: every run of the handler is one round of all that are open. Source:
+controller.md 4; recipes 16, 17.
 
 Theory of operation
 -------------------
 A round reads what is asked for and where its partitions stand, decides the next step of every move
-(`moving.decide`) and takes all steps of a kind together: replica lists a write for each topic, states packed
+(`steps.decide`) and takes all steps of a kind together: replica lists a write for each topic, states packed
 into transactions, then one batch to the brokers, then all ends in one write. What was refused is read again
 and decided anew in the next round, which follows at once as long as something goes on; other work of the
 controller comes in between.
 
     steps of 4.4   here
     0              `OpenReassignments.follow`: what cannot be carried out is dropped, with a record
-    1              `_lists`
-    2, 7, 8        `_states`, and LeaderAndIsr to those that the step names
+    1              `_Writes._list`
+    2, 7, 8        `_Writes._state`, and LeaderAndIsr to those that the step names
     3-6            nothing is asked: watches on the states of moves that wait for replicas to be in sync
     9              StopReplica, held until it is answered (`PendingDeletes`)
-    10, 11, 12     `move_ends`
+    10, 11, 12     `ReassignmentEnds`
 
 A write without an answer leaves its moves at `Stage.PLAN`, and everything is read again (`event_kinds.LOAD`).
 """
@@ -127,8 +128,8 @@ class Reassignments(Feature):
         self._events.enqueue(event_kinds.REASSIGNMENT)
 
     def run_round(self, _: str = "") -> Procedure[None]:
-        """One round of all moves: the duty of `event_kinds.REASSIGNMENT`, which looks again while something
-        goes on.
+        """One round of all reassignments: the handler of `event_kinds.REASSIGNMENT`, which runs again while
+        something goes on.
         """
         if not (yield from self._read_request()):
             return
@@ -137,7 +138,9 @@ class Reassignments(Feature):
         begun = [topic for topic in context.deletions if self._deletions.has_begun(topic)]
         dropped, gone = moves.follow(context, begun)
         if any(each.topic in context.deletions for each in context.moves - before):
-            self._events.enqueue(event_kinds.ELECTIONS)  # while they were going, nobody was elected
+            self._events.enqueue(
+                event_kinds.ELECTIONS
+            )  # while they were being deleted, no leader was elected
         self._ends.forgotten(gone)
         yield from self._topics.host_topics()
         yield from self._made_whole()
@@ -171,7 +174,7 @@ class Reassignments(Feature):
             return path not in self._context.unreadable
         found = yield from self._reader.read_many([path])
         znode = found.get(path)
-        if znode is None:  # gone again, or hidden: the watch or the status tells
+        if znode is None:  # gone again, or hidden: the watch or the status shows it
             return False
         request = self._reader.decoded(znode, Reassignment.decode)
         if request is None:
@@ -185,10 +188,10 @@ class Reassignments(Feature):
         return True
 
     def _adopted(self, znode: Znode) -> Procedure[bool]:
-        """Sets a request that nobody has set yet to what it is; whether it still was that one.
+        """Sets a request that was not set yet to its own data; returns whether it still was that one.
 
-        One that is deleted by hand and made again begins with version 0, so no write that rests on this one
-        passes on that one (docs/adr/0025).
+        One that is deleted by hand and made again begins with version 0, so no write that is based on this
+        one passes on that one (docs/adr/0025).
         """
         write = Write("the request", (SetData(znode.path, znode.data or b"", 0),))
         refusal = yield from self._states.commit(write)
@@ -203,7 +206,7 @@ class Reassignments(Feature):
     def _await(self, partitions: list[TopicPartition]) -> Procedure[bool]:
         """Watches the states of moves that wait for replicas; whether one has changed since it was read.
 
-        Brokers from 0.9 on also tell of changed ISRs, those of 0.8.2.2 do not.
+        Brokers from 0.9 on also notify of changed ISRs, those of 0.8.2.2 do not.
         """
         asked = []
         for each in partitions[:WATCHED_MAX]:
@@ -221,8 +224,9 @@ class Reassignments(Feature):
     # --- what was left behind -------------------------------------------------------------------------
 
     def _made_whole(self) -> Procedure[None]:
-        """Of a move that nobody asks for any more the leader may know a part of the replicas: it leads on in
-        a new term, in which it hears of all. Whom a deletion may still meet is waited for (recipes 17)."""
+        """The leader of a reassignment that is no longer requested may know a part of the replicas: it gets
+        all of them with a new leader epoch. Brokers that may still delete theirs are waited for (recipes
+        17)."""
         context, pending_deletes = self._context, self._pending_deletes
         cut = [
             each
@@ -254,7 +258,9 @@ class Reassignments(Feature):
         for each, move in moves.items():
             leadership = context.leadership(each)
             if leadership is None:
-                if not context.is_unhosted(each):  # that one waits for its brokers, which has told why
+                if not context.is_unhosted(
+                    each
+                ):  # that one waits for its brokers, and `host_topics` has said why
                     self._events.set_blocked(f"move of {each}", "waits for a state that can be read")
                 continue
             drop = move.drop
@@ -288,9 +294,9 @@ class Reassignments(Feature):
         writes = _Writes(self._ports, self._reassignments, todo, self._read_request)
         items: list[str | TopicPartition] = [*todo.unions, *todo.states]
         if items:
-            doubt = ListsSent(self._context, self._reassignments, writes.lists())
+            lists = ListsSent(self._context, self._reassignments, writes.lists())
             refused = yield from self._states.write_all(items, writes.make, writes.read_again)
-            doubt.answered()
+            lists.answered()
             self._written(todo, refused)
         self._delete(todo)
         goes_on = len(items) > len(todo.unwritable) or bool(todo.deletes)
@@ -301,7 +307,7 @@ class Reassignments(Feature):
         return goes_on
 
     def _written(self, todo: _Round, refused: dict[str | TopicPartition, str]) -> None:
-        """The stages follow what was written, and the brokers are told in one batch."""
+        """The stages follow what was written, and the brokers get one batch."""
         batch, moves = self._requests.batch(), self._reassignments
         for item, why in {**refused, **todo.unwritable}.items():
             stuck = (
@@ -323,8 +329,8 @@ class Reassignments(Feature):
         self._requests.send(batch)
 
     def _delete(self, todo: _Round) -> None:
-        """Step 9. It is not waited for: what a broker keeps that is down or dies is a stray until it is
-        back."""
+        """Step 9. It is not waited for: what a broker keeps that is down or dies is a stray replica until it
+        is back."""
         batch = self._requests.batch()
         for each, brokers in todo.deletes.items():
             self._strays.left_behind(Replica(each, broker) for broker in brokers)
@@ -341,7 +347,7 @@ def _version(found: Znode | LeaderIsrAndControllerEpoch | None) -> int | None:
 
 
 def _with_origin(step: WriteUnion, origin: Brokers | None) -> WriteUnion:
-    """A topic's keys tell where the move began, also after a change of its target."""
+    """A topic's keys say where the reassignment began, also after a change of its target."""
     if origin is None:
         return step
     return step._replace(adding=tuple(each for each in step.replicas if each not in origin))
@@ -350,7 +356,7 @@ def _with_origin(step: WriteUnion, origin: Brokers | None) -> WriteUnion:
 class _Writes:
     """The writes of one round: a topic's name stands for the lists of its partitions.
 
-    After a conflict what rests on nothing that has changed is written as it was decided; the rest is left
+    After a conflict what is based on nothing that has changed is written as it was decided; the rest is left
     for the next round.
     """
 

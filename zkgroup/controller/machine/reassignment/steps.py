@@ -1,9 +1,9 @@
-"""What is to be done next in the move of one partition. Source: controller.md 4.4, 4.5; recipes.md 17.
+"""The next step in the reassignment of one partition. Source: controller.md 4.4, 4.5; recipes.md 17.
 
 Written down is little: the replica list (AR), the state and the request itself. From these every controller
-finds the place to go on from, whoever began; `Stage` is what one controller remembers between its own steps,
-and a new one starts with `PLAN`. A decision is made on what was just read; the step's transaction carries
-the versions, and one that is refused is planned again.
+finds where to continue, whichever controller began; `Stage` is what one controller remembers between its own
+steps, and a new one starts with `PLAN`. A decision is made on what was just read; the step's transaction
+carries the versions, and one that is refused is planned again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Stage(Enum):
     """How far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
 
     PLAN = "0"
-    """Nothing is remembered: look where it stands."""
+    """Nothing is remembered: what was read decides."""
     ANNOUNCE = "2"
-    """The replica list holds the target; the brokers are to be told with a new leader epoch."""
+    """The replica list holds the target; LeaderAndIsr has to be sent with a new leader epoch."""
     CATCH_UP = "3"
-    """Told; the target is to come into the ISR."""
+    """Sent; the target is to come into the ISR."""
     LEAD = "7"
     """The target is in sync; one of it is to lead, with the target as replica list."""
     SHRINK = "8"
@@ -63,7 +63,8 @@ class Situation(NamedTuple):
     """The replicas are known to have been others when the move began: a list that is the target already is
     then a step 1 that only added."""
     left_out: bool = False
-    """Brokers were told a shorter list last: some of the replicas were held, or the target alone was told."""
+    """Brokers were sent a shorter list last: some of the replicas were left out, or it was the target
+    alone."""
     up: Collection[int] = frozenset()
     """Brokers that are up: a replica on one of these that is not `live` is offline until it restarts."""
 
@@ -76,7 +77,7 @@ class Wait(NamedTuple):
 
     reason: str
     brokers: Brokers = ()
-    """Whom it waits for, where it waits for brokers."""
+    """The brokers that it waits for, if any."""
 
 
 class WriteUnion(NamedTuple):
@@ -103,7 +104,7 @@ class Lead(NamedTuple):
 class Shrink(NamedTuple):
     """Step 8: this ISR, with checks of the request's version and the state's.
 
-    `needed` is False where nobody has to leave: then it is the checks alone.
+    `needed` is False where no broker has to leave: then it is the checks alone.
     """
 
     isr: Brokers
@@ -137,7 +138,8 @@ class Decision(NamedTuple):
 
 
 def decide(now: Situation) -> Decision:
-    """The next step of a move. Refused by ZooKeeper while this controller still rules, it goes to `PLAN`."""
+    """The next step of a move. Refused by ZooKeeper while this controller is still active, it goes to
+    `PLAN`."""
     if now.changed:
         now = now._replace(stage=Stage.PLAN, drop=())
     match now.stage:
@@ -167,7 +169,7 @@ def interrupted(stage: Stage, target: Brokers, held: Collection[int]) -> Stage:
 
 
 def sent_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
-    """The replica list that brokers are told at this stage."""
+    """The replica list that brokers are sent at this stage."""
     return target if stage in LATE else replicas
 
 
@@ -207,7 +209,7 @@ def union(target: Brokers, replicas: Brokers) -> Brokers:
 
 
 def origin(replicas: Brokers, adding: Collection[int]) -> Brokers:
-    """The replicas before a move that the topic's own keys (2.4) tell of, in the order of the union."""
+    """The replicas before a move that is in the topic's own keys (2.4), in the order of the union."""
     return tuple(each for each in replicas if each not in adding)
 
 
@@ -220,7 +222,7 @@ def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Bro
     """Whether a request goes back: its target is where the move began, and it once was another one.
 
     `origin` is known from the topic's keys or from having seen the beginning, `former` is the target before
-    the request was changed; None where nobody knows.
+    the request was changed; None where it is not known.
     """
     return origin is not None and former is not None and former != target and set(origin) == set(target)
 
@@ -238,13 +240,14 @@ def _plan(now: Situation) -> Decision:
         return _wait_for_deletion(now, Stage.PLAN, blocking)
     decision = _planned(now, complete)
     if now.left_out and isinstance(decision.step, Wait | Finish) and _can_be_whole(now):
-        # It may wait for days, or be over by this, and its replicas shall follow; all else tells them anyway.
+        # It may wait for days, or be over by this, and its replicas should follow; all other steps send it
+        # anyway.
         return Decision(Announce(now.replicas), Stage.PLAN, Stage.PLAN)
     return decision
 
 
 def _can_be_whole(now: Situation) -> bool:
-    """Whether the leader can be told of all replicas: a held one would be left out once more."""
+    """Whether the leader can be sent all replicas: one with a pending delete would be left out again."""
     return now.leader in now.live and not set(now.replicas) & set(now.held)
 
 
@@ -270,7 +273,7 @@ def _already_there(now: Situation, complete: bool) -> Finish | None:
     """The list is as asked for: by a step 10 whose step 11 is missing, by a step 1 that only added, or
     from the start.
 
-    None where it has to be announced: a leader that was told a shorter list takes nobody else into the ISR.
+    None where it has to be announced: a leader that was sent a shorter list adds no other broker to the ISR.
     What is not in sync, and down, is waited for only where it is known to be new.
     """
     if now.cancelled:

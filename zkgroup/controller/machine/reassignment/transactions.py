@@ -1,6 +1,6 @@
 """The transactions of a move. Source: controller.md 4.4, recipes.md 17.
 
-Each checks the request's version, so none rests on a request that was changed or cancelled meanwhile.
+Each checks the request's version, so none is based on a request that was changed or cancelled meanwhile.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Ending(NamedTuple):
 def can_read_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
     """Whether every broker can read what 2.4 keeps of a move in the topic's znode.
 
-    A controller of ours that hosts nothing can, in whatever version it is registered.
+    A controller-only process can, whatever version it is registered with.
     """
-    told = [broker.registration for broker in brokers]
-    found = [each.version for each in told if each.role == "data"]
+    registrations = [broker.registration for broker in brokers]
+    found = [each.version for each in registrations if each.role == "data"]
     return bool(found) and min(found) >= MOVES_IN_TOPIC_SINCE
 
 
@@ -98,9 +98,9 @@ def shrink(
     request_version: int | None,
     epoch: int,
 ) -> Write:
-    """Step 8: the ISR without those that leave, or the check that nobody has to.
+    """Step 8: the ISR without those that leave, or the check that none has to.
 
-    `request_version` is None for a move that only the topic itself tells of.
+    `request_version` is None for a reassignment that is in the topic's own keys alone.
     """
     path = PartitionState.path(topic_partition)
     state: Operation = Check(path, before.version)
@@ -135,7 +135,7 @@ def finish(
     `request` are all its entries, `request_version` is None where there is no request. Without endings it
     removes a request that names nothing (K17). Entries that are dropped go first.
 
-    births: topic to the czxid of its znode. `record` is what records that replicas are left behind.
+    topic_czxids: topic to the czxid of its znode. `record` is what records that replicas are left behind.
     """
     endings = sorted(endings, key=lambda ending: ending.outcome != "dropped")
     count = len(endings)
@@ -187,7 +187,7 @@ def _topics(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[O
 def _request(
     request: Mapping[TopicPartition, Brokers], now: Sequence[Ending], version: int | None
 ) -> Iterator[Operation]:
-    """The request without what ends now, and without what nobody can carry out or write again."""
+    """The request without what ends now, and without what cannot be carried out or written again."""
     if version is None:
         return
     ended = {ending.topic_partition for ending in now}

@@ -1,9 +1,10 @@
-"""What brokers are told after a decision, in order. Source: controller.md 7.3, recipes 15 and 17.
+"""The requests to brokers that follow from one decision, in order. Source: controller.md 7.3, recipes 15 and
+17.
 
 (kafka/controller/ControllerChannelManager.scala@0.8.2.2, ControllerBrokerRequestBatch.)
 
-One batch belongs to one decision. It takes the states as the picture has them when it is built, so what was
-written meanwhile is told, not what was meant.
+A batch takes the states as the context has them when it is built, so it sends what was written, also
+meanwhile, and not what was meant.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class BrokerRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuiltRequests:
-    """What a batch has come to."""
+    """The requests of a batch."""
 
     requests: tuple[BrokerRequest, ...]
     """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica."""
@@ -61,18 +62,18 @@ class RequestBatch:
         self._stops: dict[tuple[bool, int], dict[TopicPartition, None]] = {}
         self._metadata: dict[TopicPartition, None] = {}
         self._everything: frozenset[int] | None = frozenset()
-        """Who is told of every partition; None for all."""
+        """Brokers that get every partition in UpdateMetadata; None for all."""
         self._has_metadata = False
         self.leads_all = False
-        """Whether every broker is told the states of all that it has."""
+        """Whether every broker gets the states of all its partitions in LeaderAndIsr."""
 
     @property
     def named(self) -> frozenset[TopicPartition]:
-        """The partitions whose state somebody is told by LeaderAndIsr, beside those of `leads_all`."""
+        """The partitions that a LeaderAndIsr names, beside those of `leads_all`."""
         return frozenset(each for asked in self._leaders.values() for each in asked)
 
     def led(self, context: ControllerContext) -> Iterator[TopicPartition]:
-        """The partitions whose state somebody is told by LeaderAndIsr."""
+        """All partitions that a LeaderAndIsr names."""
         named = self.named
         yield from named
         if self.leads_all:
@@ -80,7 +81,7 @@ class RequestBatch:
             yield from (each for each in rest if not context.is_going(each))
 
     def reaches(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> bool:
-        """Whether all these brokers are told the partition's state."""
+        """Whether all these brokers get the partition's state."""
         return all(topic_partition in self._leaders.get(broker, ()) for broker in brokers)
 
     def leader_and_isr(
@@ -88,8 +89,8 @@ class RequestBatch:
     ) -> None:
         """The partition's state to these brokers, and to all in UpdateMetadata. The last call wins.
 
-        `replicas` is the list to be told where it is not the one in the picture: the target, late in a move.
-        A stop queued here for the pair earlier is dropped: it would undo this (K28).
+        `replicas` is the list to send where it is not the one in the context: the target, late in a
+        reassignment. A stop queued here for the pair earlier is dropped: it would undo this (K28).
         """
         for broker in brokers:
             self._leaders.setdefault(broker, {})[topic_partition] = replicas
@@ -100,7 +101,7 @@ class RequestBatch:
 
     def leader_and_isr_of_all(self) -> None:
         """To every broker the states of all that it has, but for topics that are being deleted."""
-        assert not self._stops, "what was stopped before would have to be told again (K28)"
+        assert not self._stops, "what was stopped before would have to be sent again (K28)"
         self._has_metadata = self.leads_all = True
 
     def stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
@@ -116,7 +117,7 @@ class RequestBatch:
     def update_metadata_of_all(self, brokers: Iterable[int] | None = None) -> None:
         """The list of live brokers and every partition, to every broker or to these.
 
-        The others hear of the live brokers and of the partitions named (KAFKA-7537).
+        The others get the live brokers and the partitions named (KAFKA-7537).
         """
         self._has_metadata = True
         if brokers is None or self._everything is None:
@@ -127,10 +128,10 @@ class RequestBatch:
     def build(
         self, context: ControllerContext, pending_deletes: PendingDeletes, late: Targets | None = None
     ) -> BuiltRequests:
-        """The requests, from the states that the picture has now.
+        """The requests, from the states that the context has now.
 
-        `late` are the targets of moves that are past step 7: from there on they are the replica list of every
-        LeaderAndIsr (recipes 17). Notes in the picture who has got a first LeaderAndIsr.
+        `late` are the targets of reassignments that are past step 7: from there on they are the replica list
+        of every LeaderAndIsr (recipes 17). Notes in the context which brokers get their first LeaderAndIsr.
         """
         late = late or {}
         odd = {topic for topic, _ in late} | pending_deletes.topics(context) | context.deletions
@@ -155,7 +156,7 @@ class RequestBatch:
         return BuiltRequests(tuple(requests), tuple(unnamed))
 
     def _led(self, context: ControllerContext) -> Collection[int]:
-        """The brokers that are told states."""
+        """The brokers that get a LeaderAndIsr."""
         asked = self._leaders.keys() & context.reachable
         if not self.leads_all:
             return asked
@@ -200,7 +201,7 @@ class RequestBatch:
         return tuple(infos), unreadable or []
 
     def _update_metadata(self, view: _View) -> Iterator[BrokerRequest]:
-        """One body for all that hear the same: a hundred thousand partitions are encoded once."""
+        """One body for all that get the same: a hundred thousand partitions are encoded once."""
         if not self._has_metadata:
             return
         reachable = view.context.reachable
@@ -237,23 +238,23 @@ class RequestBatch:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The picture as requests show it."""
+    """The context as requests show it."""
 
     context: ControllerContext
     pending_deletes: PendingDeletes
     late: Targets
     odd: frozenset[str]
-    """Topics of which a replica list is not told as it stands, or nothing at all."""
+    """Topics of which a replica list is not sent as it is, or nothing at all."""
     topics: dict[str, dict[int, PartitionStateInfo]] = field(default_factory=dict)
     """Of the other topics, what was made already, by number."""
     known: dict[TopicPartition, PartitionStateInfo] = field(default_factory=dict)
-    """Of single partitions, what was made already: every replica of one is told the same."""
+    """Of single partitions, what was built already: every replica of one gets the same."""
 
     def to(self, broker: int, request: ControlRequest, body: bytes | None = None) -> BrokerRequest:
         return BrokerRequest(broker, self.context.brokers[broker].epoch, request, body)
 
     def replicas(self, topic_partition: TopicPartition, given: Brokers | None) -> Brokers:
-        """The list to be sent: held replicas are left out, also in what their leader hears."""
+        """The list to be sent: held replicas are left out, also in the request to their leader."""
         replicas = given or self.late.get(topic_partition) or self.context.replicas(topic_partition)
         left_out = self.pending_deletes.left_out(self.context, topic_partition)
         return tuple(each for each in replicas if each not in left_out) if left_out else replicas
@@ -338,7 +339,7 @@ def _going(
     replicas: Brokers,
     epoch: int,
 ) -> PartitionStateInfo:
-    """A partition of a topic that is being deleted, as 0.8.2.2 tells it: receivers forget it.
+    """A partition of a topic that is being deleted, as 0.8.2.2 sends it: receivers forget it.
 
     Also one whose state cannot be read: what brokers know of it would outlive it.
     """

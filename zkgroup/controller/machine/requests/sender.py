@@ -1,10 +1,8 @@
 """The queue of requests to each broker, and the sender that fills the queues and takes the responses.
 
-What the active controller has to send to brokers, and what became of it.
-
 What was written is sent: `unsent` are the partitions whose state got a new leader epoch that no LeaderAndIsr
 has carried yet. A handler takes them off by `send`; what one leaves behind goes out when it ends. A leader of
-0.8.2.2 that never hears of such a write never changes its ISR again (K9).
+0.8.2.2 that never receives such a write never changes its ISR again (K9).
 
 The queue to one broker: in order, one request in flight. Source: controller.md 7.4, recipes 17.
 """
@@ -44,7 +42,7 @@ class AnsweredRequest(NamedTuple):
 
 
 class SendQueue:
-    """What one incarnation of a broker is still to be told."""
+    """The requests to one incarnation of a broker, in order, one of them in flight."""
 
     def __init__(self, broker: int, incarnation: int) -> None:
         self.broker = broker
@@ -67,7 +65,7 @@ class SendQueue:
         """Adds requests of one batch. Those meant for another incarnation are dropped (K8).
 
         A StopReplica that waits here is dropped for the partitions of a LeaderAndIsr that is added (K28).
-        Returns the partitions of which a deletion was dropped so: nobody will answer it.
+        Returns the partitions of which a deletion was dropped so: no response to it will come.
         """
         mine = [
             each for each in requests if (each.broker, each.incarnation) == (self.broker, self.incarnation)
@@ -85,7 +83,7 @@ class SendQueue:
         return dropped
 
     def unanswered_deletions(self) -> tuple[UpdateMetadataRequest, ...]:
-        """What it was to be told of partitions that are deleted, and has not answered; nothing else of it."""
+        """The part of its unanswered UpdateMetadata that names partitions being deleted."""
         unanswered = [] if self._flying is None else [self._flying]
         found = []
         for each in (*unanswered, *self._waiting):
@@ -104,7 +102,7 @@ class SendQueue:
         return self._flying
 
     def next(self) -> BrokerRequest | None:
-        """The request to send now; None while one is in flight, nothing waits or nobody is connected."""
+        """The request to send now; None while one is in flight, nothing waits or there is no connection."""
         if not self._connected or self._flying is not None or not self._waiting:
             return None
         self._flying = self._waiting.popleft()
@@ -142,7 +140,7 @@ class SendQueue:
 
 
 class SendQueues:
-    """One outbox for each incarnation of a broker that is told things."""
+    """One queue for each incarnation of a broker that can be reached."""
 
     def __init__(self, core: ElectorContext) -> None:
         self._core = core
@@ -156,14 +154,14 @@ class SendQueues:
         """A channel to this incarnation, instead of the one to another.
 
         A process that has just started is reached on the former incarnation's channel until the controller
-        knows of it, and then knows partitions whose deletion it was yet to be told. That is told first.
+        knows of it, and may then know partitions whose deletion was not sent yet. That is sent first.
         """
         known = self._outboxes.get(broker)
         if known is not None and known.incarnation == live.epoch:
             return
         self.close(broker)
         host, port = live.registration.host, live.registration.port
-        assert host is not None, "only brokers that can be reached are told things"
+        assert host is not None, "only brokers that can be reached have a queue"
         outbox = self._outboxes[broker] = SendQueue(broker, live.epoch)
         deletions = self._deletions.pop(broker, ())
         outbox.put(
@@ -173,7 +171,7 @@ class SendQueues:
         self._core.emit(OpenChannel(broker, live.epoch, host, port))
 
     def close(self, broker: int) -> None:
-        """The incarnation is gone, and with it what it had yet to be told, but for deletions."""
+        """The incarnation is gone, and with it its requests, but for deletions."""
         self._fresh.discard(broker)
         if (known := self._outboxes.pop(broker, None)) is not None:
             deletions = known.unanswered_deletions()
@@ -210,7 +208,7 @@ class SendQueues:
             outbox.broken()
 
     def answered(self, broker: int, incarnation: int) -> AnsweredRequest | None:
-        """What the broker has answered; None for an answer that nobody waits for."""
+        """The request that the broker has answered; None for a response without a request."""
         outbox = self._outbox(broker, incarnation)
         if outbox is None or broker in self._fresh or not outbox.is_flying:
             return None
@@ -260,7 +258,7 @@ class Delivered(NamedTuple):
 
 
 class RequestSender:
-    """Builds the requests of one active controller, queues them, and keeps what brokers have yet to hear."""
+    """Builds and queues the requests of one active controller, and keeps what was written and not sent."""
 
     def __init__(
         self,
@@ -351,7 +349,7 @@ class RequestSender:
             self.queues.flush()
 
     def _note_sent(self, batch: RequestBatch) -> None:
-        """Takes off `unsent` what all replicas hear of that can hear of anything."""
+        """Removes from `unsent` the partitions whose reachable replicas all get the state."""
         context = self._context
         if batch.leads_all:
             self.unsent = PartitionSet(filter(context.is_going, self.unsent.of(context.deletions)))
@@ -386,9 +384,9 @@ class RequestSender:
         return Delivered(response, resolved)
 
     def settle_delete(self, delivered: Delivered) -> bool:
-        """Notes the deletion in it, if there is one. Returns whether handlers hear of the response now.
+        """Notes the deletion in it, if there is one. Returns whether the features get the response now.
 
-        Of a deletion that was sent more than once they hear when it is resolved.
+        They get that of a deletion that was sent more than once when it is resolved.
         """
         response = delivered.response
         request = response.request.request

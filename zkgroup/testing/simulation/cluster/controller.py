@@ -174,7 +174,7 @@ class ControllerProcess:
             case LogEvent(kind, fields):
                 assert kind != "handler.failed", f"{self.name}: {fields.get('detail')}"
                 self._world.figures[f"note {kind}"] += 1
-                if kind == "abandoned.wanted":
+                if kind == "replicas_of_deleted_topic.assigned":
                     partitions = cast("tuple[str, ...]", fields["partitions"])
                     self._world.unprotected.update((fields["broker"], name) for name in partitions)
             case _:
