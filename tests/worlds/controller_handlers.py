@@ -1,4 +1,4 @@
-"""Work that the tests give to a ruling controller."""
+"""Work that the tests give to an active controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkgroup.runtime.procedures import Procedure, Query, ask, write
 
 
 class Writer:
-    """A duty that writes as often as wanted, each time under the fence."""
+    """A handler that writes as often as wanted, each time under the fence."""
 
     def __init__(self, wanted: int = 0) -> None:
         self.wanted = wanted

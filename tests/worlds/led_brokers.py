@@ -1,4 +1,4 @@
-"""Brokers that do as they are told and note it, for a controller with real connections to real ports."""
+"""Brokers that obey and note it, for a controller with real connections to real ports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         """Those that were answered."""
         self.unanswered: list[Request] = []
         self.answers = threading.Event()
-        """While it is not set, nobody is answered: the connection is closed instead."""
+        """While it is not set, no one is answered: the connection is closed instead."""
         self.answers.set()
         self._thread = LoopThread(f"led-broker-{broker}")
         self._thread.start()
@@ -67,7 +67,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         self._client.close()
 
     def received(self, kind: type[RequestT]) -> list[RequestT]:
-        """What it was told of a kind and has answered, in order."""
+        """The requests of a kind that it has answered, in order."""
         return [request for request in self.requests if isinstance(request, kind)]
 
     async def _respond(self, request: Request) -> Response | None:

@@ -77,7 +77,7 @@ class ScriptedBroker:
             return await self.lines.get()
 
     async def silence(self) -> None:
-        """Nobody listens any more, and whoever was connected is cut off."""
+        """No one listens any more, and whoever was connected is cut off."""
         assert self.server is not None
         self.server.close()
         for line in self.accepted:

@@ -1,4 +1,4 @@
-"""A controller that rules on a real server, over brokers that note what they are told and answer at once."""
+"""An active controller on a real server, over brokers that note what they are sent and answer at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PARENTS = ("/brokers", broker_ids_path(), topics_path(), isr_changes_path())
 
 
 class CandidateThread:
-    """A candidate in its own thread, on a connection of its own."""
+    """An elector in its own thread, on a connection of its own."""
 
     def __init__(
         self, address: str, connection: ClientSettings, elector: ControllerMachine, before: Before | None
@@ -147,7 +147,7 @@ class RunningController(CandidateThread):
 
 
 class ServerControllers:
-    """Brokers, topics and controllers on one server, and somebody who looks and writes past them."""
+    """Brokers, topics and controllers on one server, and another client that reads and writes past them."""
 
     def __init__(
         self,
@@ -170,13 +170,13 @@ class ServerControllers:
     # --- who there is -----------------------------------------------------------------------------
 
     def new_elector(self, broker: int = 100, before: Before | None = None) -> RunningController:
-        """A new candidate."""
+        """A new elector."""
         controller = RunningController(self, broker, before)
         self.controllers.append(controller)
         return controller
 
     def new_controller(self, broker: int = 100, before: Before | None = None) -> RunningController:
-        """A new candidate that has been elected and has loaded."""
+        """A new elector that has been elected and has loaded."""
         controller = self.new_elector(broker, before)
         controller.await_loaded()
         return controller
@@ -240,7 +240,7 @@ class ServerControllers:
         changed = PartitionState(state.leader, state.leader_epoch, isr, state.controller_epoch)
         self.write(SetData(path, changed.encode(), znode.stat.version))
 
-    # --- what they were told -----------------------------------------------------------------------
+    # --- what they were sent -----------------------------------------------------------------------
 
     def forget_words(self) -> None:
         for host in self.hosts.values():

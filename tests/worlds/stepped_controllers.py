@@ -1,4 +1,4 @@
-"""A whole cluster in memory: a ruling controller, its ZooKeeper, and brokers that answer as a test wants."""
+"""A whole cluster in memory: an active controller, its ZooKeeper, and brokers that answer as a test wants."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CONTROLLER_ID = 100
 
 @dataclass
 class Host:
-    """A broker as its controller sees it: what it was told, what it keeps, what it says."""
+    """A broker as its controller sees it: what it was sent, what it keeps, what it says."""
 
     id_: int
     incarnation: int = 0
@@ -65,7 +65,7 @@ class Host:
     logs: set[TopicPartition] = field(default_factory=set)
     """Partitions of which it keeps records; these outlive a restart."""
     metadata: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partition to leader, as it tells clients."""
+    """Partition to leader, as it reports to clients."""
     silent: bool = False
     """It takes requests and does not answer."""
     refusals: dict[TopicPartition, int] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class SteppedControllers(SteppedElectors):
         return controller
 
     def new_elector(self) -> ControllerNode:
-        """A new candidate, that nothing has happened to yet."""
+        """A new elector, that nothing has happened to yet."""
         self._controllers_made += 1
         config = ElectorConfig(broker=CONTROLLER_ID + self._controllers_made)
         controller = ControllerNode(
@@ -201,7 +201,8 @@ class SteppedControllers(SteppedElectors):
         self.server.expire(controller.name)
 
     def start_broker(self, id_: int, *, is_zkgroup: bool = False, run: bool = True) -> Host:
-        """It registers, in a session of its own; `is_zkgroup` with our key, as no broker of Kafka does.
+        """It registers, in a session of its own; `is_zkgroup`: with the zkgroup key, which brokers of Kafka
+        do not have.
 
         run: everything that follows happens; so it is with `stop_broker` and `mark`.
         """
@@ -252,7 +253,7 @@ class SteppedControllers(SteppedElectors):
             self.run()
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Changes the overrides of a topic and tells of it, with a notification as 0.8.2.2 makes it."""
+        """Changes the overrides of a topic and reports it, with a notification as 0.8.2.2 makes it."""
         path = TopicConfig.path(name)
         data = TopicConfig(dict(config)).encode()
         self.write(
@@ -265,7 +266,7 @@ class SteppedControllers(SteppedElectors):
         return PartitionState.decode(path, self.find(path).data)
 
     def set_state(self, topic_partition: TopicPartition, **changes: object) -> None:
-        """Somebody else writes a state: the leader an ISR, or a real controller."""
+        """Another client writes a state: the leader an ISR, or a Kafka controller."""
         path = PartitionState.path(topic_partition)
         znode = self.find(path)
         state = dataclasses.replace(PartitionState.decode(path, znode.data), **changes)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ GRACE_AND_SPREAD_MS = 2250
 
 
 class ElectorNode:
-    """One candidate in its loop, without a thread."""
+    """One elector in its loop, without a thread."""
 
     def __init__(self, world: SteppedElectors, name: str, elector: ControllerMachine) -> None:
         self.broker, self.name = elector.core.config.broker, name
@@ -72,7 +72,7 @@ class ElectorNode:
 
 
 class SteppedElectors(SteppedMachines[ElectorNode]):
-    """A server, a clock, and everybody who stands."""
+    """A server, a clock, and all electors."""
 
     def node(
         self,
@@ -107,7 +107,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         return ControllerRecord.decode(path, self.find(path).data)
 
     def depose(self) -> None:
-        """Somebody deletes `/controller` by hand."""
+        """Another client deletes `/controller` by hand."""
         self.write(Delete(CONTROLLER, -1))
         self.run()
 
@@ -154,7 +154,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
 
 
 def alone(broker: int = 1, *, controller_only: bool = False) -> tuple[SteppedElectors, ElectorNode]:
-    """A world with one candidate in it, at rest."""
+    """A world with one elector in it, at rest."""
     world = SteppedElectors()
     node = world.node(broker, controller_only=controller_only)
     world.run()

@@ -41,6 +41,6 @@ def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSe
     deleted(setup, lambda points: others(points, "deletion"))
 
 
-def test_a_plan_is_carried_on_whoever_rules() -> None:
+def test_a_plan_is_carried_on_whichever_controller_is_active() -> None:
     """Recipes 17: the controller is killed at every point; no phase is submitted twice or left out."""
     carried_on(lambda points: others(points, "plan"))

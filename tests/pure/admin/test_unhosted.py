@@ -183,7 +183,7 @@ def test_broker_0_does_not_count_it(world: MemoryGroups, maker: Maker) -> None:
 
 
 @makers
-def test_its_deletion_waits_for_nobody(world: MemoryGroups, maker: Maker) -> None:
+def test_its_deletion_waits_for_no_broker(world: MemoryGroups, maker: Maker) -> None:
     """A controller of ours deletes it at once, so nothing is said of broker 0; one of Kafka waits for it."""
     cluster(world, maker)
     assert plan_topic_deletion(world.ensemble, "work").notes == ()

@@ -43,12 +43,12 @@ def forced() -> tuple[SteppedControllers, ControllerNode]:
 
 
 def received(world: SteppedControllers, broker: int) -> list[str]:
-    """What a broker was told of `t-1`, which it had, in order."""
+    """The requests for `t-1`, which a broker had, in order."""
     return received_of(world, broker, tp(1))
 
 
 def received_of(world: SteppedControllers, broker: int, topic_partition: TopicPartition) -> list[str]:
-    """What a broker was told of a partition, in order."""
+    """The requests for a partition that a broker got, in order."""
     heard = []
     for each in world.hosts[broker].requests:
         if isinstance(each, StopReplicaRequest) and topic_partition in each.partitions:

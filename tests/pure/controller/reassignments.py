@@ -1,7 +1,7 @@
 """Whole controllers, brokers and moves on a ZooKeeper in memory, step by step, with numbered points.
 
 A point is passed whenever a transaction of a controller was executed, and whenever a broker has obeyed a
-request; a controller can be killed at any of them, before it hears of it.
+request; a controller can be killed at any of them, before it knows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEAD = 2
 
 
 class Cluster:
-    """Brokers, candidates, and what is on the way between them."""
+    """Brokers, electors, and what is on the way between them."""
 
     def __init__(self, ids: Brokers = (1, 2, 3), version: int = 4) -> None:
         self.world = SteppedElectors()
@@ -68,7 +68,7 @@ class Cluster:
 
     @property
     def active(self) -> ActiveController:
-        """Of the one who rules."""
+        """Of the active controller."""
         return self.controller.active
 
     def request(self, targets: Mapping[TopicPartition, Brokers]) -> None:
@@ -80,7 +80,7 @@ class Cluster:
         self.world.write(Create(Reassignment.path(), Reassignment(moves).encode()))
 
     def change(self, targets: Mapping[TopicPartition, Brokers]) -> None:
-        """A tool of ours changes the running request, as it is now."""
+        """A zkgroup tool changes the running request, as it is now."""
         found = self.world.find(Reassignment.path())
         now = dict(Reassignment.decode("", found.data).targets) | dict(targets)
         for each, target in targets.items():
@@ -132,7 +132,7 @@ class Cluster:
             pass
 
     def _turn(self) -> bool:
-        """One round of everybody; whether anything happened."""
+        """One round of all nodes; whether anything happened."""
         steps = self.world.server.pending()
         for step in steps:
             self._deliver(step)

@@ -41,7 +41,7 @@ WHOLE, BEHIND = 2, 1
 
 @dataclass
 class Copy:
-    """What a broker knows of a partition that it was told of."""
+    """What a broker knows of a partition that it got in a request."""
 
     leader_epoch: int
     leader: int
@@ -52,7 +52,7 @@ class Copy:
 
 @dataclass
 class Host:
-    """One broker. Its logs outlive it, what it was told does not."""
+    """One broker. Its logs outlive it, what it was sent does not."""
 
     id: int
     session: int = 0
@@ -74,7 +74,7 @@ class Replicas:
         self.world = world
         self.hosts = {id_: Host(id_) for id_ in ids}
         self.version = version
-        """Of the registrations; from 4 on a topic's own keys tell of moves."""
+        """Of the registrations; from 4 on a topic's own keys name reassignments."""
         self.holds_back: set[int] = set()
         """Followers that fetch nothing for now."""
         self.floors: dict[TopicPartition, int] = {}
@@ -208,7 +208,7 @@ class Replicas:
         return host.is_up and id_ not in self.holds_back and copy is not None and copy.leader == leader
 
     def _write(self, host: Host, each: TopicPartition, copy: Copy, isr: Brokers) -> bool:
-        """As 0.8.2.2: with the version it was told last; refused, it freezes (K9)."""
+        """As 0.8.2.2: with the version it was sent last; refused, it freezes (K9)."""
         state = self.state(each)
         assert state is not None
         received = PartitionState(host.id, copy.leader_epoch, isr, state.controller_epoch)

@@ -1,4 +1,5 @@
-"""Work that is refused, or changes nothing, is put off: it costs little, is told, and holds up nothing."""
+"""Work that is refused, or changes nothing, is put off: it costs little, is reported, and holds up
+nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class WatchedStore(MeddledStore):
 
     @property
     def rounds(self) -> int:
-        """How often the controller has looked at the request to move partitions: twice after a conflict."""
+        """How often the controller has read the request to move partitions: twice after a conflict."""
         return sum(isinstance(each, Exists) and each.path == Reassignment.path() for each in self.requests)
 
     def submit(self, request: Request, *, on_outcome: Any, **rest: Any) -> None:
@@ -86,7 +87,7 @@ def protect(path: str, acl: Acl = UNWRITABLE) -> Happening:
 
 
 def open_all(world: SteppedControllers) -> None:
-    """Everybody may do everything again."""
+    """Every client may do everything again."""
     for path in world.server.tree():
         if path != "/zookeeper/config":
             world.server.set_acl(path, *OPEN_ACL)
@@ -121,7 +122,7 @@ def is_of_later_controller(world: SteppedControllers, store: WatchedStore) -> No
 
 
 def unreadable(world: SteppedControllers, store: WatchedStore) -> None:
-    """Somebody else writes what cannot be read into the topic's znode."""
+    """Another client writes what cannot be read into the topic's znode."""
     world.server.put(Topic.path("t"), b'{"version":2,"partitions":{"0":[1,2]},"adding_replicas":"x"}')
     world.run()
 
@@ -143,7 +144,7 @@ OBSTACLES = [
 
 
 @pytest.mark.parametrize(("happening", "why"), OBSTACLES)
-def test_a_refused_move_is_tried_with_growing_pauses_and_told(happening: Happening, why: str) -> None:
+def test_a_refused_move_is_tried_with_growing_backoffs_and_reported(happening: Happening, why: str) -> None:
     """A few rounds while the clock stands still, and later at most one in 30 s."""
     world, store = loaded_cluster()
     happening(world, store)
@@ -181,7 +182,7 @@ def test_what_comes_behind_a_refused_move_is_done(happening: Happening, why: str
 
 @pytest.mark.parametrize("path", [STATE, TOPIC])
 def test_a_move_goes_on_once_the_acl_lets_it(path: str) -> None:
-    """Nothing tells of a changed ACL: the next try after a pause finds out, within 30 s."""
+    """Nothing reports a changed ACL: the next try after a pause finds out, within 30 s."""
     world, store = loaded_cluster()
     protect(path)(world, store)
     move_t(world)
@@ -205,7 +206,7 @@ def test_a_move_goes_on_once_the_acl_lets_it(path: str) -> None:
     ],
 )
 def test_the_refused_end_of_a_move_keeps_no_other(happening: Happening, why: str) -> None:
-    """Ends go in one write; one that is refused waits alone and tells why, the other is recorded."""
+    """Ends go in one write; one that is refused waits alone and says why, the other is recorded."""
     world, store = loaded_cluster()
     happening(world, store)
     before = len(store.requests)
@@ -229,7 +230,7 @@ def test_the_refused_end_of_a_move_keeps_no_other(happening: Happening, why: str
 
 
 def test_ends_that_cannot_be_recorded_wait_together() -> None:
-    """An ACL on the records refuses every end: none is tried by itself, all tell why, and pauses grow."""
+    """An ACL on the records refuses every end: none is tried by itself, all say why, and backoffs grow."""
     world, store = loaded_cluster()
     protect(finished_reassignments_path(), NO_CREATES)(world, store)
     reorder(world)
@@ -260,7 +261,7 @@ def start_with(world: SteppedControllers) -> None:
 
 @pytest.mark.parametrize("happening", [lose_leader, start_with])
 def test_an_election_that_an_acl_refuses_rests_and_keeps_no_other_from_a_leader(happening: Any) -> None:
-    """Past bug: it was told and never tried again: the partition had no leader when the ACL let it."""
+    """Past bug: it was reported and never tried again: the partition had no leader when the ACL let it."""
     world, store = loaded_cluster()
     before = len(store.requests)
     happening(world)
@@ -284,7 +285,7 @@ def test_an_election_that_an_acl_refuses_rests_and_keeps_no_other_from_a_leader(
 
 
 def overwrite(world: SteppedControllers) -> None:
-    """Somebody writes other lists for partitions that the controller knows: it writes its own back."""
+    """Another client writes other lists for partitions that the controller knows: it writes its own back."""
     world.server.put(TOPIC, Topic({0: (2, 1)}).encode())
 
 
@@ -351,7 +352,7 @@ WORK = [
 
 
 @pytest.mark.parametrize(("protection", "path", "begin", "what"), WORK)
-def test_refused_work_rests_and_is_told(
+def test_refused_work_backs_off_and_is_reported(
     protection: Happening | None, path: str, begin: Any, what: str
 ) -> None:
     """One try while the clock stands still, later one in 30 s, and the status names the path."""
@@ -384,8 +385,8 @@ def test_a_refused_deletion_keeps_no_other() -> None:
     assert refused(world) == 3  # with the other, by itself, and when the other marker is gone
 
 
-def test_nobody_waits_for_a_marker_that_is_gone() -> None:
-    """Whoever takes off by hand what the controller may not also ends what the status says of it."""
+def test_no_one_waits_for_a_marker_that_is_gone() -> None:
+    """A client that deletes by hand what the controller may not also ends what the status says of it."""
     world, store = loaded_cluster()
     no_deletes_beside(MARKER)(world, store)
     world.mark("x")
@@ -398,7 +399,7 @@ def test_nobody_waits_for_a_marker_that_is_gone() -> None:
 
 
 def test_an_event_ends_a_pause() -> None:
-    """Whoever mends what was in the way need not wait: the watch says where to look."""
+    """A client that repairs what was in the way need not wait: the watch says what to read."""
     world, store = loaded_cluster()
     world.server.set_acl(TOPIC, UNWRITABLE)
     move_t(world)
@@ -429,7 +430,7 @@ def test_pauses_grow_and_end_with_a_change() -> None:
 
 
 def test_a_new_connection_now_and_then_puts_nothing_off() -> None:
-    """Each has everything looked at, and watches armed again, in a cluster in which nothing changes."""
+    """Each has everything read, and watches armed again, in a cluster in which nothing changes."""
     world, _ = loaded_cluster()
     (controller,) = world.nodes
     for _ in range(10):

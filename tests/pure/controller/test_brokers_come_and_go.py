@@ -1,4 +1,4 @@
-"""Brokers that start, stop, bounce and fail to serve, under a ruling controller."""
+"""Brokers that start, stop, bounce and fail to serve, under an active controller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zkgroup.znodes.config import TopicConfig
 
 
 def quiet(world: SteppedControllers) -> None:
-    """Forgets what the hosts were told so far."""
+    """Forgets what the hosts were sent so far."""
     for host in world.hosts.values():
         host.requests.clear()
 
@@ -64,7 +64,7 @@ def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
     assert [each.broker for each in controller.effects if isinstance(each, CloseChannel)] == [1]
 
 
-def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
+def test_a_partition_that_no_broker_can_lead_keeps_its_last_member() -> None:
     """controller.md 3.4: leader -1, who alone has all stays in the ISR, to be elected again."""
     world, controller = loaded_cluster({0: (1,)})
     world.stop_broker(1)
@@ -78,7 +78,7 @@ def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
 
 
 def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
-    """Controller item 62: every broker's live list changes, the newcomer hears of every partition (K27)."""
+    """Controller item 62: every broker's live list changes, the new broker gets every partition (K27)."""
     world = SteppedControllers((1, 2))
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()
@@ -93,7 +93,8 @@ def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
 
 
 def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
-    """Controller item 61: it is told its roles, in a new term; what it led alone gets one too (K7)."""
+    """Controller item 61: it is sent its roles, in a new leader epoch; what it led alone gets one too
+    (K7)."""
     world, controller = loaded_cluster({0: (1, 2), 1: (1,), 2: (2, 1)})
     quiet(world)
     world.stop_broker(1, run=False)
@@ -107,8 +108,8 @@ def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
     assert len({each.incarnation for each in opened}) == 2
 
 
-def test_a_registration_nobody_can_read_is_passed_over() -> None:
-    """recipes 13: it made real controllers elect each other 341 times in 4 s; here it is named."""
+def test_a_registration_that_cannot_be_read_is_passed_over() -> None:
+    """recipes 13: it made Kafka controllers elect each other 341 times in 4 s; here it is reported."""
     world, controller = loaded_cluster({0: (1, 2)})
     path = BrokerRegistration.path(4)
     world.write(Create(path, b'{"version":'))
@@ -134,7 +135,8 @@ def test_a_registration_nobody_can_read_is_passed_over() -> None:
     ids=["half a character", "too long", "empty", "negative", "too high"],
 )
 def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> None:
-    """It can be decoded, and no broker could be told of it: the others are served, its path is named."""
+    """It can be decoded, and it could not be sent to other brokers: the others are served, its path is
+    named."""
     world, controller = loaded_cluster({0: (1, 4)})
     path = BrokerRegistration.path(4)
     world.write(Create(path, b'{"version":1,"timestamp":"1",' + address + b"}"))
@@ -145,8 +147,8 @@ def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> Non
     assert heard(world, 2)[-1] == {1, 2, 3}
 
 
-def test_a_controller_that_hosts_nothing_is_told_nothing() -> None:
-    """recipes 14: registered while it rules, in no list of brokers."""
+def test_a_controller_that_hosts_nothing_is_sent_nothing() -> None:
+    """recipes 14: registered while it is active, in no list of brokers."""
     world = SteppedControllers((1, 2))
     extensions = {"zkgroup": {"role": "controller"}}
     data = BrokerRegistration("h", 9050, 1, 0, extensions=extensions).encode()
@@ -185,7 +187,7 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
 
 
 def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
-    """The last of the ISR is elected and has no records: nobody has written since, so the other has all."""
+    """The last of the ISR is elected and has no records: no one has written since, so the other has all."""
     world = SteppedControllers((1, 2))
     world.make_topic("t", {0: (1, 2)})
     controller = world.new_controller()
@@ -285,7 +287,7 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
 
 
 def test_the_state_of_a_later_controller_is_left_alone() -> None:
-    """Controller item 20: a higher controller epoch than ours is not overwritten."""
+    """Controller item 20: a higher controller epoch than zkgroup's is not overwritten."""
     world, controller = loaded_cluster({0: (1, 2), 1: (1, 2)})
     world.set_state(tp(0), controller_epoch=99)
     world.stop_broker(1)
@@ -324,7 +326,7 @@ def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
     assert len(controller.notes("election.unclean")) == 1
 
 
-def test_a_configuration_nobody_can_read_allows_nothing() -> None:
+def test_a_configuration_that_cannot_be_read_allows_nothing() -> None:
     """No unclean election by mistake, and the path is named."""
     world, controller = loaded_cluster({0: (1, 2)}, unclean_election=True)
     world.set_state(tp(0), isr=(1,))
@@ -336,12 +338,12 @@ def test_a_configuration_nobody_can_read_allows_nothing() -> None:
 
 
 def test_the_controller_is_no_broker_of_this_cluster() -> None:
-    """The rig's controllers stand beside the brokers: what it tells is told by their channels alone."""
+    """The rig's controllers stand beside the brokers: what it sends goes through their channels alone."""
     world = SteppedControllers()
     assert CONTROLLER_ID not in world.hosts
 
 
-def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
+def test_a_state_sent_to_a_newcomer_alone_is_still_to_be_sent() -> None:
     """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
     _, controller = two_topic_cluster()
     active = controller.active

@@ -57,7 +57,8 @@ def test_a_thousand_leaderships_are_handed_over() -> None:
 
 
 def test_what_it_follows_it_stops_and_leaves_the_isr() -> None:
-    """Controller.md 5.9: StopReplica without deletion; the leader and the others hear of the new ISR."""
+    """Controller.md 5.9: StopReplica without deletion; the leader and the others are notified of the new
+    ISR."""
     world, controller = loaded_cluster(t={0: (2, 1, 3)})
     count = {id_: len(host.requests) for id_, host in world.hosts.items()}
     ask(world, controller, 1)
@@ -71,7 +72,7 @@ def test_what_it_follows_it_stops_and_leaves_the_isr() -> None:
     assert tp(0) in world.hosts[1].logs
 
 
-def test_the_replica_list_decides_who_leads_next_and_the_departing_one_is_told() -> None:
+def test_the_replica_list_decides_who_leads_next_and_the_departing_one_is_sent() -> None:
     """K26: the order of the list, not of the ISR; LeaderAndIsr goes to the broker that leaves as well."""
     world, controller = loaded_cluster(t={0: (1, 2, 3)})
     world.set_state(tp(0), isr=(3, 1, 2))
@@ -84,8 +85,8 @@ def test_the_replica_list_decides_who_leads_next_and_the_departing_one_is_told()
     assert [info.leader for info in received.partitions] == [2]
 
 
-def test_what_nobody_else_can_lead_remains() -> None:
-    """Controller.md 5.9: it leads on, and the answer names it; asked again when there is somebody."""
+def test_what_no_other_broker_can_lead_remains() -> None:
+    """Controller.md 5.9: it leads on, and the answer names it; asked again when there is another one."""
     world, controller = loaded_cluster(t={0: (1, 2), 1: (1, 3)})
     world.set_state(tp(0), isr=(1,))
     answer = ask(world, controller, 1)
@@ -135,8 +136,8 @@ def test_who_is_not_registered_is_unknown() -> None:
     assert world.state(tp(0)).leader == 1
 
 
-def test_who_does_not_rule_says_so() -> None:
-    """Controller.md 5.9: error 11, from a candidate that waits, and from one that has resigned meanwhile."""
+def test_a_controller_that_is_not_active_says_so() -> None:
+    """Controller.md 5.9: error 11, from an elector that waits, and from one that has resigned meanwhile."""
     world, controller = loaded_cluster(t={0: (1, 2)})
     other = world.new_controller()
     assert not other.is_active
@@ -150,7 +151,7 @@ def test_who_does_not_rule_says_so() -> None:
     assert world.state(tp(0)).leader == 1
 
 
-def test_who_waits_when_the_rule_ends_is_answered_once() -> None:
+def test_who_waits_when_the_controller_resigns_is_answered_once() -> None:
     """Controller.md 5.9: error 11; the broker asks the next controller."""
     _, controller = loaded_cluster(t={0: (1, 2)})
     active = controller.active
@@ -186,8 +187,8 @@ def test_a_topic_whose_deletion_waits_for_a_move_is_handed_over() -> None:
     assert world.state(tp(0)).leader == 2
 
 
-def test_a_missing_answer_of_zookeeper_keeps_nobody_waiting_for_ever() -> None:
-    """The write's reply is lost: it is looked for, and the broker gets its answer."""
+def test_a_missing_answer_of_zookeeper_keeps_no_broker_waiting_for_ever() -> None:
+    """The write's reply is lost: it is read back, and the broker gets its answer."""
     world, controller = loaded_cluster(t={0: (1, 2)})
     controller.ask_shutdown(1, 1)
     world.run(lambda: world.asked(controller, "/brokers/topics/t/partitions/0/state") is not None)
@@ -221,7 +222,7 @@ def test_a_start_that_came_after_the_request_is_not_taken_for_the_one_that_asked
 
 
 def test_who_asks_before_anything_is_loaded_asks_again() -> None:
-    """Nobody knows yet which start of the broker that is."""
+    """No one knows yet which start of the broker that is."""
     world = SteppedControllers(auto_rebalance=False)
     controller = world.new_elector()
     world.run(lambda: controller.is_active)

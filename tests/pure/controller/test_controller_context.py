@@ -60,7 +60,7 @@ def test_indices_follow_every_change() -> None:
         assert list(context.led_by(id_)) == led
 
 
-def test_new_partitions_of_a_topic_are_told() -> None:
+def test_new_partitions_of_a_topic_are_sent() -> None:
     """Of a new topic all, of a known one those that it has grown by; a known topic keeps its states."""
     context = cluster({"t": {0: (1, 2)}})
 
@@ -73,7 +73,7 @@ def test_new_partitions_of_a_topic_are_told() -> None:
 
 
 def test_what_a_topic_says_beyond_its_partitions_is_kept() -> None:
-    """Its id, the keys of a move, and keys that we do not know are there for the next rewrite."""
+    """Its id, the keys of a move, and unknown keys are there for the next rewrite."""
     topic = Topic({0: (1, 2)}, 3, {0: (2,)}, {}, "A" * 22, {"later": 1})
     context = ControllerContext()
     context.topic_seen("t", topic, 0)
@@ -111,7 +111,7 @@ def test_an_older_answer_does_not_overwrite_a_newer_one() -> None:
 
 
 def test_a_state_without_leader_and_isr_is_known() -> None:
-    """Controller item 36: it is as good a state as any; it is led by nobody."""
+    """Controller item 36: it is as good a state as any; it has no leader."""
     context = cluster({"t": {0: (1, 2)}})
 
     context.state_seen(tp(0), LeaderIsrAndControllerEpoch(PartitionState(-1, 4, (), 1), 9))
@@ -133,8 +133,9 @@ def test_a_bounced_broker_is_seen_by_its_epoch() -> None:
     assert (context.shutting_down, context.first_request_sent, context.unfit) == ({1}, {1: 1}, {tp(0): {1}})
 
 
-def test_only_brokers_that_host_partitions_are_told_and_elected() -> None:
-    """Not a controller that hosts nothing (recipes 14), nor ids below 0; those that stop are told only."""
+def test_only_brokers_that_host_partitions_get_requests_and_are_elected() -> None:
+    """Not a controller that hosts nothing (recipes 14), nor ids below 0; those that stop only get
+    requests."""
     context = ControllerContext()
     context.set_brokers({1: broker(1), 2: broker(2), 3: broker(3, role="controller"), -1: broker(-1)})
     context.shutting_down = {2}
@@ -142,7 +143,7 @@ def test_only_brokers_that_host_partitions_are_told_and_elected() -> None:
     assert (context.reachable, context.live) == ({1, 2}, {1})
 
 
-def test_a_replica_that_cannot_serve_is_no_candidate() -> None:
+def test_a_replica_that_cannot_serve_is_not_elected() -> None:
     """Of this partition, until its broker is another incarnation or it is in sync again."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     context.failed_to_serve(tp(0), 1)
@@ -153,7 +154,7 @@ def test_a_replica_that_cannot_serve_is_no_candidate() -> None:
     assert context.candidates(tp(0), context.live) == {1, 2, 3}
 
 
-def test_the_parts_of_a_deletion_are_told_apart() -> None:
+def test_the_parts_of_a_deletion_are_distinguished() -> None:
     """Every partition of a topic that is queued."""
     context = cluster({"t": {0: (1, 2)}, "u": {0: (1, 2)}})
     context.deletions.add("t")

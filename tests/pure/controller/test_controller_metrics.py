@@ -8,7 +8,7 @@ from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.model.ports import Instant
 
 
-def test_a_cluster_is_counted_by_who_rules() -> None:
+def test_a_cluster_is_counted_by_the_active_controller() -> None:
     """A broker goes: of three partitions one has no leader then, another a second best."""
     world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2), 1: (2, 3)})
@@ -43,8 +43,8 @@ def test_what_waits_is_counted_with_its_age() -> None:
     assert (figures.queue_size, figures.queue_oldest_ms) == (2, 700)
 
 
-def test_each_election_is_told_with_the_time_it_took() -> None:
-    """Leaders of one piece of work together; work that elects nobody is none."""
+def test_each_election_is_reported_with_the_time_it_took() -> None:
+    """Leaders that one handler elects count as one election; a handler that elects none is no election."""
     world = SteppedControllers(auto_rebalance=False)
     controller = world.new_controller()
     world.make_topic("t", {0: (1, 2), 1: (1, 3)})

@@ -1,4 +1,5 @@
-"""Crashes and lost answers between any two steps of a rule: whoever rules next, brokers and states agree."""
+"""Crashes and lost answers between any two steps of a controller: the next controller, brokers and states
+agree."""
 
 from __future__ import annotations
 
@@ -56,8 +57,9 @@ def prepared() -> tuple[SteppedControllers, ControllerNode]:
 
 
 @pytest.mark.parametrize("writes", range(1, 9))
-def test_a_crash_after_any_write_leaves_nothing_untold(writes: int) -> None:
-    """controller.md 2.3, recipes 13: the successor elects what is left and tells everybody everything."""
+def test_a_crash_after_any_write_leaves_nothing_unsent(writes: int) -> None:
+    """controller.md 2.3, recipes 13: the successor elects what is left and sends everything to every
+    broker."""
     world, controller = prepared()
     changes(world)
     world.run_until_written(controller, writes)

@@ -13,7 +13,7 @@ from zkgroup.znodes.brokers import Topic, topics_path
 
 
 def with_topics(count: int) -> tuple[SteppedControllers, ControllerNode, MeddledStore]:
-    """A ruling controller of so many topics, and what it asks from now on."""
+    """An active controller of so many topics, and what it asks from now on."""
     world = SteppedControllers(auto_rebalance=False)
     for number in range(count):
         world.make_topic(f"t{number}", TWO)

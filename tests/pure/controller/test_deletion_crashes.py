@@ -91,14 +91,14 @@ def unanswered(nth: int, fault: Fault) -> bool:
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
-def test_a_write_without_an_answer_is_looked_for(in_parts: None, fault: Fault) -> None:
+def test_a_write_without_an_answer_is_read_back(in_parts: None, fault: Fault) -> None:
     """Each write of a deletion in turn is executed, or not, or later; the same process finishes."""
     assert rounds(unanswered, fault) > 2
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "late", None])
 def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Fault | None) -> None:
-    """K21: the last write is executed and its answer lost; by the time it is looked for the name is taken."""
+    """K21: the last write is executed and its answer lost; by the time it is read back the name is taken."""
     world, controller = two_topic_cluster()
     world.mark("t", run=False)
     world.run(lambda: ends_topic(world, controller))

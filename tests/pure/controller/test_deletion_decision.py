@@ -167,7 +167,7 @@ def znodes(partitions: int) -> dict[str, int]:
 
 
 def test_a_big_topic_goes_in_parts_and_its_name_in_the_last() -> None:
-    """Until then nobody can make it again and lose its configuration to us (K21)."""
+    """Until then no client can create it again and have its configuration deleted with the old one (K21)."""
     found = znodes(300)
 
     writes = decision.remove_topic("t", range(300), found, bytes_max=10_000)
@@ -185,7 +185,7 @@ def test_a_big_topic_goes_in_parts_and_its_name_in_the_last() -> None:
 
 @pytest.mark.parametrize("bytes_max", [400, 100_000])
 def test_a_server_takes_the_parts_in_their_order(bytes_max: int) -> None:
-    """Children before parents. A controller that is not ours has version 0, and passes no fence."""
+    """Children before parents. A controller of Kafka has version 0, and passes no fence."""
     with Blocking(MemoryZooKeeper().client()) as zk:
         fence = new_controller(zk)
         zk.create_missing(*PARENTS)

@@ -1,4 +1,5 @@
-"""Topics that are deleted while a controller rules, with brokers that answer, refuse, die and come back."""
+"""Topics that are deleted while a controller is active, with brokers that answer, refuse, die and come
+back."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
 
 
 def test_a_broker_that_bounces_before_it_answers_is_asked_again() -> None:
-    """K7: gone and back between two looks; what it was told went with its former incarnation."""
+    """K7: gone and back between two reads; what it was sent went with its former incarnation."""
     world, _ = two_topic_cluster()
     world.hosts[2].silent = True
     world.mark("t")
@@ -206,7 +207,7 @@ def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
 
 
 def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
-    """K21: a real controller has left it; the topic that clients have made since is not deleted."""
+    """K21: a Kafka controller has left it; the topic that clients have made since is not deleted."""
     world, controller = two_topic_cluster()
     world.crash(controller)
     world.mark("v", run=False)
@@ -219,7 +220,7 @@ def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
 
 
 def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
-    """K21: deleted and made again by hand before anybody has looked; its lists are the new ones."""
+    """K21: deleted and made again by hand before it was read; its lists are the new ones."""
     world, _ = two_topic_cluster()
     world.server.remove(Topic.path("t"))
     world.write(Create(Topic.path("t"), Topic({0: (3,), 1: (1,), 2: (2,)}).encode()))
@@ -246,7 +247,7 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
 
 
 def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
-    """Controller item 53, K23: nobody knows the old lists any more, so all partitions go."""
+    """Controller item 53, K23: no one knows the old lists any more, so all partitions go."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -320,7 +321,8 @@ def test_a_marker_taken_off_in_the_middle_does_not_leave_half_a_topic() -> None:
 
 
 def test_znodes_that_change_while_they_are_deleted_are_read_again() -> None:
-    """A leader that has not heard yet writes its ISR, and somebody makes a znode below a partition."""
+    """A leader that has not received it yet writes its ISR, and another client makes a znode below a
+    partition."""
     world, controller = two_topic_cluster()
     for id_ in (1, 2, 3):
         world.hosts[id_].silent = True
@@ -402,7 +404,7 @@ def test_brokers_forget_a_partition_whose_state_cannot_be_read() -> None:
 
 def test_recovery_gives_no_role_to_replicas_that_are_deleted() -> None:
     """Past bug: where an ACL had put off both the recovery and the end of the deletion, brokers that had
-    deleted their replicas were told of a role, and took it for a later one than a new topic's first."""
+    deleted their replicas were notified of a role, and took it for a later one than a new topic's first."""
     world, controller = two_topic_cluster()
     world.crash(controller)
     forbidden = Topic.path("t"), PartitionState.path(tp(0))

@@ -1,4 +1,5 @@
-"""Who rules, on a ZooKeeper in memory: winning and losing. Recipes 13, controller.md section 2."""
+"""Which controller is active, on a ZooKeeper in memory: winning and losing. Recipes 13, controller.md section
+2."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from zkgroup.znodes.controller import Controller, ControllerRecord
 # --- winning --------------------------------------------------------------------------------------
 
 
-def test_of_all_candidates_one_wins_and_the_epoch_grows_by_one() -> None:
+def test_of_all_electors_one_wins_and_the_epoch_grows_by_one() -> None:
     """Recipes 13: five at once, each winner's session ends in turn; the version is ZooKeeper's (K4)."""
     world = SteppedElectors()
     for broker in range(5):
@@ -42,7 +43,7 @@ def test_of_all_candidates_one_wins_and_the_epoch_grows_by_one() -> None:
 
 
 def test_a_controller_is_made_and_set_once() -> None:
-    """Recipes 13: data version 1 marks a controller of ours; the transaction is the recipe's own."""
+    """Recipes 13: data version 1 marks a zkgroup controller; the transaction is the recipe's own."""
     world = SteppedElectors()
     node = world.node(1)
     request = world.until_asked(node, CONTROLLER)
@@ -111,7 +112,7 @@ def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
 
 
 def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off() -> None:
-    """Recipes 13: what is of our session and not our rule goes, and then there is an election."""
+    """Recipes 13: what is of this session and not of its election goes, and then there is an election."""
     world = SteppedElectors()
     node = world.node(1)
     world.run(lambda: node.machine.election.stage is ElectorState.VACANT)
@@ -127,7 +128,7 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
 
 
 def test_controller_deleted_by_hand_is_elected_anew() -> None:
-    """Recipes 13: the one that ruled resigns, and somebody is elected with the next epoch."""
+    """Recipes 13: the active one resigns, and one is elected with the next epoch."""
     world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.run()
@@ -140,7 +141,7 @@ def test_controller_deleted_by_hand_is_elected_anew() -> None:
     assert len(node.received(Elected)) + len(other.received(Elected)) == 2
 
 
-def test_controller_replaced_by_another_id_ends_the_rule() -> None:
+def test_controller_replaced_by_another_id_makes_the_controller_resign() -> None:
     """Recipes 13: seen as changed, not as deleted (K1); the other's znode is left alone."""
     world, node = alone()
     foreign_writer = world.server.client("stranger")
@@ -158,8 +159,8 @@ def test_controller_replaced_by_another_id_ends_the_rule() -> None:
     assert world.find(CONTROLLER).stat.ephemeral_owner == foreign_writer.session.session_id
 
 
-def test_controller_written_by_somebody_ends_the_rule() -> None:
-    """Recipes 13: our znode with another id in it; it is still ours, so it goes."""
+def test_controller_written_by_another_client_makes_the_controller_resign() -> None:
+    """Recipes 13: its znode with another id in it; it is still this session's, so it goes."""
     world, node = alone()
     world.write(SetData(CONTROLLER, Controller(7, 0).encode(), 1))
     world.run()
@@ -192,7 +193,7 @@ def test_after_a_bump_by_another_process_no_write_passes() -> None:
 
 
 def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
-    """Recipes 13: a real candidate that created, expired and came back can bump late."""
+    """Recipes 13: a Kafka broker that created, expired and came back can bump late."""
     world, node = alone()
     world.bump()
     world.run(lambda: resigned(node))
@@ -203,7 +204,7 @@ def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
 
 
 def test_another_controllers_znode_is_never_deleted() -> None:
-    """Recipes 13: it changes hands between reading and deletion; the epoch's version tells."""
+    """Recipes 13: it changes hands between reading and deletion; the epoch's version shows it."""
     world, node = alone()
     world.bump()
     world.until_asked(node, CONTROLLER)
@@ -226,8 +227,8 @@ def test_another_controllers_znode_is_never_deleted() -> None:
     assert node.machine.election.stage is ElectorState.WATCHING
 
 
-def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
-    """Recipes 13: an exception while it rules: no storm of elections (K2), no poisoned batch (K10)."""
+def test_a_failure_of_its_work_makes_it_resign_and_lets_others_try() -> None:
+    """Recipes 13: an exception while it is active: no storm of elections (K2), no poisoned batch (K10)."""
     world = SteppedElectors()
     failing = world.node(1, work=lambda election: ("load", fails))
     world.run()
@@ -245,8 +246,8 @@ def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
     )
 
 
-def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
-    """S11: the candidate that makes it again has seen it, and begins where it was."""
+def test_an_epoch_deleted_while_there_is_no_controller_comes_back_no_smaller() -> None:
+    """S11: the elector that makes it again has seen it, and begins where it was."""
     world = SteppedElectors()
     first, second = world.node(1), world.node(2)
     world.run()
@@ -269,7 +270,7 @@ def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
 
 
 def test_an_epoch_deleted_by_hand_comes_back_no_smaller() -> None:
-    """S11: epochs grow, also where somebody has removed the znode."""
+    """S11: epochs grow, also where another client has removed the znode."""
     world, node = alone()
     world.bump()
     world.pass_grace()

@@ -1,4 +1,5 @@
-"""What a ruling controller owes others: resignation on request, its registration, its records (13, 14)."""
+"""What an active controller does for others: resignation on request, its registration, its records (13,
+14)."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from zkgroup.znodes.controller import (
 
 
 def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
-    """Recipes 13: its data is the czxid of `/controller`; the request goes with the rule."""
+    """Recipes 13: its data is the czxid of `/controller`; the request ends with the controller."""
     world, node = alone()
     other = world.node(2)
     world.run()
@@ -58,8 +59,8 @@ def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     assert kept.reason == "broker 1 is no longer the controller"
 
 
-def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
-    """Another has ruled since: it is the end of that rule which the next record tells."""
+def test_the_reason_of_its_own_resignation_is_recorded_once() -> None:
+    """Another has been active since: it is the end of that controller that the next record names."""
     world, node = alone()
     other = world.node(2)
     world.run()
@@ -74,7 +75,7 @@ def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
     assert world.record(3).reason == "broker 2 is no longer the controller"
 
 
-def test_the_only_candidate_rules_again_after_standing_back() -> None:
+def test_the_only_elector_is_elected_again_after_it_yielded() -> None:
     """A cluster of one is not left without a controller."""
     world, node = alone()
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
@@ -87,7 +88,7 @@ def test_the_only_candidate_rules_again_after_standing_back() -> None:
 
 @pytest.mark.parametrize("data", [b"12345", b"soon"])
 def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None:
-    """Recipes 13: another czxid, or none that can be read; it goes on ruling."""
+    """Recipes 13: another czxid, or none that can be read; it stays active."""
     world = SteppedElectors()
     world.server.put(ResignRequest.path(), data)
     node = world.node(1)
@@ -101,7 +102,7 @@ def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None
 # --- controllers that host nothing ----------------------------------------------------------------
 
 
-def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
+def test_a_controller_that_hosts_nothing_is_registered_while_it_is_active() -> None:
     """Recipes 14: in the same transaction and session; waiting, it shows elsewhere."""
     world = SteppedElectors()
     node = world.node(7, controller_only=True)
@@ -124,7 +125,7 @@ def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
 
 
 def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
-    """Recipes 14: `/controller` is deleted alone; what is of our session goes before the next election."""
+    """Recipes 14: `/controller` is deleted alone; what is of this session goes before the next election."""
     world, node = alone(7, controller_only=True)
     first = world.find(BrokerRegistration.path(7)).stat.czxid
     world.depose()
@@ -146,8 +147,8 @@ def test_an_id_of_a_broker_is_in_use() -> None:
     assert world.epoch() == (1, 0)
 
 
-def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
-    """Recipes 14: said at once, not when the rule comes to it; the name of who waits is not taken."""
+def test_an_id_of_a_broker_is_in_use_while_another_one_is_active() -> None:
+    """Recipes 14: said at once, not when it is elected; the name of who waits is not taken."""
     world = SteppedElectors()
     session_id = world.real(7)
     node = world.node(7, controller_only=True)
@@ -177,8 +178,10 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
 
 
 @pytest.mark.parametrize("controller_only", [False, True])
-def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_only: bool) -> None:
-    """Its record says how the rule ended, and the next one may begin."""
+def test_who_retires_deletes_what_is_its_own_and_takes_part_in_no_more_elections(
+    controller_only: bool,
+) -> None:
+    """Its record says how it resigned, and the next one may begin."""
     world, node = alone(7, controller_only=controller_only)
     node.loop.post(Retire("stopped"))
     world.run()
@@ -323,7 +326,8 @@ def _kept(world: SteppedElectors) -> set[int]:
 
 
 def test_a_hundred_records_stay() -> None:
-    """Recipes 13: also where no controller of Kafka has ever ruled; the rest goes in small transactions."""
+    """Recipes 13: also where no controller of Kafka has ever been active; the rest goes in small
+    transactions."""
     world = SteppedElectors()
     world.server.put(EPOCH, b"350")
     _history(world, dict.fromkeys(range(1, 351)))
@@ -393,7 +397,7 @@ def test_the_last_foreign_epoch(received: dict[int, int | None], foreign: int) -
     assert world.record(8).foreign_epoch == foreign
 
 
-def test_a_record_that_cannot_be_read_says_only_that_its_epoch_was_ours() -> None:
+def test_a_record_that_cannot_be_read_says_only_that_its_epoch_was_zkgroups() -> None:
     """The one below it is asked."""
     world = SteppedElectors()
     world.server.put(EPOCH, b"7")
@@ -406,7 +410,7 @@ def test_a_record_that_cannot_be_read_says_only_that_its_epoch_was_ours() -> Non
 
 
 def test_what_controllers_hand_on_is_what_the_whole_history_would_say() -> None:
-    """Drawn histories of controllers of ours and of Kafka: with a hundred records each controller knows what
+    """Drawn histories of zkgroup controllers and of Kafka: with a hundred records each controller knows what
     it would know with all of them."""
     for seed in range(20):
         chance = random.Random(seed)
@@ -436,7 +440,7 @@ _HISTORY = f"{controller_history_path()}/"
     ("epoch", "recorded", "zkgroup_epochs"),
     [(0, [], []), (3, [], []), (3, [1, 2, 3], [3, 2, 1]), (5, [1, 3, 5], [5]), (2, [1, 2, 3], [2, 1])],
 )
-def test_the_epochs_that_were_ours(epoch: int, recorded: list[int], zkgroup_epochs: list[int]) -> None:
+def test_the_epochs_that_were_zkgroups(epoch: int, recorded: list[int], zkgroup_epochs: list[int]) -> None:
     """Recipes 13: down to the first without a record."""
     assert zkgroup_epochs_up_to(epoch, recorded) == zkgroup_epochs
     assert ElectionAttempt(epoch, 7, 0).fence == Fence(epoch + 1, 8)

@@ -18,9 +18,9 @@ FAULTS = ("lost_reply", "lost_request", "late")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_rules_in_the_end_and_every_epoch_once(seed: int) -> None:
-    """Recipes 13: whatever happened, each epoch has one winner, nobody deletes another's `/controller`, and
-    when the faults end exactly one rules, in the session that `/controller` belongs to."""
+def test_one_is_active_in_the_end_and_every_epoch_once(seed: int) -> None:
+    """Recipes 13: whatever happened, each epoch has one winner, no elector deletes another's `/controller`,
+    and when the faults end exactly one is active, in the session that `/controller` belongs to."""
     chance = random.Random(seed)
     world = SteppedElectors()
     for broker in (1, 2, 3):
@@ -31,7 +31,7 @@ def test_one_rules_in_the_end_and_every_epoch_once(seed: int) -> None:
         world.server.resume(node.name)
     world.run()
     if CONTROLLER in world.server.tree():
-        world.bump()  # whoever rules now has to give its own znode up
+        world.bump()  # the active controller has to give its own znode up
     world.advance(20_000)
 
     (controller,) = world.active_nodes
@@ -78,7 +78,7 @@ def _check_stories(world: SteppedElectors) -> None:
 
 
 def _check_deletions(world: SteppedElectors) -> None:
-    """Every accepted deletion of `/controller` by a candidate is of its own session's znode."""
+    """Every accepted deletion of `/controller` by an elector is of its own session's znode."""
     owner = 0
     for entry in world.server.log:
         for change in entry.changes:

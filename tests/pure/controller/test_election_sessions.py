@@ -1,4 +1,4 @@
-"""A candidate through disconnections, ends of sessions and of its lease, and the grace (recipes 13)."""
+"""An elector through disconnections, ends of sessions and of its lease, and the grace (recipes 13)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
+def test_a_lost_session_makes_the_controller_resign_before_anything_of_the_next_one() -> None:
     """Recipes 13: what waits is dropped (K6), it resigns, then registers, and only then stands again (K5)."""
     world = SteppedElectors()
     registered: list[tuple[int, bool]] = []
@@ -90,8 +90,8 @@ def test_what_changed_while_it_was_disconnected_is_seen() -> None:
     ]
 
 
-def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> None:
-    """Recipes 13: nobody deletes a /controller of another session, not even its own of before."""
+def test_an_elector_whose_former_session_is_still_active_waits_for_its_end() -> None:
+    """Recipes 13: no elector deletes a /controller of another session, not even its own of before."""
     world, node = alone()
     former = node.session_id
     node.client.abandon(1, "expired by the own clock")
@@ -139,7 +139,7 @@ def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
 # --- the grace ------------------------------------------------------------------------------------
 
 
-def test_a_living_real_controller_gets_time_to_notice() -> None:
+def test_a_living_kafka_controller_gets_time_to_notice() -> None:
     """Recipes 13: its znode goes while it lives: wait, then stand with the version read before."""
     world = SteppedElectors()
     world.real()
@@ -156,7 +156,7 @@ def test_a_living_real_controller_gets_time_to_notice() -> None:
     assert [note.fields["broker"] for note in node.received(LogEvent)] == [9]  # type: ignore[union-attr]
 
 
-def test_a_dead_real_controller_is_followed_at_once() -> None:
+def test_a_dead_kafka_controller_is_followed_at_once() -> None:
     """Recipes 13: its registration went with its session, so it knows."""
     world = SteppedElectors()
     session = world.real()
@@ -168,7 +168,7 @@ def test_a_dead_real_controller_is_followed_at_once() -> None:
     assert elected(node).fence == Fence(2, 1)
 
 
-def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() -> None:
+def test_a_kafka_controller_that_comes_back_within_the_grace_keeps_its_place() -> None:
     """Recipes 13: after the grace `/controller` is read again; exists: back to watching."""
     world = SteppedElectors()
     session = world.real()
@@ -200,7 +200,7 @@ def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
     assert elected(node).fence == Fence(3, 2)
 
 
-def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
+def test_a_controller_that_was_not_seen_is_given_the_grace_as_well() -> None:
     """Recipes 13: the epoch has another version than when `/controller` was read last."""
     world = SteppedElectors()
     node, other = world.node(1), world.node(2)
@@ -215,8 +215,8 @@ def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
     assert len(world.active_nodes) == 1
 
 
-def test_a_real_controller_that_cannot_be_read_is_taken_for_a_living_one() -> None:
-    """Recipes 13: whose registration to look for is not known, so the grace is kept."""
+def test_a_kafka_controller_that_cannot_be_read_is_taken_for_a_living_one() -> None:
+    """Recipes 13: whose registration to check is not known, so the grace is kept."""
     world = SteppedElectors()
     session = world.real()
     world.write(Delete(CONTROLLER, -1))

@@ -68,7 +68,7 @@ def test_an_attempt_is_won_where_all_that_it_writes_is_there(
         (epoch(version=8), controller(), "/controller_epoch was changed"),
     ],
 )
-def test_a_rule_is_over_with_any_change_that_is_not_its_own(
+def test_a_controller_resigns_at_any_change_that_is_not_its_own(
     found_epoch: Znode | None, found_controller: Znode | None, why: str | None
 ) -> None:
     """recipes 13: of either znode, to a smaller version too, as after a deletion."""
@@ -90,5 +90,6 @@ def test_a_rule_is_over_with_any_change_that_is_not_its_own(
 def test_grace_is_for_controllers_that_cannot_be_fenced(
     predecessor: Predecessor, found: Znode | None, needed: bool
 ) -> None:
-    """K1: a real one whose session lives, or of which nothing is known; and one that came and went unseen."""
+    """K1: one of Kafka whose session lives, or of which nothing is known; and one that came and went
+    unseen."""
     assert needs_grace(predecessor, epoch(), found) is needed

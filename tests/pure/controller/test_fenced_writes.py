@@ -1,4 +1,4 @@
-"""Transactions that prove that this controller rules, and what their outcomes mean."""
+"""Transactions that prove that this controller is active, and what their outcomes mean."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def znode(path: str, data: bytes, version: int) -> Znode:
 
 
 def test_every_transaction_begins_with_both_checks() -> None:
-    """Recipes 13: version 1 of `/controller` is ours alone, the epoch's version that of the election."""
+    """Recipes 13: version 1 of `/controller` is zkgroup's alone, the epoch's version that of the election."""
     packed = pack(MINE, [write(0), write(1)])
 
     assert [packet.request for packet in packed.packets] == [
@@ -111,7 +111,7 @@ def two() -> Packet:
     return pack(MINE, [Write("a", (SetData("/a", b"new", 3),)), double]).packets[0]
 
 
-def test_an_applied_packet_tells_each_write_its_versions() -> None:
+def test_an_applied_packet_gives_each_write_its_versions() -> None:
     """The Stat of each SetData is in its place."""
     one, other = znode("/a", b"", 4).stat, znode("/b", b"", 5).stat
 
@@ -129,7 +129,7 @@ def test_an_applied_packet_tells_each_write_its_versions() -> None:
         (1, Code.NO_AUTH, "/controller_epoch cannot be checked (NoAuth)"),
     ],
 )
-def test_a_failed_check_of_the_head_ends_the_rule(index: int, code: Code, reason: str) -> None:
+def test_a_failed_check_of_the_head_makes_the_controller_resign(index: int, code: Code, reason: str) -> None:
     """Recipes 16: resign, and write nothing else. Deposed by whom, the reason says."""
     assert classify(two(), MultiRefused(index, code)) == Deposed(reason)
 
@@ -172,7 +172,7 @@ def test_no_answer_is_read_back_and_not_sent_is_not_written() -> None:
 def test_reading_back_says_what_became_of_all(
     a: tuple[str, int] | None, b: tuple[str, int] | None, settled: ReadBack
 ) -> None:
-    """A transaction is whole: the first znode that tells speaks for it. Others' writes may hide it."""
+    """A transaction is whole: the first znode that shows it is enough. Others' writes may hide it."""
     found = {
         path: znode(path, read[0].encode(), read[1]) if read else None
         for path, read in (("/a", a), ("/b", b))

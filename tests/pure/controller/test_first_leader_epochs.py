@@ -1,4 +1,5 @@
-"""Partitions that nobody was told of: their first term is told before another one is decided (ADR 0018)."""
+"""Partitions that no broker was sent: their first leader epoch is sent before another one is decided (ADR
+0018)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def received(world: SteppedControllers, broker: int) -> Told:
 
 
 def born_unheard(*kafka: int) -> SteppedControllers:
-    """`t` has its first state, broker 3 leads it, and the controller died before it told anybody."""
+    """`t` has its first state, broker 3 leads it, and the controller died before it notified anybody."""
     world = SteppedControllers(())
     for id_ in (1, 2, 3):
         world.start_broker(id_, is_zkgroup=id_ not in kafka, run=False)
@@ -41,8 +42,9 @@ def born_unheard(*kafka: int) -> SteppedControllers:
     return world
 
 
-def test_who_was_there_hears_of_the_first_term_and_then_of_the_election() -> None:
-    """Both in this order, on the same connection; the broker that died hears of the present term alone."""
+def test_a_broker_that_was_there_gets_the_first_leader_epoch_and_then_the_election() -> None:
+    """Both in this order, on the same connection; the broker that died gets the present leader epoch
+    alone."""
     world = born_unheard()
     world.stop_broker(3, run=False)
     world.new_controller()
@@ -54,7 +56,7 @@ def test_who_was_there_hears_of_the_first_term_and_then_of_the_election() -> Non
 
 
 def test_a_move_that_has_not_begun_changes_nothing_of_it() -> None:
-    """Its request alone tells nobody anything: the first term is still the only one."""
+    """Its request alone reaches no broker: the first leader epoch is still the only one."""
     world = born_unheard()
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
     world.stop_broker(3, run=False)
@@ -65,7 +67,7 @@ def test_a_move_that_has_not_begun_changes_nothing_of_it() -> None:
     assert world.state(tp(0)).leader in (1, 2)
 
 
-def test_a_leader_that_has_started_since_is_not_told_to_lead_in_it() -> None:
+def test_a_leader_that_has_restarted_gets_no_request_to_lead_in_it() -> None:
     """Its folder may be another one: it may have led for long, and what it had is gone."""
     world = born_unheard()
     world.stop_broker(3, run=False)
@@ -118,7 +120,7 @@ def _both(world: SteppedControllers) -> None:
     ],
     ids=["restarted", "written", "moving", "kafka", "both"],
 )
-def test_who_may_have_been_emptied_never_hears_of_the_first_term(
+def test_who_may_have_been_emptied_never_gets_the_first_leader_epoch(
     happening: Callable[[SteppedControllers], object], kafka: tuple[int, ...], never: set[int]
 ) -> None:
     """replica-host.md rule 4: the request for epoch 0 is what makes a replica that may lead with nothing."""

@@ -41,7 +41,7 @@ def test_a_lost_broker_that_comes_back_deletes_what_it_has() -> None:
 
 
 def test_a_deletion_that_waits_can_be_forced() -> None:
-    """The request is made again with the broker's name: a new child, so the controller looks."""
+    """The request is made again with the broker's name: a new child, so the controller reads it."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -162,7 +162,7 @@ def test_a_folder_that_cannot_be_deleted_is_tried_again_and_named() -> None:
 
 
 def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
-    """What it was told went with its connection; it is back, and asked, and only then a replica."""
+    """What it was sent went with its connection; it is back, and asked, and only then a replica."""
     world, _ = forced()
     world.make_topic("t", {1: (2, 3)})
     world.start_broker(3, run=False).silent = True
@@ -229,7 +229,7 @@ def test_the_next_controller_knows_what_was_left() -> None:
 
 
 def test_a_move_without_a_leader_that_was_found_before_the_deletion_ends_with_the_topic() -> None:
-    """Past bug: of a mended topic the move was read first, and the deletion waited for it."""
+    """Past bug: of a repaired topic the move was read first, and the deletion waited for it."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     controller = world.new_controller()

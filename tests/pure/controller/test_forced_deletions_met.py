@@ -1,4 +1,4 @@
-"""K20: forced deletions that meet real controllers, unreadable znodes, crashes and missing answers."""
+"""K20: forced deletions that meet Kafka controllers, unreadable znodes, crashes and missing answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas
 
 
 def kafka_controller_elected(world: SteppedControllers) -> None:
-    """A real controller, of the next epoch, and its end."""
+    """A Kafka controller, of the next epoch, and its end."""
     path = ControllerEpoch.path()
     znode = world.find(path)
     epoch = ControllerEpoch.decode(path, znode.data).epoch + 1
@@ -39,7 +39,7 @@ def kafka_controller_elected(world: SteppedControllers) -> None:
     world.server.remove(Controller.path())
 
 
-def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
+def test_what_a_kafka_controller_has_given_the_broker_is_not_deleted() -> None:
     """It knows no records, and made the broker a replica of the new topic: there may be records of that."""
     world, controller = forced()
     world.make_topic("t", {1: (2, 3), 0: (1, 2)})
@@ -58,7 +58,7 @@ def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
     assert controller.notes("replicas_of_deleted_topic.assigned")
 
 
-def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:
+def test_what_a_kafka_controller_has_given_the_broker_it_leads_at_once() -> None:
     """It alone is in sync, so where it were still held at the first election, that would fail."""
     world, controller = forced()
     world.make_topic("t", {1: (2, 3)})
@@ -74,8 +74,8 @@ def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:
     assert controller.notes("election.failed") == []
 
 
-def test_what_a_real_controller_has_left_alone_is_deleted() -> None:
-    """It ruled since, but there is no topic of the name: whatever the broker has is of the old one."""
+def test_what_a_kafka_controller_has_left_alone_is_deleted() -> None:
+    """It was active since, but there is no topic of the name: whatever the broker has is of the old one."""
     world, controller = forced()
     world.crash(controller)
     kafka_controller_elected(world)
@@ -100,7 +100,7 @@ def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
     assert tp(1) not in world.hosts[3].logs
 
 
-def test_while_nobody_can_tell_who_has_a_new_topic_nothing_is_deleted() -> None:
+def test_while_it_is_not_known_who_has_a_new_topic_nothing_is_deleted() -> None:
     """Its znode cannot be read: the broker may be in its ISR. When it can, the broker is asked."""
     world, controller = forced()
     world.make_topic("t", {1: (2, 3)})
@@ -121,7 +121,7 @@ def test_while_nobody_can_tell_who_has_a_new_topic_nothing_is_deleted() -> None:
     assert records(world) == []
 
 
-def test_a_record_taken_off_by_hand_holds_nobody() -> None:
+def test_a_record_taken_off_by_hand_holds_no_replica() -> None:
     """An operator knows better; the controller finds out when it would take it off itself."""
     world, _ = forced()
     world.make_topic("t", {1: (2, 3)})
@@ -132,8 +132,8 @@ def test_a_record_taken_off_by_hand_holds_nobody() -> None:
     assert received(world, 3)[-1] == "replica"
 
 
-def test_data_of_others_in_a_request_names_nobody() -> None:
-    """Kafka's later tools leave null; what is no JSON of ours is nobody's business."""
+def test_data_of_others_in_a_request_names_no_partition() -> None:
+    """Kafka's later tools leave null; what is no JSON of zkgroup concerns no one."""
     for data in (None, b"", b"x", b"{}", b'{"version":1}'):
         world, _ = two_topic_cluster()
         world.stop_broker(3)
@@ -142,7 +142,7 @@ def test_data_of_others_in_a_request_names_nobody() -> None:
         assert Topic.path("t") in left_of(world, "t")
 
 
-def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
+def test_a_request_of_zkgroup_that_is_broken_is_named_and_forces_nothing() -> None:
     """Until the topic is gone, by the return of the broker."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
@@ -208,7 +208,7 @@ def test_a_crash_after_any_write_changes_nothing(crashed: Callable[[int], bool])
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
-def test_a_write_without_an_answer_is_looked_for(fault: Fault) -> None:
+def test_a_write_without_an_answer_is_read_back(fault: Fault) -> None:
     """Each write of a forced deletion in turn is executed, or not, or later; the same process ends it."""
     assert rounds(unanswered, fault) > 1
 
@@ -228,8 +228,8 @@ def unanswered(nth: int, fault: Fault) -> bool:
     return True
 
 
-def test_a_broker_that_starts_anew_is_told_of_deletions_that_it_has_not_heard_of() -> None:
-    """K8: it was reached on the channel of its former incarnation, heard of the topic there, and what came
+def test_a_broker_that_starts_anew_gets_deletions_that_were_not_sent_before() -> None:
+    """K8: it was reached on the channel of its former incarnation, got the topic there, and what came
     after that is dropped with the channel. A topic of the same name begins at leader epoch 0 again."""
     world, _ = two_topic_cluster()
     host = world.hosts[3]

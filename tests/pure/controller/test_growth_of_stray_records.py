@@ -54,7 +54,7 @@ def asked_at_take_over(world: SteppedControllers) -> tuple[ControllerNode, list[
 
 
 def test_four_hundred_moves_off_a_lost_broker_leave_one_record() -> None:
-    """Who takes over reads that, and no record of a move twice; nobody is asked anything for them."""
+    """Who takes over reads that, and no record of a move twice; no one is asked anything for them."""
     world = SteppedControllers(auto_rebalance=False)
     topics = [f"t{number}" for number in range(MOVES // AT_ONCE)]
     for topic in topics:

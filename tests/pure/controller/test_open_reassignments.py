@@ -72,7 +72,7 @@ def test_a_move_under_way_outlives_a_request_to_delete_its_topic() -> None:
 
 
 def test_what_is_moved_is_going_only_when_the_move_is_over() -> None:
-    """Until then its partition takes part in elections, and brokers are told of it: the deletion waits for
+    """Until then its partition takes part in elections, and brokers get it: the deletion waits for
     the move, which would else wait for ever for a leader."""
     context = cluster({"t": {0: (3, 1, 2), 1: (1, 2)}})
     moves = OpenReassignments()
@@ -84,7 +84,7 @@ def test_what_is_moved_is_going_only_when_the_move_is_over() -> None:
     assert context.is_going(tp(0))
 
 
-def test_a_move_that_nobody_can_lead_is_no_obstacle_to_the_deletion_of_its_topic() -> None:
+def test_a_move_that_no_broker_can_lead_is_no_obstacle_to_the_deletion_of_its_topic() -> None:
     """A replica in sync may be gone for good, or its log deleted already: a move of a topic that is to be
     deleted does not wait for it."""
     context = cluster({"t": {0: (3, 1), 1: (3, 1)}}, brokers=(1, 2))
@@ -129,7 +129,7 @@ def test_the_other_moves_of_a_changed_request_go_on() -> None:
 
 
 def test_a_request_that_was_made_again_is_another_one() -> None:
-    """Its data version is 0 as well; the czxid tells."""
+    """Its data version is 0 as well; the czxid distinguishes it."""
     context = cluster({"t": {0: (1, 2)}})
     moves = OpenReassignments()
     asked(moves, context, {tp(0): (3,)})
@@ -174,10 +174,10 @@ def test_a_new_controller_learns_of_a_cancellation_from_the_keys() -> None:
     ],
     ids=["first sight", "begun by another", "another order"],
 )
-def test_where_a_move_began_is_known_at_first_sight_only(
+def test_where_a_move_began_is_known_when_it_is_read_first_only(
     replicas: Brokers, target: Brokers, before: Brokers, origin: Brokers | None
 ) -> None:
-    """Without keys a union does not tell which of the target were there before."""
+    """Without keys a union does not show which of the target were there before."""
     context = cluster({"t": {0: replicas}})
     moves = OpenReassignments()
     asked(moves, context, {tp(0): target})
@@ -201,7 +201,7 @@ def test_an_election_with_a_held_target_plans_again() -> None:
 
 
 @pytest.mark.parametrize(("stage", "after"), [(Stage.CATCH_UP, Stage.PLAN), (Stage.SHRINK, Stage.SHRINK)])
-def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after: Stage) -> None:
+def test_an_old_replica_that_is_held_is_sent_the_list_again(stage: Stage, after: Stage) -> None:
     """While the target is waited for, perhaps for days, it shall follow; past step 7 it goes in any case."""
     context = cluster({"t": {0: (3, 1, 2)}})
     moves, pending_deletes = OpenReassignments(), PendingDeletes()
@@ -219,7 +219,7 @@ def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after:
     assert moves.was_left_out(tp(0))  # its leader passes over what has the same leader epoch
     context.state_seen(tp(0), leadership(3, (3, 1), leader_epoch=1, version=1))
     moves.interrupted([tp(0)], context, pending_deletes)
-    assert moves.was_left_out(tp(0)) == (stage is Stage.SHRINK)  # past step 7 the target alone is told
+    assert moves.was_left_out(tp(0)) == (stage is Stage.SHRINK)  # past step 7 the target alone is sent
     context.topic_seen("t", Topic({0: (3,)}), 1)
     moves.ended([tp(0)], context)
     assert not moves.was_left_out(tp(0))
@@ -229,7 +229,7 @@ def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after:
 def test_a_move_that_is_taken_back_leaves_a_cut_list_behind(
     stage: Stage, cut: tuple[TopicPartition, ...]
 ) -> None:
-    """Past step 7; until another leader epoch has told the whole one, or the partition is gone."""
+    """Past step 7; until another leader epoch was sent with the whole one, or the partition is gone."""
     context = cluster({"t": {0: (3, 1, 2)}})
     moves, pending_deletes = OpenReassignments(), PendingDeletes()
     moves.follow(context)  # at the take-over there is none
@@ -238,7 +238,7 @@ def test_a_move_that_is_taken_back_leaves_a_cut_list_behind(
     for id_ in (1, 2, 3):
         pending_deletes.answered(id_, 1)
     moves.interrupted([tp(0)], context, pending_deletes)
-    assert moves.cut(context) == ()  # it is open: its own steps tell
+    assert moves.cut(context) == ()  # it is open: its own steps send it
 
     moves.request = None
     moves.follow(context)
@@ -259,8 +259,8 @@ def test_a_move_that_is_taken_back_leaves_a_cut_list_behind(
 
 @pytest.mark.parametrize("path", [PartitionState.path(tp(0)), Topic.path("t")], ids=["state", "topic"])
 def test_a_move_that_cannot_be_read_at_the_take_over_may_be_cut_as_well(path: str) -> None:
-    """Recipes 17: whoever ruled before may have told the target alone, in the leader epoch that is found when
-    the znode is mended: a whole list in the same one is passed over."""
+    """Recipes 17: the former controller may have sent the target alone, in the leader epoch that is found
+    when the znode is repaired: a whole list in the same one is passed over."""
     moves, pending_deletes = OpenReassignments(), PendingDeletes()
     context = cluster({} if path == Topic.path("t") else {"t": {0: (1, 2, 3)}})
     if path != Topic.path("t"):
@@ -283,7 +283,7 @@ def test_a_move_that_cannot_be_read_at_the_take_over_may_be_cut_as_well(path: st
     assert not moves.was_left_out(tp(0))
 
 
-def test_a_partition_without_a_state_was_told_to_nobody() -> None:
+def test_a_partition_without_a_state_was_sent_to_no_broker() -> None:
     """At a take-over too: its first list is whole."""
     context = cluster({"t": {0: (1, 2)}})
     context.state_seen(tp(0), None)

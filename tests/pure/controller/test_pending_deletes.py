@@ -1,4 +1,4 @@
-"""Replicas that a late request may still delete, under a ruling controller (recipes 17)."""
+"""Replicas that a late request may still delete, under an active controller (recipes 17)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 def test_a_move_goes_on_when_a_new_start_of_a_broker_has_answered() -> None:
-    """Recipes 17: until it has answered a request of this epoch it is held; nothing else would look again."""
+    """Recipes 17: until it has answered a request of this epoch it is held; nothing else would check
+    again."""
     world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(3)
     world.hosts[3].silent = True

@@ -78,7 +78,7 @@ def test_one_phase_after_the_other_becomes_the_request() -> None:
     assert cluster.active.ports.events.blocked == {}
 
 
-def test_a_plan_is_carried_on_whoever_rules() -> None:
+def test_a_plan_is_carried_on_whichever_controller_is_active() -> None:
     """Recipes 17: the controller is killed at every point; no phase is submitted twice or left out."""
     carried_on(lambda points: each_fifth(points, "plan"))
 
@@ -211,7 +211,7 @@ def test_a_topic_that_is_being_deleted_fails_no_plan() -> None:
     assert cluster.replicas.lists("t").partitions == {0: (3,), 1: (3,)}
 
 
-def test_a_plan_waits_for_a_request_of_somebody_else() -> None:
+def test_a_plan_waits_for_a_request_of_another_client() -> None:
     """Of two who ask, one is first; the other one's phase follows."""
     cluster = kept()
     cluster.replicas.holds_back.add(2)
@@ -234,7 +234,7 @@ def test_a_plan_that_cannot_be_read_stops_no_other() -> None:
 
 
 def test_a_plan_that_could_not_be_written_again_is_reported() -> None:
-    """A tool of ours writes none such; one that did stops neither the controller nor other plans."""
+    """A zkgroup tool writes none such; one that did stops neither the controller nor other plans."""
     cluster = kept()
     odd = plan(cluster).encode().replace(b'"replicas":[2]', b'"replicas":[]')
     cluster.world.write(Create(StoredPlan.path("a"), odd))
@@ -258,7 +258,7 @@ def plans(cluster: Cluster) -> list[str]:
 
 
 def test_of_plans_that_have_ended_the_last_hundred_stay() -> None:
-    """The one that has just ended among them, however old; one that runs or rests is not counted."""
+    """The one that has just ended among them, however old; one that runs or is paused is not counted."""
     cluster = kept()
     ended(cluster, range(250))
     resting = StoredPlan(TWO, "paused", 0, 1, "me@host")
@@ -270,7 +270,7 @@ def test_of_plans_that_have_ended_the_last_hundred_stay() -> None:
 
 
 def test_a_plan_with_throttles_is_not_pruned_before_they_are_off() -> None:
-    """While a move runs nothing is taken off; the plan is all that tells of them."""
+    """While a move runs nothing is taken off; the plan is all that reports them."""
     cluster = kept()
     cluster.replicas.holds_back.add(2)
     ended(cluster, range(1), throttle=1000)

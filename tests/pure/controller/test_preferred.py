@@ -45,7 +45,7 @@ def is_open(world: SteppedControllers) -> bool:
 
 
 def test_a_request_moves_all_leaders_and_goes() -> None:
-    """Controller item 58: by the ISR as it is now, though nobody has told of its change (K30)."""
+    """Controller item 58: by the ISR as it is now, though its change was not reported (K30)."""
     world, _ = tilted()
     ask(world, tp(0), tp(1), tp(2))
 
@@ -64,7 +64,7 @@ def _last(requests: list[ControlRequest]) -> LeaderAndIsrRequest:
     return requests[-1]
 
 
-def test_unknown_partitions_keep_no_request_and_hinder_nobody() -> None:
+def test_unknown_partitions_keep_no_request_and_hinder_no_other() -> None:
     """Controller item 58, K18: unknown topics and numbers beside partitions that can be elected."""
     world, controller = tilted()
     ask(world, tp(0, "nobody"), tp(0), tp(17), tp(1))
@@ -106,7 +106,7 @@ def test_a_request_that_says_nothing_goes_too(data: bytes) -> None:
 
 
 def test_a_request_found_at_a_failover_is_carried_out() -> None:
-    """Controller item 58: whoever rules next does it; so it is too after a crash in the middle."""
+    """Controller item 58: the next controller does it; so it is too after a crash in the middle."""
     world, controller = tilted()
     world.crash(controller)
     ask(world, tp(0), tp(1))
@@ -124,7 +124,7 @@ def test_a_request_found_at_a_failover_is_carried_out() -> None:
 
 
 def test_a_request_that_is_replaced_meanwhile_is_carried_out_as_well() -> None:
-    """The removal names the version that was read: what somebody wrote since is not thrown away."""
+    """The removal names the version that was read: what another client wrote since is not thrown away."""
     world, controller = tilted()
     world.server.put(PreferredElection.path(), PreferredElection((tp(0),)).encode())
     assert world.run_until_written(controller, 1)
@@ -139,7 +139,7 @@ def test_a_request_that_is_replaced_meanwhile_is_carried_out_as_well() -> None:
 # --- the automatic rebalance ----------------------------------------------------------------------
 
 
-def test_the_balance_is_looked_at_five_seconds_after_loading_and_then_at_each_interval() -> None:
+def test_the_balance_is_checked_five_seconds_after_loading_and_then_at_each_interval() -> None:
     """Controller item 59: the first time soon, then an interval after the end of the one before."""
     world = SteppedControllers(rebalance_interval_ms=INTERVAL_MS)
     world.make_topic("t", {0: (1, 2)})
@@ -171,7 +171,7 @@ def tilt(world: SteppedControllers, *numbers: int) -> None:
 
 
 def notify(world: SteppedControllers, number: int) -> None:
-    """A leader tells of a changed ISR."""
+    """A leader reports a changed ISR."""
     world.write(Create(IsrChange.prefix(), IsrChange((tp(number),)).encode(), sequential=True))
 
 
@@ -211,8 +211,8 @@ def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() 
     assert leaders(world, 2) == [1, 2]
 
 
-def test_the_balance_reads_what_nobody_has_told() -> None:
-    """Controller item 59, K30: a leader of 0.8.2.2 takes a replica back into the ISR and tells nobody."""
+def test_the_balance_reads_what_was_not_reported() -> None:
+    """Controller item 59, K30: a leader of 0.8.2.2 takes a replica back into the ISR and notifies no one."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()

@@ -22,7 +22,7 @@ class Moving(NamedTuple):
     before: Lists
     after: Lists
     version: int = 4
-    """Of the registrations: below 4 the request alone tells of a move."""
+    """Of the registrations: below 4 the request alone reports a move."""
     later: Lists | None = None
     """Another target, asked for at `change_at`."""
 
@@ -75,7 +75,7 @@ def carried_through(
     change_at: int | None = None,
     lose: Mapping[int, Literal["answer", "connection"]] = {},
 ) -> Cluster:
-    """The same to its end, with the ruling controller killed, or answers lost, at these points."""
+    """The same to its end, with the active controller killed, or answers lost, at these points."""
     cluster = began(moving)
     cluster.kill_at, cluster.lose = kill_at, dict(lose)
     if change_at is not None and moving.later is not None:
@@ -109,7 +109,7 @@ def ended(cluster: Cluster, moving: Moving, targets: Lists) -> None:
 @pytest.mark.parametrize("lost", ["answer", "connection"])
 @pytest.mark.parametrize("name", ["overlapping", "more replicas", "three of two topics"])
 def test_the_answer_to_any_transaction_is_lost(name: str, lost: Literal["answer", "connection"]) -> None:
-    """Recipes 16: it was executed; the controller reads back, tells what it wrote, and goes on itself."""
+    """Recipes 16: it was executed; the controller reads back, sends what it wrote, and goes on itself."""
     moving = MOVES[name]
     written = carried_through(moving, set()).written
     assert written >= 4
@@ -120,7 +120,7 @@ def test_the_answer_to_any_transaction_is_lost(name: str, lost: Literal["answer"
 
 
 def points(moving: Moving) -> int:
-    """How many there are where nobody is killed."""
+    """How many there are where no one is killed."""
     return carried_through(moving, set()).points
 
 

@@ -58,7 +58,7 @@ def test_an_end_is_decided_anew_once_another_write_has_met_a_changed_request() -
     assert len(cluster.records) == 2
 
 
-def test_an_end_is_not_recorded_of_a_list_that_somebody_has_changed() -> None:
+def test_an_end_is_not_recorded_of_a_list_that_others_have_changed() -> None:
     """Recipes 17: the list is the target already, so it is not written, and it is so when the end is."""
     cluster = loaded_cluster((1, 2), {0: (1, 2)})
     node, path = cluster.controller, Topic.path("t")
@@ -194,7 +194,7 @@ def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
 
 
 def test_a_list_that_the_former_controller_has_cut_is_made_whole_before_a_move_ends() -> None:
-    """Recipes 17: it told the target alone (step 7) and died, then the request goes back."""
+    """Recipes 17: it sent the target alone (step 7) and died, then the request goes back."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2, 3)})
     cluster.request({tp(0): (1, 2)})
     cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
@@ -213,7 +213,7 @@ def test_a_list_that_the_former_controller_has_cut_is_made_whole_before_a_move_e
 
 @pytest.mark.parametrize("version", [1, 4])
 @pytest.mark.parametrize("is_dropped", [False, True], ids=["deleted", "dropped"])
-def test_a_list_that_a_move_has_cut_is_made_whole_when_nobody_asks_for_it_any_more(
+def test_a_list_that_a_move_has_cut_is_made_whole_when_it_is_no_longer_requested(
     version: int, is_dropped: bool
 ) -> None:
     """Recipes 17: past step 7 the request is deleted by hand, or becomes one that cannot be carried out."""
@@ -254,7 +254,7 @@ def test_a_list_that_was_cut_is_made_whole_where_the_next_controller_finds_nothi
 
 
 def test_a_list_is_made_whole_once_the_deletion_of_a_replica_is_answered() -> None:
-    """Recipes 17: taken back past step 9, the replica that is being deleted hears nothing until then."""
+    """Recipes 17: taken back past step 9, the replica that is being deleted receives nothing until then."""
     cluster = loaded_cluster((1, 2), {0: (1, 2)})
     cluster.keeps = first_deletion(cluster)
     cluster.request({tp(0): (1,)})

@@ -1,4 +1,4 @@
-"""Moves carried out by a whole controller: what it writes and tells, and what it makes of everything odd."""
+"""Moves carried out by a whole controller: what it writes and sends, and what it makes of everything odd."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_steps_of_the_table_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(("version", "tells"), [(4, True), (3, False)])
-def test_a_topic_tells_of_its_moves_where_every_broker_can_read_it(version: int, tells: bool) -> None:
+def test_a_topic_names_its_moves_where_every_broker_can_read_it(version: int, tells: bool) -> None:
     """The keys of 2.4 stand while it moves, so that no request is needed; older brokers see none."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)}, version)
     cluster.replicas.holds_back.add(3)
@@ -73,8 +73,8 @@ def test_a_topic_tells_of_its_moves_where_every_broker_can_read_it(version: int,
     assert not cluster.replicas.lists("t").moving
 
 
-def test_a_move_that_only_the_topic_tells_of_is_finished() -> None:
-    """Controller item 45, recipes 17: somebody has deleted the request; the keys are enough."""
+def test_a_move_that_only_the_topic_names_is_finished() -> None:
+    """Controller item 45, recipes 17: another client has deleted the request; the keys are enough."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): (3, 1)})
@@ -110,7 +110,7 @@ def test_a_target_that_is_down_is_waited_for() -> None:
 
 
 def test_a_target_that_dies_on_the_way_is_waited_for_by_the_next_controller_too() -> None:
-    """Controller item 40: the list is not left at the union for ever, whoever rules."""
+    """Controller item 40: the list is not left at the union for ever, whichever controller is active."""
     cluster = loaded_cluster((1, 2, 3, 4), {0: (1, 2)})
     cluster.replicas.holds_back.update((3, 4))
     cluster.request({tp(0): (3, 4)})
@@ -252,8 +252,8 @@ def test_a_topic_is_deleted_after_its_move_by_the_next_controller(target: Broker
 def test_a_broker_that_starts_anew_does_not_hold_up_a_deletion_behind_its_move(
     broker: int, noticed: bool
 ) -> None:
-    """Controller item 46: until the move is over another one leads, and whoever is back, at once or later, is
-    told of it again; else the deletion would wait for the move, and the move for ever."""
+    """Controller item 46: until the move is over another one leads, and a broker that is back, at once or
+    later, is sent it again; else the deletion would wait for the move, and the move for ever."""
     cluster = marked_while_it_moves((3, 2))
     cluster.replicas.stop(broker)
     if noticed:
@@ -282,7 +282,7 @@ def test_many_moves_of_a_request_share_packets() -> None:
 
 
 def test_moves_beyond_the_watches_are_read_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers of 0.8.2.2 tell of no ISR: what is not watched is looked at now and then."""
+    """Brokers of 0.8.2.2 report no ISR: what is not watched is read periodically."""
     monkeypatch.setattr(rounds, "WATCHED_MAX", 1)
     cluster = loaded_cluster((1, 2, 3), {0: (1,), 1: (1,)})
     cluster.replicas.holds_back.update((2, 3))
@@ -375,7 +375,7 @@ def test_what_has_ended_is_noted_once() -> None:
     ]
 
 
-def test_after_step_7_everybody_is_told_the_target() -> None:
+def test_after_step_7_every_broker_is_sent_the_target() -> None:
     """Recipes 17: also by the first LeaderAndIsr to a target that has restarted."""
     cluster = loaded_cluster((1, 2, 3), {0: (1,)})
     cluster.request({tp(0): (2, 3)})

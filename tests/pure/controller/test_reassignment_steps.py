@@ -109,7 +109,8 @@ def test_replicas_that_stay_keep_the_targets_order_in_the_union() -> None:
 
 
 def test_a_target_that_is_down_is_waited_for_before_anything_is_written() -> None:
-    """On first sight: the list stays as it is, so nothing is left at the union (K12)."""
+    """Where it is so when it is read first: the list stays as it is, so nothing is left at the union
+    (K12)."""
     reason, stage = waiting(at(Stage.PLAN, live=ALL - {5, 6}))
 
     assert (reason, stage) == ("waits for brokers that are down: brokers 5, 6", Stage.PLAN)
@@ -121,11 +122,11 @@ def test_a_target_that_is_down_is_waited_for_before_anything_is_written() -> Non
         {"live": ALL - {5}},
         {"target": OLD, "isr": (1, 2), "cancelled": True},
         {"target": OLD, "cancelled": True},  # after step 7, whose list was the former target alone
-        {"target": (2, 3), "isr": OLD, "live": {1}},  # nobody of the target can lead
+        {"target": (2, 3), "isr": OLD, "live": {1}},  # no broker of the target can lead
     ],
 )
-def test_who_was_left_out_is_told_before_the_move_waits_or_ends(changes: dict[str, object]) -> None:
-    """Recipes 17: once it is free again, with a new leader epoch, as its leader was told a shorter list."""
+def test_who_was_left_out_is_sent_before_the_move_waits_or_ends(changes: dict[str, object]) -> None:
+    """Recipes 17: once it is free again, with a new leader epoch, as its leader was sent a shorter list."""
     assert at(Stage.PLAN, left_out=True, **changes) == (Announce(OLD), Stage.PLAN, Stage.PLAN)
     assert not isinstance(at(Stage.PLAN, **changes).step, Announce)
 
@@ -140,7 +141,7 @@ def test_who_was_left_out_is_told_before_the_move_waits_or_ends(changes: dict[st
         ({"target": OLD, "isr": (1, 2)}, Announce(OLD)),
     ],
 )
-def test_who_was_left_out_is_told_by_the_steps_of_a_move_that_goes_on(
+def test_who_was_left_out_is_sent_by_the_steps_of_a_move_that_goes_on(
     changes: dict[str, object], step: object
 ) -> None:
     """A move found at a take-over costs no leader epoch that its own steps do not need."""
@@ -187,7 +188,8 @@ def test_step_4_needs_a_live_target() -> None:
 
 
 def test_who_has_not_announced_the_target_does_not_wait_as_if_he_had() -> None:
-    """All in the ISR and all down, at first sight: one that falls out has to be announced, not awaited."""
+    """All in the ISR and all down, when it is read first: one that falls out has to be announced, not
+    awaited."""
     dead = at(Stage.PLAN, replicas=UNION, isr=UNION, live=frozenset(OLD))
     assert waiting(dead)[1] is Stage.PLAN
 
@@ -202,7 +204,7 @@ def test_a_leader_of_the_target_stays_only_while_it_lives_and_is_in_sync() -> No
     assert at(Stage.LEAD, replicas=UNION, isr=(1, 6), leader=5).step == Lead(6, (1, 6))
 
 
-def test_nobody_leaves_the_isr_while_the_target_is_not_whole() -> None:
+def test_no_replica_leaves_the_isr_while_the_target_is_not_whole() -> None:
     """Recipes 17 [M]: step 8 only with a leader of the target and all of it in sync, else it plans again."""
     old_leader = at(Stage.SHRINK, replicas=UNION, isr=UNION, leader=1)
     fallen = at(Stage.SHRINK, replicas=UNION, isr=(1, 4, 5), leader=4)
@@ -302,12 +304,12 @@ def test_held_replicas_that_leave_anyway_do_not_stop_the_end() -> None:
 
 
 def test_a_partition_without_leader_is_announced_once_it_has_one() -> None:
-    """Controller item 36: elections are others' work; without one nobody could catch up."""
+    """Controller item 36: elections are others' work; without one no one could catch up."""
     assert waiting(at(Stage.PLAN, replicas=UNION, leader=-1, isr=(1,)))[0] == "waits for a leader"
     assert waiting(at(Stage.PLAN, replicas=UNION, leader=-1, isr=()))[0] == "waits for a leader"
 
 
-def test_from_step_7_on_brokers_are_told_the_target() -> None:
+def test_from_step_7_on_brokers_are_sent_the_target() -> None:
     """By elections and for new incarnations too; before it what the topic has."""
     received = {stage: steps.sent_replicas(stage, NEW, UNION) for stage in Stage}
 
@@ -343,7 +345,7 @@ def test_entries_that_cannot_be_carried_out_are_dropped_with_a_reason(
     assert steps.unacceptable(target, replicas, going=going, controllers=[8, 9]) == reason
 
 
-def test_going_back_is_told_from_going_elsewhere() -> None:
+def test_going_back_differs_from_going_elsewhere() -> None:
     """By where the move began, in any order, and by having been asked for something else before."""
     assert steps.is_cancellation((1, 2), {2, 1}, (3, 4))
     assert not steps.is_cancellation((1, 5), {2, 1}, (3, 4))
@@ -351,7 +353,7 @@ def test_going_back_is_told_from_going_elsewhere() -> None:
     assert not steps.is_cancellation((1, 2), None, (3, 4))
 
 
-def test_the_keys_of_a_topic_tell_both_ends_of_a_move() -> None:
+def test_the_keys_of_a_topic_name_both_ends_of_a_move() -> None:
     """Without the request too: what a controller of 2.4 or later left behind is finished (recipes 17)."""
     assert steps.origin(UNION, adding=NEW) == OLD
     assert steps.target_in_topic(UNION, removing=OLD) == NEW

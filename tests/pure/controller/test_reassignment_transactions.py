@@ -39,7 +39,7 @@ def done(number: int, target: Brokers = (3,), name: str = "t") -> Ending:
 
 
 class Tree:
-    """A server with topics `t` (0, 1, 2) and `u` (0), a request for all, and a controller's picture."""
+    """A server with topics `t` (0, 1, 2) and `u` (0), a request for all, and a controller's context."""
 
     def __init__(self, zk: Blocking) -> None:
         self.zk = zk
@@ -127,7 +127,7 @@ def test_an_end_that_is_no_longer_true_is_not_written(what: str) -> None:
 
 
 def test_what_is_dropped_changes_nothing_but_the_request() -> None:
-    """Of a topic that there is not, of a name that cannot be, with lists that nobody could write."""
+    """Of a topic that there is not, of a name that cannot be, with lists that no one could write."""
     bad = {tp(5): (), tp(0, "no/topic"): (1,), tp(1, "\ud800"): (1, 1), tp(0, "u"): (-3,)}
     with Blocking(MemoryZooKeeper().client()) as zk:
         tree = Tree(zk)
@@ -168,7 +168,7 @@ def test_more_than_one_write_holds_is_left_for_the_next() -> None:
     assert len(Reassignment.decode(REQUEST, left.data).moves) == len(first.left) > 0
 
 
-def test_a_move_told_by_the_topic_alone_ends_without_a_request() -> None:
+def test_a_move_named_by_the_topic_alone_ends_without_a_request() -> None:
     """Its keys (2.4) are emptied; no request is touched."""
     context = ControllerContext()
     context.topic_seen("t", Topic({0: (3, 1)}, 2, {0: (3,)}, {0: (1,)}), 6)
@@ -223,7 +223,7 @@ def test_a_topic_too_big_for_a_znode_is_refused_before_it_is_sent() -> None:
 
 
 def test_old_brokers_keep_moves_out_of_topics() -> None:
-    """Version 4 of a registration came after them all; nobody there is nobody to ask."""
+    """Version 4 of a registration came after them all; no one there is no one to ask."""
     assert can_read_moves_in_topics([broker(1, version=4), broker(2, version=5)])
     assert not can_read_moves_in_topics([broker(1, version=4), broker(2, version=1)])
     assert not can_read_moves_in_topics([])
@@ -232,7 +232,7 @@ def test_old_brokers_keep_moves_out_of_topics() -> None:
 
 
 def test_a_shrink_holds_the_request_and_the_state() -> None:
-    """Recipes 17: leader epoch + 1; with nobody to remove the same two versions are checked."""
+    """Recipes 17: leader epoch + 1; with no broker to remove the same two versions are checked."""
     before = LeaderIsrAndControllerEpoch(PartitionState(3, 4, (3, 1), 1), 8)
     path = PartitionState.path(tp(0))
 

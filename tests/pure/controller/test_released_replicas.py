@@ -1,4 +1,4 @@
-"""K20: a broker is told of a topic only once the record of what it had of the former one is gone.
+"""K20: a broker is sent a topic only once the record of what it had of the former one is gone.
 
 In any other order the next controller finds the record and has the broker delete what it was given since.
 """
@@ -18,7 +18,7 @@ from zkgroup.znodes.stray_replicas import stray_replicas_path
 from zkgroup.zookeeper.settings import OPEN_ACL
 
 SEVERAL, ALONE = (2, 3), (3,)
-"""Replicas of the next topic: others lead and sync without the broker, or nobody does."""
+"""Replicas of the next topic: others lead and sync without the broker, or no one does."""
 
 
 def takes_off(controller: ControllerNode) -> bool:
@@ -36,7 +36,7 @@ def is_in_sync(world: SteppedControllers) -> bool:
 
 
 @pytest.mark.parametrize("replicas", [SEVERAL, ALONE])
-def test_nothing_is_told_before_the_record_is_gone(replicas: tuple[int, ...]) -> None:
+def test_nothing_is_sent_before_the_record_is_gone(replicas: tuple[int, ...]) -> None:
     """Up to the moment before its last write: a controller that dies there leaves all of it to the next."""
     world, controller = forced()
     world.make_topic("t", {1: replicas})

@@ -1,4 +1,4 @@
-"""What brokers are told after a decision, and in which order."""
+"""What brokers are sent after a decision, and in which order."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_leader_and_isr_then_metadata_then_stop() -> None:
     assert kinds == sorted(kinds, key=["lead", "metadata", "stop", "delete"].index)
 
 
-def test_a_request_says_what_the_picture_has_when_it_is_built() -> None:
+def test_a_request_says_what_the_context_has_when_it_is_built() -> None:
     """State, version, replica list and the addresses of the leaders named."""
     context = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
     one = batch()
@@ -112,7 +112,7 @@ def test_of_two_calls_for_one_partition_the_last_counts() -> None:
     assert led(build(one, context), 1)[tp(0)].replicas == (1, 3)
 
 
-def test_what_brokers_lead_is_told_to_all() -> None:
+def test_what_brokers_lead_is_sent_to_all() -> None:
     """LeaderAndIsr brings UpdateMetadata to every broker, those that stop included, with one body."""
     context = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
     context.shutting_down = {3}
@@ -129,7 +129,7 @@ def test_what_brokers_lead_is_told_to_all() -> None:
     assert received[0].body == encode(metadata(built), 0)
 
 
-def test_an_update_without_partitions_tells_the_brokers_alone() -> None:
+def test_an_update_without_partitions_names_the_brokers_alone() -> None:
     """As from 2.2 on: a broker that joins costs the others no partition (KAFKA-7537)."""
     one = batch()
     one.update_metadata()
@@ -159,7 +159,7 @@ def test_nothing_asked_for_is_nothing_sent() -> None:
 
 
 def test_partitions_of_deleted_topics_are_hidden_in_every_update() -> None:
-    """Leader -2 and leader epoch 0, at the end, in what the others are told too; never as they are."""
+    """Leader -2 and leader epoch 0, at the end, in what the others are sent too; never as they are."""
     context = cluster({"t": {0: (1, 2)}, "gone": {0: (2, 1)}})
     context.state_seen(tp(0, "gone"), leadership(2, (2, 1), leader_epoch=9, version=4, epoch=3))
     context.deletions = {"gone", "unknown"}
@@ -185,7 +185,7 @@ def test_real_kafka_hides_them_the_same_way() -> None:
     assert hidden == {(0, 0)}
 
 
-def test_ids_below_0_and_brokers_that_are_gone_are_told_nothing() -> None:
+def test_ids_below_0_and_brokers_that_are_gone_are_sent_nothing() -> None:
     """Nor is a controller that hosts nothing (recipes 14); a leader -1 has no address."""
     context = greeted(cluster({"t": {0: (1, 2)}}))
     context.set_brokers({1: broker(1), -1: broker(-1), 8: broker(8, role="controller")})
@@ -234,7 +234,7 @@ def test_a_stop_is_dropped_for_a_later_leader_and_isr_of_the_batch() -> None:
 
 
 def test_the_first_leader_and_isr_names_every_partition_of_the_broker() -> None:
-    """Recipes 15: a real follower truncates what it does not name. Once for each incarnation."""
+    """Recipes 15: a Kafka follower truncates what it does not name. Once for each incarnation."""
     context = cluster({"t": {0: (1, 2), 1: (2, 1), 2: (2, 3)}, "u": {0: (1,)}})
     one = batch()
     one.leader_and_isr([1], tp(0))
@@ -250,7 +250,7 @@ def test_the_first_leader_and_isr_names_every_partition_of_the_broker() -> None:
     assert list(led(build(bounced, context), 1)) == [tp(0), tp(1), tp(0, "u")]
 
 
-def test_what_the_first_request_cannot_name_is_told() -> None:
+def test_what_the_first_request_cannot_name_is_reported() -> None:
     """Recipes 15: an unreadable state is reported; a missing one is no matter, nor is a deleted topic."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}, "gone": {0: (1, 2)}})
     context.state_seen(tp(1), None)
@@ -265,8 +265,8 @@ def test_what_the_first_request_cannot_name_is_told() -> None:
     assert (list(led(built, 1)), built.unnamed) == ([tp(0)], ((1, tp(1)),))
 
 
-def test_a_late_move_is_told_with_its_target_to_new_incarnations_too() -> None:
-    """Recipes 17: those that leave are not made followers again; brokers hear the target."""
+def test_a_late_move_is_sent_with_its_target_to_new_incarnations_too() -> None:
+    """Recipes 17: those that leave are not made followers again; brokers get the target."""
     context = cluster({"t": {0: (2, 1), 1: (1, 2)}})
     one = batch()
     one.leader_and_isr([1, 2], tp(1))
@@ -280,7 +280,7 @@ def test_a_late_move_is_told_with_its_target_to_new_incarnations_too() -> None:
 # --- held replicas --------------------------------------------------------------------------------
 
 
-def test_a_replica_that_is_being_deleted_is_told_and_named_nothing() -> None:
+def test_a_replica_that_is_being_deleted_is_sent_nothing_and_not_named() -> None:
     """Recipes 17 [M]: not even to the leader, which would let it back into the ISR."""
     context = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
     pending_deletes = PendingDeletes()
@@ -369,7 +369,7 @@ def test_requests_to_another_incarnation_are_not_sent() -> None:
 
 
 def test_a_waiting_stop_gives_way_to_a_newer_leader_and_isr() -> None:
-    """K28: for the partitions named by it; a dropped deletion is told, as nobody will answer it."""
+    """K28: for the partitions named by it; a dropped deletion is reported, as no response to it will come."""
     outbox = SendQueue(1, 1)
     outbox.put([stop(0, 1), stop(0, 2, delete=True), stop(3)])
 

@@ -1,4 +1,4 @@
-"""Who leads, who is in sync, who is told."""
+"""Who leads, who is in sync, who gets LeaderAndIsr."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_replica_list_comes_before_the_isr() -> None:
 
 
 def test_an_unclean_election_needs_to_be_allowed() -> None:
-    """Controller item 28: nobody of the ISR lives; if it is allowed the ISR is the new leader alone."""
+    """Controller item 28: no broker of the ISR is live; if it is allowed the ISR is the new leader alone."""
     assert reason(selectors.offline((1, 2, 3), (1,), [2, 3])) == (
         "no in-sync replica of 1 is live, and unclean election is off"
     )
@@ -52,14 +52,14 @@ def test_a_clean_election_is_preferred_to_an_unclean_one() -> None:
     assert selectors.offline((1, 2, 3), (3,), [2, 3], unclean=True) == Choice(3, (3,), (2, 3))
 
 
-def test_nobody_lives() -> None:
-    """Allowed or not, there is nobody to elect."""
+def test_no_replica_is_live() -> None:
+    """Allowed or not, there is no broker to elect."""
     assert reason(selectors.offline((1, 2), (1, 2), [3])) == "no replica of 1, 2 is live"
     assert reason(selectors.offline((1, 2), (1, 2), [3], unclean=True)) == "no replica of 1, 2 is live"
 
 
 def test_an_empty_isr_elects_the_only_replica_there_is() -> None:
-    """Controller item 36: left by a real controller. There is no other who could know more (recipes 15)."""
+    """Controller item 36: left by a Kafka controller. There is no other who could know more (recipes 15)."""
     assert selectors.offline((2,), (), [1, 2]) == Choice(2, (2,), (2,))
     assert reason(selectors.offline((2,), (), [1])) == "no replica of 2 is live"
     assert reason(selectors.offline((), (), [1])) == "it has no replicas"
@@ -71,7 +71,7 @@ def test_an_empty_isr_of_several_replicas_takes_an_operator() -> None:
     assert selectors.offline((1, 2), (), [1, 2], unclean=True) == Choice(1, (1,), (1, 2), unclean=True)
 
 
-def test_a_held_replica_is_not_elected_and_not_told() -> None:
+def test_a_held_replica_is_not_elected_and_is_sent_nothing() -> None:
     """Recipes 17: not even uncleanly; a late request may delete it."""
     assert selectors.offline((1, 2, 3), (9,), [1, 2, 3], unclean=True, held=[1]) == Choice(
         2, (2,), (2, 3), unclean=True
@@ -99,7 +99,7 @@ def test_a_topic_overrides_the_broker_both_ways(
 
 
 def test_a_preferred_replica_must_be_live_and_in_sync() -> None:
-    """Controller item 30: otherwise the election is refused, whoever else could lead."""
+    """Controller item 30: otherwise the election is refused, whichever other broker could lead."""
     assert (
         reason(selectors.preferred((1, 2), leadership(2, (1, 2)), [2]))
         == "the preferred replica 1 is not live"
@@ -115,8 +115,8 @@ def test_a_preferred_replica_that_leads_already_is_not_elected() -> None:
     assert selectors.preferred((1, 2), leadership(1, (1, 2)), []) == NotNeeded(1)
 
 
-def test_all_replicas_hear_of_a_preferred_election() -> None:
-    """Also one that is down: the sender leaves it out. A held one hears nothing."""
+def test_all_replicas_get_the_leader_of_a_preferred_election() -> None:
+    """Also one that is down: the sender leaves it out. A held one receives nothing."""
     answer = selectors.preferred((1, 2, 3), leadership(2, (2, 1)), [1, 2], held=[3])
 
     assert answer == Choice(1, (2, 1), (1, 2))
@@ -132,7 +132,8 @@ def test_the_target_has_an_order_of_its_own() -> None:
 
 
 def test_brokers_that_stop_neither_lead_nor_stay_in_sync() -> None:
-    """Controller item 32: all that are shutting down, not the asking one alone; they are told (K26)."""
+    """Controller item 32: all that are shutting down, not the asking one alone; they get LeaderAndIsr too
+    (K26)."""
     answer = selectors.controlled_shutdown((1, 2, 3, 4), (4, 2, 1, 3), live=[3, 4], shutting_down=[1, 2])
 
     assert answer == Choice(3, (4, 3), (1, 2, 3, 4))
@@ -157,7 +158,7 @@ def test_the_last_member_stays_in_the_isr() -> None:
 
 
 def test_the_last_member_who_may_lead_stays_in_the_isr() -> None:
-    """A leader that has not heard of a shorter list takes a former replica in, which may not lead."""
+    """A leader that has not received a shorter list takes a former replica in, which may not lead."""
     assert selectors.without_replica(leadership(3, (3, 2)), 3, (3, 1)) == (NO_LEADER, (3,))
     assert selectors.without_replica(leadership(3, (3, 2)), 2, (3, 1)) == (3, (3,))
     assert selectors.without_replica(leadership(2, (2, 4)), 2, (3, 1)) == (NO_LEADER, (2, 4))
@@ -171,7 +172,7 @@ def test_what_is_out_already_needs_no_write() -> None:
 
 
 def test_the_state_of_a_later_controller_is_not_overwritten() -> None:
-    """Controller item 20: a greater controller epoch in it says that somebody newer rules."""
+    """Controller item 20: a greater controller epoch in it says that a newer controller is active."""
     assert selectors.is_of_later_controller(leadership(1, (1,), epoch=6), 5)
     assert not selectors.is_of_later_controller(leadership(1, (1,), epoch=5), 5)
     assert not selectors.is_of_later_controller(leadership(1, (1,), epoch=4), 5)

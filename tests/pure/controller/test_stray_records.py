@@ -1,4 +1,4 @@
-"""The book of what brokers may still have: what is written of a change, and how much a znode holds."""
+"""The records of what brokers may still have: what is written of a change, and how much a znode holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def records_of(*entries: RecordedStrays) -> StrayRecords:
 
 
 def test_a_broker_has_one_znode() -> None:
-    """With all its topics; the next change rests on its version."""
+    """With all its topics; the next change is based on its version."""
     kept = StrayRecords()
     change = kept.change([owed(1, "t", 0, 2), owed(1, "u", 1), owed(2, "t", 0)])
     first = StrayReplicas((StrayTopic("t", 1, (0, 2), 5), StrayTopic("u", 1, (1,), 5)))
@@ -56,7 +56,7 @@ def test_each_replica_stands_once() -> None:
 
 
 def test_another_topic_of_the_name_stands_beside_it() -> None:
-    """The czxid tells them apart."""
+    """The czxid distinguishes them."""
     kept = records_of(owed(1, "t", 0), owed(1, "t", 0, czxid=2))
     assert kept.owed() == [owed(1, "t", 0), owed(1, "t", 0, czxid=2)]
     kept.took(kept.change(remove=[owed(1, "t", 0)]))

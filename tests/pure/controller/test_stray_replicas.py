@@ -30,7 +30,7 @@ def move(world: SteppedControllers, target: tuple[int, ...], isr: tuple[int, ...
 
 
 def asked(world: SteppedControllers) -> int:
-    """How often broker 1 was told to delete."""
+    """How often broker 1 was sent StopReplica with deletion."""
     received = world.hosts[1].received(StopReplicaRequest)
     return sum(isinstance(each, StopReplicaRequest) and each.delete for each in received)
 
@@ -56,7 +56,7 @@ def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
 
 
 def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
-    """K16: it has moved back to broker 1 meanwhile, whose replica is no stray any more."""
+    """K16: it has moved back to broker 1 meanwhile, whose replica is no stray replica any more."""
     world, controller = moved()
     world.hosts[1].refusals.clear()
     move(world, (1, 2), (2, 3, 1))
@@ -82,7 +82,7 @@ def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
 
 
 def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_back() -> None:
-    """The move does not wait for who leaves, and nobody answers for it; its return is the occasion."""
+    """The move does not wait for who leaves, and no one answers for it; its return is the occasion."""
     world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     move(world, (2, 3), (2, 3))

@@ -1,7 +1,7 @@
 """K16 and K20 together: what a move has left on a broker, when its topic is deleted and made again.
 
-Nothing in the records tells one topic from the next of that name, so what is left must be deleted before the
-broker has a place there again.
+Nothing in the records distinguishes one topic from the next of that name, so what is left must be deleted
+before the broker has a place there again.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def test_the_same_debt_is_recorded_once() -> None:
     returns_to_the_next(world)
 
 
-def test_a_debt_that_a_real_controller_has_outdated_is_renewed() -> None:
+def test_a_debt_that_a_kafka_controller_has_outdated_is_renewed() -> None:
     """It knows no records, so an old one would not hold the broker out of a topic that names it (K20)."""
     world, controller = left_behind()
     deleted(world)
@@ -218,7 +218,7 @@ def test_what_is_left_of_a_partition_that_is_moved_again_is_recalled() -> None:
 
 
 def test_what_is_left_of_a_topic_that_could_not_be_read_is_recalled_when_it_can() -> None:
-    """Nothing is asked of a broker while nobody can tell who has a place."""
+    """Nothing is asked of a broker while no one knows who has a place."""
     world, controller = left_behind()
     world.crash(controller)
     good = world.find(Topic.path("t")).data
@@ -268,7 +268,7 @@ def of_earlier(world: SteppedControllers) -> None:
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_what_earlier_versions_have_left_outlives_a_thousand_moves(is_readable: bool) -> None:
     """Recipes 17: the oldest records go, once what they name is recorded elsewhere. The next controller ends
-    a move before it does anything else, and perhaps while nobody can tell who has a place."""
+    a move before it does anything else, and perhaps while no one knows who has a place."""
     world, controller = left_behind()
     world.crash(controller)
     of_earlier(world)

@@ -1,4 +1,4 @@
-"""A controller that takes over, or comes back: what it reads, makes its own, elects and tells."""
+"""A controller that takes over, or comes back: what it reads, takes over, elects and sends."""
 
 from __future__ import annotations
 
@@ -92,8 +92,9 @@ def test_a_topic_made_at_any_moment_of_loading_is_not_lost(steps: int) -> None:
     assert world.hosts[2].metadata[tp(0, "late")] == 1
 
 
-def test_states_of_a_foreign_controller_become_ours() -> None:
-    """recipes 13: our epoch and leader epoch + 1, told to the replicas; ours are left as they are."""
+def test_states_of_a_foreign_controller_are_taken_over() -> None:
+    """recipes 13: this controller's epoch and leader epoch + 1, sent to the replicas; zkgroup's are left as
+    they are."""
     world = world_of_two_topics()
     first = world.new_controller()
     world.crash(first)
@@ -113,7 +114,7 @@ def test_states_of_a_foreign_controller_become_ours() -> None:
     assert {info.controller_epoch for info in roles.partitions} == {3}
 
 
-def test_a_real_predecessor_that_may_rule_on_is_named() -> None:
+def test_a_kafka_predecessor_that_may_stay_active_is_named() -> None:
     """recipes 13: its session lives, its `/controller` went by hand; its restart ends the warning (K1)."""
     world = world_of_two_topics()
     session = world.real(9)
@@ -130,7 +131,7 @@ def test_a_real_predecessor_that_may_rule_on_is_named() -> None:
     assert active.ports.events.blocked == {}
 
 
-def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
+def test_an_isr_that_a_kafka_controller_emptied_needs_an_operator() -> None:
     """Controller item 36 and recipes 15: one replica in all is elected, of several the status names how."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (3,)})
@@ -148,7 +149,7 @@ def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
 
 
 def test_states_of_our_own_controllers_are_not_rewritten() -> None:
-    """recipes 13: an epoch with a history record was ours, fenced while it ruled."""
+    """recipes 13: an epoch with a history record was zkgroup's, fenced while it was active."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
     before = {path: znode.stat.version for path, znode in world.server.tree().items() if "state" in path}
@@ -223,8 +224,9 @@ def test_how_long_loading_took_is_recorded() -> None:
     assert record.load_ms == 0
 
 
-def test_nothing_of_a_lost_rule_survives() -> None:
-    """Controller item 24: the reign is dropped with everything that it knew, and the next one begins anew."""
+def test_nothing_of_a_former_controller_survives() -> None:
+    """Controller item 24: the active controller is dropped with everything that it knew, and the next one
+    begins anew."""
     world = world_of_two_topics()
     controller = world.new_controller()
     old = controller.active
@@ -243,7 +245,7 @@ def test_nothing_of_a_lost_rule_survives() -> None:
 
 
 def test_notifications_left_over_are_deleted() -> None:
-    """Controller item 64: those of the time without a controller, one that nobody can read among them."""
+    """Controller item 64: those of the time without a controller, one that no one can read among them."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
     world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
@@ -257,7 +259,8 @@ def test_notifications_left_over_are_deleted() -> None:
 
 
 def test_what_happened_while_the_connection_was_away_is_seen() -> None:
-    """Controller item 22: it rules on; broker gone, topic new and ISR changed are found by reading again."""
+    """Controller item 22: it stays active; broker gone, topic new and ISR changed are found by reading
+    again."""
     world = world_of_two_topics()
     controller = world.new_controller()
     world.server.suspend(controller.name)
@@ -279,8 +282,8 @@ def test_what_happened_while_the_connection_was_away_is_seen() -> None:
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
-def test_a_write_without_an_answer_is_told_once_it_is_found(fault: Fault) -> None:
-    """recipes 16: read back; a leader hears of every version that a controller has written (K9)."""
+def test_a_write_without_an_answer_is_sent_once_it_is_found(fault: Fault) -> None:
+    """recipes 16: read back; a leader gets every version that a controller has written (K9)."""
     world = world_of_two_topics()
     controller = world.new_controller()
     world.stop_broker(1, run=False)
@@ -343,7 +346,7 @@ def test_a_malformed_znode_stops_nothing_and_is_named(path: str, data: bytes) ->
 
 
 def test_a_topic_that_is_mended_is_taken_up_with_its_states() -> None:
-    """A repaired znode is no new topic: its states stand, and its replicas hear of them."""
+    """A repaired znode is no new topic: its states stand, and its replicas get them."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
     good = world.find(Topic.path("u"))
@@ -359,7 +362,7 @@ def test_a_topic_that_is_mended_is_taken_up_with_its_states() -> None:
     assert world.hosts[3].metadata[tp(0, "u")] == 2
 
 
-def test_an_unreadable_topic_that_went_while_nobody_was_connected_is_named_no_more() -> None:
+def test_an_unreadable_topic_that_went_while_there_was_no_connection_is_named_no_more() -> None:
     """Its watch is gone with the connection: what the next one lists is all that there is."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
@@ -379,7 +382,7 @@ def test_an_unreadable_topic_that_went_while_nobody_was_connected_is_named_no_mo
 
 
 def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
-    """recipes 15: missing in the first LeaderAndIsr, so a real follower may fetch it again."""
+    """recipes 15: missing in the first LeaderAndIsr, so a Kafka follower may fetch it again."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
     path = PartitionState.path(tp(0))
@@ -391,8 +394,8 @@ def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
     assert world.find(path).data == b"{"
 
 
-def test_a_controller_epoch_that_is_deleted_is_no_work_for_a_reign() -> None:
-    """The fence is the election's: every change of it ends the rule."""
+def test_a_controller_epoch_that_is_deleted_is_no_work_for_an_active_controller() -> None:
+    """The fence is the election's: every change of it makes the controller resign."""
     world = world_of_two_topics()
     controller = world.new_controller()
     world.write(SetData(EPOCH, ControllerEpoch(7).encode(), world.epoch()[1]))

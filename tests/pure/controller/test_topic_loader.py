@@ -28,7 +28,7 @@ from zkgroup.znodes.controller import ControllerRecord
 
 Tree = dict[str, Znode | Code]
 BROKERS = {1: broker(1, 10), 2: broker(2, 30, role="data"), 3: broker(3, 30)}
-"""The second one is ours, and started after some of the states."""
+"""The second one is a zkgroup broker, and started after some of the states."""
 
 
 def znode(path: str, data: bytes, version: int = 0, zxid: int = 20) -> Znode:

@@ -1,4 +1,4 @@
-"""Topics under a ruling controller, ISRs that leaders change, the status, and an epoch that is raised."""
+"""Topics under an active controller, ISRs that leaders change, the status, and an epoch that is raised."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def topic_of(world: SteppedControllers, name: str) -> Topic:
 
 
 def test_a_new_topic_gets_its_states_and_its_brokers_their_roles() -> None:
-    """Controller item 50: every partition has a state, told to its replicas, and all know who leads."""
+    """Controller item 50: every partition has a state, sent to its replicas, and all know who leads."""
     world = SteppedControllers()
     world.new_controller()
     world.make_topic("t", {0: (1, 2), 1: (3, 1)})
@@ -35,7 +35,7 @@ def test_a_new_topic_gets_its_states_and_its_brokers_their_roles() -> None:
 
 
 def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
-    """Controller item 27: it is left as it is; a foreign one then becomes ours (recipes 13)."""
+    """Controller item 27: it is left as it is; one of Kafka is then taken over by zkgroup (recipes 13)."""
     world = SteppedControllers()
     controller = world.new_controller()
     here = PartitionState(2, 5, (2,), 1)
@@ -54,7 +54,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
 
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
-    """Controller item 27: between the reading and the write, by a real controller that lost its znode."""
+    """Controller item 27: between the reading and the write, by a Kafka controller that lost its znode."""
     world = SteppedControllers()
     controller = world.new_controller()
     world.make_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)})
@@ -73,7 +73,7 @@ def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> No
 
 
 def test_growth_leaves_the_old_partitions_as_they_are() -> None:
-    """Controller item 52: the new ones are made; for known ones the picture wins (recipes 15)."""
+    """Controller item 52: the new ones are made; for known ones the context wins (recipes 15)."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()
@@ -120,7 +120,7 @@ def test_a_key_that_cannot_be_written_again_is_named() -> None:
 def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
     replicas: str, before: bool
 ) -> None:
-    """Written by hand: no controller ends over it, and the list can be mended."""
+    """Written by hand: no controller ends over it, and the list can be repaired."""
     world = SteppedControllers()
     path, data = Topic.path("t"), f'{{"version":1,"partitions":{{"0":[1,2],"1":{replicas}}}}}'.encode()
     if before:
@@ -183,8 +183,8 @@ def test_a_controller_that_hosts_nothing_gives_way() -> None:
 # --- ISRs ------------------------------------------------------------------------------------------
 
 
-def test_a_changed_isr_is_told_to_all_and_its_notification_deleted() -> None:
-    """Controller item 63: also one that nobody can read."""
+def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted() -> None:
+    """Controller item 63: also one that no one can read."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 3)})
     world.new_controller()
@@ -236,7 +236,7 @@ def test_the_status_says_how_far_it_is_and_what_stands_in_the_way() -> None:
 
 
 def test_the_status_of_a_former_controller_is_replaced() -> None:
-    """It is of the session that made it, which may outlive the rule."""
+    """It is of the session that made it, which may outlive the controller."""
     world = SteppedControllers((1,))
     first = world.new_controller()
     world.bump()
@@ -298,7 +298,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
 
 
 def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
-    """K28: it waits in the queue, and a LeaderAndIsr for the pair is queued; nobody will answer it."""
+    """K28: it waits in the queue, and a LeaderAndIsr for the pair is queued; no response to it will come."""
     world, controller = loaded_cluster({0: (1, 2)})
     active = controller.active
     world.hosts[2].silent = True

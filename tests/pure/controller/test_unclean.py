@@ -64,7 +64,7 @@ def test_a_request_elects_who_lives_and_says_what_became_of_each() -> None:
     assert controller.notes("election.unclean") == [{"partition": "t-0", "leader": 2}]
 
 
-def test_nobody_is_elected_uncleanly_without_being_named() -> None:
+def test_no_leader_is_elected_uncleanly_without_being_named() -> None:
     """Recipes 15: two partitions are offline, one is named."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
@@ -91,7 +91,7 @@ def test_one_in_sync_is_preferred_to_one_that_is_not() -> None:
 
 
 def test_an_empty_isr_is_led_again_by_an_operators_word() -> None:
-    """Recipes 15: left by a real controller (K39); of several replicas none is known to have everything."""
+    """Recipes 15: left by a Kafka controller (K39); of several replicas none is known to have everything."""
     world, controller = offline()
     world.set_state(tp(0), isr=(), leader=-1, leader_epoch=9)
     world.crash(controller)
@@ -115,7 +115,7 @@ def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"version":"1","type":"preferred","partitions":[]}'])
-def test_a_request_that_cannot_be_read_elects_nobody(data: bytes) -> None:
+def test_a_request_that_cannot_be_read_elects_no_leader(data: bytes) -> None:
     """Recipes 15: it is removed, and its record says why."""
     world, controller = offline()
     world.server.put(REQUEST, data)
@@ -222,7 +222,7 @@ def test_a_malformed_notification_does_not_hide_a_later_one(payload: bytes) -> N
 
 
 def test_a_configuration_that_cannot_be_read_allows_nothing() -> None:
-    """The setting allows it, but the topic may have forbidden it: nobody knows, so nothing is lost."""
+    """The setting allows it, but the topic may have forbidden it: no one knows, so nothing is lost."""
     world = SteppedControllers(unclean_election=True)
     world.make_topic("t", {0: (1, 2)})
     world.server.put(TopicConfig.path("t"), b"not JSON")

@@ -1,4 +1,4 @@
-"""Topics that were made without brokers, under a ruling controller: left alone until brokers are named."""
+"""Topics that were made without brokers, under an active controller: left alone until brokers are named."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def ask(world: SteppedControllers, targets: Mapping[TopicPartition, Brokers]) ->
 
 
 def admit(world: SteppedControllers, path: str, permissions: str) -> None:
-    """Everybody may do these things with a znode, and no others."""
+    """Every client may do these things with a znode, and no others."""
     world.server.set_acl(path, Acl(permissions, "world", "anyone"))
 
 
@@ -99,8 +99,9 @@ def is_left_alone(world: SteppedControllers, controller: ControllerNode, topic: 
 
 
 @pytest.mark.parametrize("how", [make, make_old])
-def test_nobody_hosts_it_and_nothing_is_said_of_it(how: Maker) -> None:
-    """Beside brokers 1 to 3, with a mark and in a tree that knew none, at a take-over and while one rules.
+def test_it_is_unhosted_and_not_reported(how: Maker) -> None:
+    """Beside brokers 1 to 3, with a mark and in a tree that knew none, at a take-over and while one is
+    active.
 
     Broker 0, which all lists name, comes, goes and comes back, and adopts nothing.
     """
@@ -117,7 +118,7 @@ def test_nobody_hosts_it_and_nothing_is_said_of_it(how: Maker) -> None:
     assert is_left_alone(world, world.new_controller())
 
 
-def test_one_that_is_made_while_a_controller_rules_is_left_alone() -> None:
+def test_one_that_is_made_while_a_controller_is_active_is_left_alone() -> None:
     """No broker that can hold replicas is registered when it is made; broker 0 comes after it."""
     world = SteppedControllers(())
     controller = world.new_controller()
@@ -150,7 +151,8 @@ def test_a_topic_that_is_given_to_broker_0_is_hosted_by_it() -> None:
 
 
 def test_the_first_controller_of_a_tree_lets_a_topic_be_born_that_waits_for_it() -> None:
-    """The tree knew no marks, but broker 0 was there before the topic: somebody has given it to that one."""
+    """The tree knew no marks, but broker 0 was there before the topic: another client has given it to that
+    one."""
     world = SteppedControllers(())
     world.start_broker(0, run=False)
     world.make_topic("t", TWO)
@@ -182,8 +184,8 @@ def test_a_mark_of_an_earlier_topic_says_nothing() -> None:
     assert states(world) == {0: (0,), 1: (0,)}
 
 
-def test_a_topic_that_somebody_hosts_all_the_same_is_no_more_left_alone() -> None:
-    """A controller of Kafka looks at no marks: broker 0 was there, and states are found."""
+def test_a_topic_that_a_broker_hosts_all_the_same_is_no_more_left_alone() -> None:
+    """A controller of Kafka reads no marks: broker 0 was there, and states are found."""
     world = SteppedControllers((0, 1))
     make(world)
     world.write(
@@ -224,7 +226,7 @@ def test_it_takes_no_part_in_elections_and_does_not_tip_the_balance() -> None:
 
 
 @pytest.mark.parametrize("how", [make, make_old])
-def test_its_deletion_waits_for_nobody(how: Maker) -> None:
+def test_its_deletion_waits_for_no_broker(how: Maker) -> None:
     """Broker 0 is not there and never was: all goes at once, the mark with the topic."""
     world = SteppedControllers()
     how(world)
@@ -236,7 +238,7 @@ def test_its_deletion_waits_for_nobody(how: Maker) -> None:
 
 
 def test_a_deletion_drops_a_move_that_would_give_it_brokers() -> None:
-    """Both are asked for before a controller rules: the topic goes, and no request stays."""
+    """Both are asked for before a controller is active: the topic goes, and no request stays."""
     world = SteppedControllers()
     make(world)
     ask(world, {tp(0): (0,), tp(1): (1,)})
@@ -386,7 +388,7 @@ def test_a_crash_between_the_steps_of_a_reassignment(how: Maker, named: Mapping[
     assert rounds(crashed_in_a_reassignment, how, named) >= 3
 
 
-def test_an_acl_that_keeps_the_topic_is_told_until_it_lets_it() -> None:
+def test_an_acl_that_keeps_the_topic_is_reported_until_it_lets_it() -> None:
     """The write of the brokers is refused: the move waits and says why, and is done once it may be."""
     world = SteppedControllers()
     make(world)
@@ -429,7 +431,7 @@ def test_the_mark_goes_in_the_write_that_takes_the_topic_away() -> None:
 
 
 def test_it_is_no_load_of_broker_0() -> None:
-    """Nor told to it, nor moved away from it when it stops."""
+    """Nor sent to it, nor moved away from it when it stops."""
     world = SteppedControllers((0, 1))
     make(world)
     world.make_topic("u", {0: (0,)})

@@ -1,4 +1,4 @@
-"""States that nobody could read, and that somebody has mended: their partitions go on at once."""
+"""States that no one could read, and that another client has repaired: their partitions go on at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def mend(world: SteppedControllers, data: bytes, path: str = STATE) -> None:
 
 
 def changed(world: SteppedControllers) -> None:
-    """Somebody says that the ISR has changed, so the state is read."""
+    """Another client says that the ISR has changed, so the state is read."""
     world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
     world.run()
 
@@ -46,12 +46,12 @@ def unnamed(controller: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]
 
 
 def roles_of(world: SteppedControllers, broker: int) -> set[str]:
-    """Partitions of which a broker was told its role."""
+    """Partitions whose role a broker was sent."""
     received = world.hosts[broker].received(LeaderAndIsrRequest)
     return {str(info.topic_partition) for each in received for info in each.partitions}  # type: ignore[union-attr]
 
 
-def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
+def test_a_broker_that_came_back_meanwhile_is_notified_of_it() -> None:
     """Nothing else happens to the partition: its leader waits for a follower that knows of no leader."""
     world, controller = loaded_cluster({0: (1, 2)})
     data = broken(world)
@@ -67,7 +67,7 @@ def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
 
 
 def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
-    """The leader has died, and nobody could be elected."""
+    """The leader has died, and no broker could be elected."""
     world, controller = loaded_cluster({0: (1, 2)})
     data = broken(world)
     world.stop_broker(1)
@@ -79,7 +79,7 @@ def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
 
 
 def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
-    """And one that is mended badly is watched on; the status names its brokers until they are told of it."""
+    """And one that is repaired badly is watched on; the status names its brokers until they get it."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 1)})
     world.crash(world.new_controller())
@@ -96,7 +96,7 @@ def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
 
 
 def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
-    """It waited for a state; nobody else has a reason to look at it."""
+    """It waited for a state; no one else has a reason to check it."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()
@@ -111,8 +111,9 @@ def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
     assert world.state(tp(0)).leader_epoch > 0
 
 
-def test_one_that_another_duty_reads_first_goes_on_as_well() -> None:
-    """Past bug: the duty that waits for the mending found nothing unreadable any more, and elected nobody."""
+def test_one_that_another_handler_reads_first_goes_on_as_well() -> None:
+    """Past bug: the handler that waits for the repair found nothing unreadable any more, and elected no
+    leader."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.crash(world.new_controller())
@@ -125,7 +126,7 @@ def test_one_that_another_duty_reads_first_goes_on_as_well() -> None:
 
 
 def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() -> None:
-    """No watch tells of another ACL, and none can be armed; one that is broken beside it has its own."""
+    """No watch reports another ACL, and none can be armed; one that is broken beside it has its own."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 1)})
     world.crash(world.new_controller())
@@ -145,7 +146,7 @@ def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() 
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_move_that_waited_for_its_topic_goes_on(is_known: bool) -> None:
-    """The topic is mended under the controller that has read it before, or under one that never could."""
+    """The topic is repaired under the controller that has read it before, or under one that never could."""
     world, controller = loaded_cluster({0: (1, 2)})
     path = Topic.path("t")
     data = broken(world, path)

@@ -1,4 +1,4 @@
-"""Who rules, on a real server behind a network that can be broken."""
+"""Which controller is active, on a real server behind a network that can be broken."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CLOCK = SystemClock()
 
 
 class RecordingElector(CandidateThread):
-    """A candidate that notes the events of its sessions."""
+    """An elector that notes the events of its sessions."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RecordingElector(CandidateThread):
 
 
 class Cluster:
-    """Candidates behind the network, and somebody who looks and writes past it."""
+    """Electors behind the network, and another client that reads and writes past it."""
 
     def __init__(self, chaos: ChaosZooKeeper, witness: Caller) -> None:
         self.chaos, self.witness = chaos, witness
@@ -120,7 +120,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(zk_chaos_server: ChaosZooKeeper) -> Iterator[Cluster]:
-    """No candidates yet."""
+    """No electors yet."""
     chaos = zk_chaos_server
     with Target(opener(chaos.direct_address)) as target:
         cluster = Cluster(chaos, target.connect(20_000))
@@ -132,7 +132,7 @@ def cluster(zk_chaos_server: ChaosZooKeeper) -> Iterator[Cluster]:
 
 
 def test_one_of_many_wins_and_the_next_has_the_next_epoch(cluster: Cluster) -> None:
-    """Controller item 14: five candidates; sessions end, one election each, epochs without a gap."""
+    """Controller item 14: five electors; sessions end, one election each, epochs without a gap."""
     for broker in range(5):
         cluster.add(broker)
     for epoch in (1, 2, 3):
@@ -169,7 +169,7 @@ def test_an_epoch_raised_before_the_election_arrives_refuses_it(cluster: Cluster
 
 
 def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) -> None:
-    """Controller item 16: the connection is cut after the commit; a second candidate comes meanwhile."""
+    """Controller item 16: the connection is cut after the commit; a second elector comes meanwhile."""
     armed: list[object] = []
 
     def before(request: Request) -> None:
@@ -190,7 +190,7 @@ def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) ->
 
 
 def test_a_controller_deleted_by_hand_is_elected_anew(cluster: Cluster) -> None:
-    """Controller item 17: the one that ruled resigns; one of the two rules next."""
+    """Controller item 17: the active one resigns; one of the two is active next."""
     cluster.add(1)
     cluster.add(2)
     controller = cluster.controller(1)
@@ -202,7 +202,7 @@ def test_a_controller_deleted_by_hand_is_elected_anew(cluster: Cluster) -> None:
     assert sum(node.is_active for node in cluster.nodes) == 1
 
 
-def test_a_controller_replaced_by_another_id_ends_the_rule(cluster: Cluster) -> None:
+def test_a_controller_replaced_by_another_id_makes_the_controller_resign(cluster: Cluster) -> None:
     """Controller item 17: changed, not deleted (K1); what stands there is left alone."""
     node = cluster.add(1)
     cluster.controller(1)
@@ -215,7 +215,7 @@ def test_a_controller_replaced_by_another_id_ends_the_rule(cluster: Cluster) -> 
     assert cluster.stat(CONTROLLER) == theirs
 
 
-def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Cluster) -> None:
+def test_a_failure_while_it_is_active_deletes_no_other_controller(cluster: Cluster) -> None:
     """Controller item 18: an exception, and `/controller` changes hands before its deletion arrives (K2)."""
     data = Controller(7, 0).encode()
 
@@ -258,7 +258,7 @@ def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> No
     assert node.elections[-1].foreign_epoch == 2
 
 
-def test_a_lost_session_ends_the_rule_before_the_next_one_is_used(cluster: Cluster) -> None:
+def test_a_lost_session_makes_the_controller_resign_before_the_next_one_is_used(cluster: Cluster) -> None:
     """Controller item 21: what waits is dropped (K6), it resigns, registers, and only then stands (K5)."""
     cluster.witness.make("/work", brokers_path(), broker_ids_path())
     path = BrokerRegistration.path(1)

@@ -50,7 +50,7 @@ Stood = tuple[Brokers, int, Brokers, int]
 
 
 class Leading(Host):
-    """A broker that, while it leads, takes every replica of the list it was told into the ISR."""
+    """A broker that, while it leads, takes every replica of the list it was sent into the ISR."""
 
     def __init__(self, id_: int, country: Moving) -> None:
         super().__init__(id_)
@@ -78,12 +78,12 @@ class Moving(ServerControllers):
             self.hosts[id_] = Leading(id_, self)
 
     def leads(self, info: PartitionStateInfo) -> None:
-        """In the thread of the controller that has told it, so with a client of its own."""
+        """In the thread of the controller that has sent it, so with a client of its own."""
         self._led[info.topic_partition] = info
         self.catch_up(info.topic_partition)
 
     def catch_up(self, each: TopicPartition) -> None:
-        """The leader's write of the ISR, with the version that it was told: refused where that is old."""
+        """The leader's write of the ISR, with the version that it was sent: refused where that is old."""
         info = self._led[each]
         ready = [id_ for id_ in info.replicas if id_ not in info.isr and id_ not in self.holds_back]
         if not ready:
@@ -117,7 +117,7 @@ class Moving(ServerControllers):
         self.write(Create(REQUEST, Reassignment(moves).encode()))
 
     def change(self, targets: Mapping[TopicPartition, Brokers]) -> None:
-        """A tool of ours changes the running request."""
+        """A zkgroup tool changes the running request."""
         znode = self._hand.ask(Read(REQUEST), ReadDone).znode
         assert znode is not None
         now = {**Reassignment.decode(REQUEST, znode.data).targets, **targets}
@@ -255,7 +255,7 @@ def test_a_target_that_is_down_is_waited_for(country: Moving) -> None:
 def test_a_second_execution_is_refused_and_a_cancellation_is_not(
     country: Moving, zk_chaos_server: ChaosZooKeeper
 ) -> None:
-    """Controller item 41: nothing is changed by the second; a tool of ours takes the first one back."""
+    """Controller item 41: nothing is changed by the second; a zkgroup tool takes the first one back."""
     country.holds_back.add(3)
     begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 2)})

@@ -48,7 +48,7 @@ ALONE = 100
 
 
 class RecordingListener(BrokerListener):
-    """What people are told."""
+    """A listener that keeps what it gets."""
 
     def __init__(self) -> None:
         self.is_active = threading.Event()
@@ -112,7 +112,7 @@ def create(tree: Blocking, topic: str, partitions: dict[int, tuple[int, ...]]) -
 
 
 def leader_of(broker: LedBroker, topic: str, partition: int) -> int | None:
-    """What the broker was told of a partition last."""
+    """What the broker was sent of a partition last."""
     found = None
     for request in broker.received(LeaderAndIsrRequest):
         for info in request.partitions:
@@ -121,7 +121,7 @@ def leader_of(broker: LedBroker, topic: str, partition: int) -> int | None:
     return found
 
 
-def test_brokers_are_told_of_a_topic_and_so_is_who_asks_the_port(
+def test_brokers_are_notified_of_a_topic_and_so_is_who_asks_the_port(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Controller item 50, recipes 14: the controller itself is in no answer and in no list of brokers."""
@@ -145,7 +145,7 @@ def test_brokers_are_told_of_a_topic_and_so_is_who_asks_the_port(
 def test_the_coordinator_is_who_leads_the_groups_partition(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Recipes 14: from the picture, else 15."""
+    """Recipes 14: from the context, else 15."""
     running.wait_elected()
     none = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
     question = FindCoordinatorRequest("g")
@@ -173,10 +173,10 @@ def test_the_port_answers_what_a_broker_without_partitions_can(running: Running)
     assert ask(running.address, lines, FetchLinesResponse) is None
 
 
-def test_a_broker_that_never_answers_holds_nobody_up(
+def test_a_broker_that_never_answers_holds_nothing_up(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Controller item 68, controller.md 10: it is told again and again; the other has long heard."""
+    """Controller item 68, controller.md 10: it is sent again and again; the other has long received."""
     running.wait_elected()
     brokers[1].answers.clear()
     create(tree, "orders", {0: (2, 1)})
@@ -195,7 +195,7 @@ def test_a_broker_that_never_answers_holds_nobody_up(
 def test_a_broker_that_goes_leads_nothing_any_more(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Its session ends; the other replica leads, and is told so over its own connection."""
+    """Its session ends; the other replica leads, and gets that over its own connection."""
     running.wait_elected()
     create(tree, "orders", {0: (1, 2)})
     becomes(lambda: leader_of(brokers[2], "orders", 0), 1)
@@ -219,8 +219,8 @@ def test_a_controlled_shutdown_is_asked_for_at_the_port(
     assert (states[0].leader, states[0].isr, states[1].leader) == (2, (2,), 1)
 
 
-def test_who_waits_gives_no_metadata_and_asks_nobody_to_stop(zk_server: Any, running: Running) -> None:
-    """It has no picture: a client that believed an empty one would be lost."""
+def test_who_waits_gives_no_metadata_and_asks_no_broker_to_stop(zk_server: Any, running: Running) -> None:
+    """It has no context: a client that believed an empty one would be lost."""
     running.wait_elected()
     second = Running(zk_server.address, ALONE + 1)
     try:

@@ -37,7 +37,7 @@ def answered(correlation: int) -> bytes:
 
 
 @on_a_loop
-async def test_requests_and_answers_are_those_of_real_controllers_and_brokers() -> None:
+async def test_requests_and_answers_are_those_of_kafka_controllers_and_brokers() -> None:
     """Controller items 65 and 68: every recorded one, byte for byte but for the correlation id."""
     recorded = [
         frame
@@ -141,7 +141,7 @@ async def test_a_bad_answer_breaks_the_connection(bad: str) -> None:
 
 
 @on_a_loop
-async def test_a_word_that_nobody_asked_for_breaks_it() -> None:
+async def test_a_word_without_a_request_breaks_it() -> None:
     """It can be the answer to no question, so whatever follows cannot be trusted."""
     async with channel_to_a_broker() as scene:
         line = await scene.line()
@@ -175,8 +175,8 @@ async def test_an_end_of_the_stream_is_seen_while_nothing_is_asked() -> None:
 
 
 @on_a_loop
-async def test_what_cannot_be_encoded_breaks_it_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """A mistake of ours, as an error in the log; the channel lives on."""
+async def test_what_cannot_be_encoded_breaks_it_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug of zkgroup, as an error in the log; the channel lives on."""
     async with channel_to_a_broker() as scene:
         await scene.line()
         scene.send(BrokerRequest(1, 5, StopReplicaRequest(2**40, 1, False, ())))
@@ -189,7 +189,7 @@ async def test_what_cannot_be_encoded_breaks_it_and_is_told(caplog: pytest.LogCa
 
 @on_a_loop
 async def test_a_mistake_of_its_own_ends_no_channel(caplog: pytest.LogCaptureFixture) -> None:
-    """It is told with its traceback; the connection is made anew."""
+    """It is logged with its traceback; the connection is made anew."""
     async with channel_to_a_broker() as scene:
         await scene.line()
         scene.send(BrokerRequest(1, 5, object()))  # type: ignore[arg-type]
@@ -261,7 +261,8 @@ async def test_what_was_given_for_a_former_connection_is_not_sent() -> None:
 
 @on_a_loop
 async def test_nothing_is_sent_once_the_lease_is_over() -> None:
-    """Recipes 13 [M]: the broker hears nothing of it, and the machine hears that it was not answered."""
+    """Recipes 13 [M]: the broker receives nothing of it, and the machine is notified that it was not
+    answered."""
     async with channel_to_a_broker(lease_ms=1000) as scene:
         line = await scene.line()
         scene.clock.advance(1000)

@@ -1,4 +1,4 @@
-"""Which connection an order goes out on, and what is told of channels that are closed by then."""
+"""Which connection an order goes out on, and what is reported of channels that are closed by then."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SteppedPool:
 
 
 def test_orders_go_out_on_the_connection_that_the_machine_knows_of() -> None:
-    """Not on a later one: of that it will hear, and send again what was in flight."""
+    """Not on a later one: the machine is notified of that, and sends again what was in flight."""
     world = SteppedPool()
     world.pool.open(OPEN)
     world.pool.send(SEND)
@@ -83,7 +83,7 @@ def test_orders_go_out_on_the_connection_that_the_machine_knows_of() -> None:
 
 
 def test_nothing_goes_out_while_there_is_no_connection() -> None:
-    """The machine has heard that it broke; what it orders all the same is dropped."""
+    """The machine knows that it broke; what it orders all the same is dropped."""
     world = SteppedPool()
     world.pool.open(OPEN)
     world.link.up(1)
@@ -93,7 +93,7 @@ def test_nothing_goes_out_while_there_is_no_connection() -> None:
     assert world.loop.sent == []
 
 
-def test_nothing_is_told_of_a_channel_that_was_closed_meanwhile() -> None:
+def test_nothing_is_reported_of_a_channel_that_was_closed_meanwhile() -> None:
     """Nor of the one before, where the same incarnation has a new one."""
     world = SteppedPool()
     world.pool.open(OPEN)

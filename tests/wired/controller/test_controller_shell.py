@@ -80,7 +80,7 @@ class Scene:
         )
 
     def ask(self) -> Future[ControlledShutdownResponse]:
-        """Asks for a controlled shutdown, and waits until the machine has heard of it."""
+        """Asks for a controlled shutdown, and waits until the machine has received it."""
         answer = self.controller.shut_down(3)
         eventually(lambda: any(isinstance(event, ShutdownAsked) for event in self.machine.events))
         return answer
@@ -99,7 +99,7 @@ def scene() -> Iterator[Scene]:
 
 
 def test_a_controlled_shutdown_is_answered_by_its_number(scene: Scene) -> None:
-    """Each with its own answer; one that nobody waits for any more is dropped."""
+    """Each with its own answer; one that no one waits for any more is dropped."""
     remaining = (TopicPartition("orders", 3),)
     scene.machine.replies[ShutdownAsked] = lambda event: (
         ShutdownAnswered(event.request_id, event.broker, remaining),
@@ -143,7 +143,7 @@ def test_changes_of_the_cluster_have_a_log_of_their_own(
 
 
 def test_the_metrics_of_a_controller(scene: Scene) -> None:
-    """What it counts while it rules, elections with their time, and nothing of the cluster afterwards."""
+    """What it counts while it is active, elections with their time, and nothing of the cluster afterwards."""
 
     def value(name: str) -> float | None:
         return scene.registry.get_sample_value(f"zkgroup_controller_{name}", {"broker": "7"})
@@ -187,7 +187,7 @@ def test_who_waits_for_an_answer_gets_one_at_the_end(scene: Scene) -> None:
 
 
 def test_a_machine_that_does_not_leave_is_not_waited_for(scene: Scene) -> None:
-    """ZooKeeper is away: the rest ends with the session. A second time there is nobody to wait for."""
+    """ZooKeeper is away: the rest ends with the session. A second time there is no one to wait for."""
     scene.machine.leaves = False
     answer = scene.ask()
     assert not scene.controller.close(timeout_s=0.05)
@@ -195,10 +195,11 @@ def test_a_machine_that_does_not_leave_is_not_waited_for(scene: Scene) -> None:
     assert scene.controller.close(timeout_s=10)
 
 
-def test_a_mistake_of_the_machine_is_told_once_and_ends_everything(
+def test_a_mistake_of_the_machine_is_reported_once_and_ends_everything(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is sent any more; its session is its owner's to end, who is told. It is no controller then."""
+    """Nothing is sent any more; its session is its owner's to end, which is notified. It is no controller
+    then."""
     scene.machine.replies[ShutdownAsked] = lambda event: (Elected(Fence(3, 1), 7, 0),)
     answer = scene.ask()
     scene.machine.replies[Retire] = lambda event: 1 // 0  # type: ignore[return-value]
@@ -252,7 +253,7 @@ def test_a_store_that_gives_up_for_good_is_a_failure() -> None:
         scene.store.close()
 
 
-def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
+def test_the_listener_gets_election_and_resignation(scene: Scene) -> None:
     """Other notes go to the log alone."""
     elected, resigned = Elected(Fence(4, 3), 99, 0), Resigned(4, "why")
     loaded = LogEvent("controller.loaded", {"epoch": 4, "partitions": 10, "load_ms": 5})
@@ -262,7 +263,7 @@ def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
     assert scene.news == [elected, Loaded(4, 10, 5), resigned]
 
 
-def test_the_picture_is_looked_at_on_the_machines_thread(scene: Scene) -> None:
+def test_the_context_is_read_on_the_machines_thread(scene: Scene) -> None:
     """What goes wrong there belongs to who asked."""
     scene.machine.context = ControllerContext()
     seen = scene.controller.with_context(lambda picture: (picture, threading.current_thread().name))

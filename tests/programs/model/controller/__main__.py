@@ -12,7 +12,7 @@ from tests.programs.model.controller.configurations import CONFIGURATIONS, answe
 
 
 def run(name: str, limit_s: float) -> bool:
-    """Explores one configuration and tells what was found; True for the expected answer."""
+    """Explores one configuration and prints what was found; True for the expected answer."""
     expected = CONFIGURATIONS[name]
     found = answer(expected, limit_s)
     print(

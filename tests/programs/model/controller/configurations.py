@@ -14,7 +14,7 @@ class Moving(NamedTuple):
     """Reassignments with faults."""
 
     variant: str
-    """`mended`: the text of recipes 17; `code`: the steps that the machine decides on; others are wrong."""
+    """`repaired`: the text of recipes 17; `code`: the steps that the machine decides on; others are wrong."""
     faults: str
     """Replica lists in order, and how often what goes wrong; as `reassign.faults` reads them."""
 
@@ -24,7 +24,7 @@ class Expected(NamedTuple):
 
     configuration: Configuration | Moving
     verdict: str = "holds"
-    """`holds`, `violated` or `stuck`; "holds" includes that nobody gets stuck."""
+    """`holds`, `violated` or `stuck`; "holds" includes that no one gets stuck."""
     is_short: bool = True
     """Explored in every run of the tests; the others with `ZKGROUP_MODEL=all`."""
 
@@ -75,7 +75,7 @@ OUTSIDE = {
     "restarted-broker": _of("violated", check="recovered", deletions=0, restarts=1),
     "creates-states": _of("violated", check="all", deletions=0),
 }
-"""What no recipe of ours excludes: it is repaired, or told to the operator (recipes 13)."""
+"""What no recipe of zkgroup excludes: it is repaired, or reported to the operator (recipes 13)."""
 
 ELECTIONS = {**AS_WRITTEN, **BEFORE, **BROKEN, **OUTSIDE}
 

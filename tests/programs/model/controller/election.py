@@ -1,6 +1,6 @@
-"""Election, fence, grace and recovery: two controllers of ours and a real 0.8.2.2 one.
+"""Election, fence, grace and recovery: two zkgroup controllers and a Kafka 0.8.2.2 one.
 
-The controllers of ours are here; the tree, the real one and the faults are their surroundings.
+The zkgroup controllers are here; the tree, the Kafka controller and the faults are their surroundings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HISTORY_KEPT = 1
 
 
 class Model(Surroundings):
-    """State: (tree, ours A, ours B, real R, broker X, faults left)."""
+    """State: (tree, zkgroup's A, zkgroup's B, Kafka's R, broker X, faults left)."""
 
     def __init__(self, a: Configuration) -> None:
         self.a = a
@@ -61,7 +61,7 @@ class Model(Surroundings):
         return (tree, p, q, real, (1 if a.real else 0, 0), (a.expiries, a.deletions, a.pauses, a.restarts))
 
     def goal(self, s: State) -> bool:
-        """Somebody rules: /controller belongs to a live one that knows it leads."""
+        """Another controller is active: /controller belongs to a live one that knows it leads."""
         tree = s[0]
         c = tree[CTRL]
         if c is None:
@@ -87,9 +87,9 @@ class Model(Surroundings):
             yield from self.real(s)
         yield from self.faults(s)
 
-    # ---- a controller of ours: (pc, session, session lives, last, lead, writes left)
+    # ---- a zkgroup controller: (pc, session, session lives, last, lead, writes left)
     # last = (czxid, owner, kind, epoch version) when /controller was last read
-    # lead = (epoch version, epoch, stage, greatest epoch of a real one)
+    # lead = (epoch version, epoch, stage, greatest epoch of one of Kafka)
     # stage: 0 UpdateMetadata to do, 1 rewriting, 2 ordinary work
 
     def is_zkgroup(self, s: State, k: int) -> Iterator[Step]:
@@ -132,7 +132,7 @@ class Model(Surroundings):
         elif pc == "D":  # sync done; grace?
             idr = tree[IDR]
             again = idr is not None and idr[OWNER] == last[1] and last[2] == REAL
-            if self.mended:  # somebody we never saw has ruled meanwhile
+            if self.mended:  # another controller that was never read was active meanwhile
                 again = again or e[VER] != last[3]
             foreign = self.foreign(dict(tree[HIST][DATA]), e[DATA])
             wait = again and a.variant != "no-grace"
@@ -221,9 +221,9 @@ class Model(Surroundings):
                     yield from self.write(s, k, put, "creates new state", NEW, n, None, 2, left - 1)
 
     def foreign(self, history: dict[int, int], epoch: int) -> int:
-        """The greatest epoch of a real one: as the record of this epoch says; without one it is this epoch.
+        """The greatest epoch of one of Kafka: as the record of this epoch says; without one it is this epoch.
 
-        history: epoch of ours to the greatest of a real one before it, as its record has it.
+        history: epoch of zkgroup to the greatest epoch of Kafka before it, as its record has it.
         """
         if self.a.variant == "newest-record":  # whatever epoch it is of
             return history[max(history)] if history else epoch

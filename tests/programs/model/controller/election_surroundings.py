@@ -1,9 +1,9 @@
-"""What surrounds our controllers in the model of the election: the tree, a real controller, faults.
+"""What surrounds the zkgroup controllers in the model of the election: the tree, a Kafka controller, faults.
 
 The tree: /controller, /controller_epoch, the registration of the real broker,
 one partition `state` (leader epoch, controller epoch), the epochs we recorded as
-ours, each with the greatest of a real one before it, and the `state` of a topic that
-somebody has just created.
+zkgroup's, each with the greatest of one of Kafka before it, and the `state` of a topic that
+another client has just created.
 
 The real controller creates /controller, then reads and bumps the epoch in two
 further steps; sees the node's fate only when it handles the event, and does not
@@ -29,14 +29,14 @@ Step = tuple[str, bool, State, str | None]
 
 
 class Configuration(NamedTuple):
-    """Who takes part, which recipe they follow, how much goes wrong, and what is looked for."""
+    """Who takes part, which recipe they follow, how much goes wrong, and what is read back."""
 
     variant: str = "mended"
-    """`recipe`: the text before it was mended; others leave a rule out, or have it wrong."""
+    """`recipe`: the text before it was repaired; others leave a rule out, or have it wrong."""
     check: str = "ours"
-    """`is_zkgroup`: S11 and epochs that grow; `overlap`: a real one writes while ours holds /controller;
-    `recovered`: a real one of an older epoch changes a standing state, or is obeyed, after our recovery;
-    `all`: also states that it creates."""
+    """`is_zkgroup`: S11 and epochs that grow; `overlap`: one of Kafka writes while a zkgroup controller holds
+    /controller; `recovered`: one of Kafka of an older epoch changes a standing state, or is obeyed, after the
+    recovery; `all`: also states that it creates."""
     real: bool = True
     r_lives: bool = False
     """The real one's session never expires."""
@@ -49,11 +49,11 @@ class Configuration(NamedTuple):
 
 
 class Surroundings:
-    """What a real controller does, and what goes wrong; state as in `election.Model`."""
+    """What a Kafka controller does, and what goes wrong; state as in `election.Model`."""
 
     a: Configuration
 
-    # ---- a real one: (pc, session, 1 lives | 0 expired | 2 new session, event not handled,
+    # ---- one of Kafka: (pc, session, 1 lives | 0 expired | 2 new session, event not handled,
     #                   czxid seen, epoch, local, paused, writes left)
     # pc: I watches, C created, B read the epoch, L leads, w has read a state, n about to create
 
@@ -157,7 +157,7 @@ class Surroundings:
                 )
 
     def judge(self, s: State, path: int, epoch: int, received: bool) -> str | None:
-        """What an accepted write of a real controller means while one of ours holds /controller."""
+        """What an accepted write of a Kafka controller means while a zkgroup controller holds /controller."""
         c, want = s[0][CTRL], self.a.check
         if c is None or c[DATA] != OURS or want == "ours":
             return None

@@ -69,7 +69,7 @@ STAGES = {
     "E": {ElectorState.ELECTING},
     "L": {ElectorState.ACTIVE},
 }
-"""The model's words for where a candidate is. At its start W and R are one: nothing was read."""
+"""The model's words for where an elector is. At its start W and R are one: nothing was read."""
 
 
 class Pruned(Exception):  # noqa: N818 - not an error
@@ -163,7 +163,7 @@ class Following:
             self._settle_leaving()
 
     def _sees(self, before: State) -> None:
-        """The watch has told, or the read of a beginning is due."""
+        """The watch has fired, or the read at the start is due."""
         work = self.election.next()
         assert work is not None, (self.labels, self.election.stage)
         assert work[0] == "read the controller", (work[0], before[1])
@@ -193,7 +193,9 @@ class Following:
             self.election.fenced()
         refused = "refused" in label
         if refused and self.election.won is not None:
-            self.election.resign("refused")  # the model gives up for any refusal; ours reads the state anew
+            self.election.resign(
+                "refused"
+            )  # the model gives up for any refusal; zkgroup's elector reads the state again
         assert (self.election.won is None) == refused
         if refused:
             self._settle_leaving()
@@ -290,7 +292,7 @@ class Following:
             self.server.expire_session(self.sessions[after[1][1]])
 
     def _mirror(self, before: Tree, after: Tree) -> None:
-        """The same change of the tree, by somebody else."""
+        """The same change of the tree, by another client."""
         owned = before[CTRL] is not None and after[CTRL] is None and self._dies(before, after)
         if owned:
             return  # it goes with A's session

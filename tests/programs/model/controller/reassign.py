@@ -1,4 +1,4 @@
-"""One partition, its brokers, two controllers of ours, reassignments with faults.
+"""One partition, its brokers, two zkgroup controllers, reassignments with faults.
 
 The controllers' elections and requests are here, their moves in `reassign_steps`; the tree, the brokers and
 the faults are their surroundings.
@@ -136,7 +136,7 @@ class Model(Steps, Surroundings):
         """For those who want to compare it with something."""
 
     # ---- a controller: (pc, session, session lives, epoch version, epoch, to be answered, admin version,
-    #                     the list brokers were told last and its leader epoch where it is a part of AR: code)
+    #                     the list brokers were sent last and its leader epoch where it is a part of AR: code)
     # pc: I watches, B first LeaderAndIsr, P plan, 2 3 7 8 9 the steps, T steps 10+11
 
     def send(self, s, epoch, msgs):
@@ -176,7 +176,7 @@ class Model(Steps, Surroundings):
         return [(b, ("L", le, leader, isr, ar, tree[STATE][VER])) for b in to]
 
     def received(self, s, p, tree, pc, target):
-        """Where a controller goes on from `pc` once brokers were told of this tree, and what they know then:
+        """Where a controller goes on from `pc` once brokers were sent this tree, and what they know then:
         `open_moves.Moves.interrupted`. By the text an interruption is met where it happens."""
         heard = p[7]
         if not self.code:
@@ -243,7 +243,7 @@ class Model(Steps, Surroundings):
             t, why = multi(tree, sess if live else sess + 1, [("check", CTRL, 1), ("check", EPOCH, v), *ops])
             asked, known = [], heard
             if t is not None and t[ADMIN] is None and heard and set(heard[0]) == set(t[AR][DATA]):
-                known = None  # what was told is the whole list by now
+                known = None  # what was sent is the whole list by now
             if t is not None and to is not None:
                 asked = self.asked(s, n, t, to, sent_ar)
                 aim = entry[DATA][0] if entry and entry[VER] == aver else target
@@ -280,12 +280,14 @@ class Model(Steps, Surroundings):
 
         if not live and self.mended and pc in "B9":
             return  # the own lease has ended: nothing is sent
-        if pc == "B":  # the picture to every replica, no bump
+        if pc == "B":  # the states as they are to every replica, no bump
             chans = self.send(s, n, self.asked(s, n, tree, ar, ar))
             if chans is not None:
                 fresh = tuple((*x[:FRESH], 0) for x in s[2])
                 known = self.received(s, p, tree, "P", target)[1]
-                if self.code and entry and known is None:  # who ruled before may have told the target alone
+                if (
+                    self.code and entry and known is None
+                ):  # the former controller may have sent the target alone
                     known = ((), le)
                 what = f"{name} first LeaderAndIsr to {ar}"
                 yield what, False, put(go("P", heard=known), tree, chans, fresh), None

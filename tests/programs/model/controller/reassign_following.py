@@ -1,4 +1,4 @@
-"""The steps of the model's ruling controller, done by the production machine in the same situation.
+"""The steps of the model's active controller, done by the production machine in the same situation.
 
 Wherever the walk comes, the machine gets the same tree, the same brokers and what its controller remembers of
 the move. It takes one round of its moves, or elects; its transaction is put into the model's words and
@@ -76,7 +76,7 @@ Process = tuple[Any, ...]
 
 
 class Following(reassign.Model):
-    """The model of the code's steps; what its ruling controller does is done by the machine as well.
+    """The model of the code's steps; what its active controller does is done by the machine as well.
 
     Raises AssertionError where they differ.
     """
@@ -204,7 +204,7 @@ class Following(reassign.Model):
 
 
 class Machine:
-    """One ruling controller on a server of its own, with this tree."""
+    """One active controller on a server of its own, with this tree."""
 
     def __init__(self, tree: State, fence: Fence) -> None:
         self._tree = tree
@@ -334,7 +334,7 @@ class Machine:
 
 
 def _broker(id_: int) -> LiveBroker:
-    """Of a version that knows no keys of moves in topics, so that the request alone tells of them."""
+    """Of a version that knows no keys of moves in topics, so that the request alone reports them."""
     return LiveBroker(BrokerRegistration("h", 9000 + id_, 1, 0), 1)
 
 

@@ -28,7 +28,7 @@ class Deed(NamedTuple):
     after: str
     """Where it goes on."""
     heard: tuple[tuple[int, ...], int] | None = None
-    """What it remembers of the list that was told last, where that was a part of all replicas."""
+    """What it remembers of the list that was sent last, where that was a part of all replicas."""
 
 
 class Surroundings:

@@ -44,7 +44,7 @@ def walk(variant: str, faults: str, *, stop: bool = False) -> Result:
 @pytest.mark.parametrize("variant", ["mended", "code"])
 @pytest.mark.parametrize("faults", [*MOVES_SHORT, *MOVES_LONG] if WALKS_ALL else MOVES_SHORT)
 def test_moves_are_safe_and_end(variant: str, faults: str) -> None:
-    """Recipes 17 [M]: the text as it stands, and `moving.decide` in its place: safe, and nobody stuck."""
+    """Recipes 17 [M]: the text as it stands, and `steps.decide` in its place: safe, and no one stuck."""
     found = walk(variant, faults)
 
     assert (found.verdict, found.violations, found.stuck) == ("holds", {}, None)
@@ -66,7 +66,7 @@ def test_a_cancelled_move_is_announced_again(faults: str) -> None:
 def test_replicas_that_are_only_added_are_announced(faults: str) -> None:
     """Recipes 17 [M]: the text takes a list that is the target for step 10, and waits without step 2.
 
-    The new replica is told nothing and its leader knows nothing of it, so it never comes into the ISR.
+    The new replica is sent nothing and its leader knows nothing of it, so it never comes into the ISR.
     """
     assert walk("mended", faults).verdict == "stuck"
     assert walk("code", faults).verdict == "holds"
@@ -78,8 +78,8 @@ def test_a_text_without_a_rule_fails(variant: str, faults: str, what: str) -> No
     assert list(walk(variant, faults, stop=True).violations) == [what]
 
 
-def test_a_leader_that_hears_nothing_is_noticed() -> None:
-    """Recipes 17 [M]: without the bump of step 2 nobody ever catches up."""
+def test_a_leader_that_receives_nothing_is_noticed() -> None:
+    """Recipes 17 [M]: without the bump of step 2 no one ever catches up."""
     assert walk("no-bump", "--moves 1/2").verdict == "stuck"
 
 
@@ -156,7 +156,7 @@ def test_a_decision_without_a_rule_is_noticed(
 
 
 def test_a_held_replica_that_is_not_waited_for_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recipes 17 [M]: its list is announced with one leader epoch after the other and never told whole; and
+    """Recipes 17 [M]: its list is announced with one leader epoch after the other and never sent whole; and
     where it is not announced again, it never catches up."""
     monkeypatch.setattr(steps, "decide", changed(deaf, None))
     faults = "--moves 1/2/1 --breaks 1"

@@ -171,12 +171,12 @@ SHOWN_BY = {
     "held replicas are told": "--moves 1,2/2,3 --crashes 1",
     "who was left out is forgotten": "--moves 1/1,2 --expiries 1",
 }
-"""The others show wherever somebody dies."""
+"""The others continue wherever one dies."""
 
 
 @pytest.mark.parametrize("won", BROKEN)
 def test_a_machine_without_a_rule_differs_from_the_model(won: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison has teeth: each change of a write, or of what brokers are told, is noticed."""
+    """The comparison has teeth: each change of a write, or of what brokers are sent, is noticed."""
     monkeypatch.setattr(*BROKEN[won])
 
     with pytest.raises(AssertionError):

@@ -165,7 +165,7 @@ def test_deletion_disabled_leaves_the_topic_and_no_marker(zk_server: Any) -> Non
 
 
 def test_a_marker_of_an_unknown_topic_disappears(country: ServerControllers) -> None:
-    """Controller item 57: at once, and nobody hears anything of it."""
+    """Controller item 57: at once, and no one is notified of it."""
     await_led(country)
     mark(country, "nobody")
     becomes(lambda: country.find(TopicDeletion.path("nobody")), None)
@@ -225,7 +225,7 @@ def ask(controller: RunningController, request_id: int) -> ShutdownAnswered:
 
 
 def test_an_operators_request_elects_who_lives(country: ServerControllers) -> None:
-    """Recipes 15: nobody in sync lives; the record tells the tool, and the request is gone."""
+    """Recipes 15: no replica in sync is live; the record informs the tool, and the request is gone."""
     await_led(country)
     country.set_isr(tp(0), (1,))
     country.stop_broker(1)

@@ -1,4 +1,4 @@
-"""Leaders that have started again before their controller came: their terms are over."""
+"""Leaders that have started again before their controller came: their leader epochs are over."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def ended(controller: ControllerNode) -> list[object]:
     return [fields["written"] for fields in controller.notes("leader_epochs.started")]
 
 
-def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:
-    """replica-host.md rule 1: in its old term it could append other lines at offsets that followers have."""
+def test_a_leader_that_started_again_unseen_leads_in_a_new_leader_epoch() -> None:
+    """replica-host.md rule 1: in its old leader epoch it could append other lines at offsets that followers
+    have."""
     world = left_leaderless(SteppedControllers())
     bounce(world, 1)
     controller = world.new_controller()
@@ -60,7 +61,7 @@ def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:
     assert ended(controller) == [2]
 
 
-def test_a_term_is_ended_once() -> None:
+def test_a_leader_epoch_is_ended_once() -> None:
     """The state is younger than the registration then: no controller after it writes again."""
     world = left_leaderless(SteppedControllers())
     bounce(world, 1)
@@ -72,7 +73,8 @@ def test_a_term_is_ended_once() -> None:
 
 
 def test_leaders_of_kafka_are_not_touched() -> None:
-    """Whose registration has no key of ours: its log is not ours to judge, its version not to be changed."""
+    """Whose registration has no zkgroup key: its log is not zkgroup's to judge, its version not to be
+    changed."""
     world = left_leaderless(SteppedControllers())
     bounce(world, 1, is_zkgroup=False)
     controller = world.new_controller()
@@ -81,8 +83,8 @@ def test_leaders_of_kafka_are_not_touched() -> None:
     assert ended(controller) == []
 
 
-def test_a_restart_of_the_whole_cluster_ends_all_terms_in_few_writes() -> None:
-    """One packet for all that fits into one; nobody hears of the old terms."""
+def test_a_restart_of_the_whole_cluster_ends_all_leader_epochs_in_few_writes() -> None:
+    """One packet for all that fits into one; no broker gets the old leader epochs."""
     world = left_leaderless(SteppedControllers())
     for broker in (1, 2, 3):
         bounce(world, broker)
@@ -96,7 +98,7 @@ def test_a_restart_of_the_whole_cluster_ends_all_terms_in_few_writes() -> None:
 
 
 def test_a_state_that_the_leader_writes_meanwhile_is_decided_again() -> None:
-    """Its packet is refused: an ISR keeps the term, whoever wrote it after the start."""
+    """Its packet is refused: an ISR keeps the leader epoch, whichever client wrote it after the start."""
     world = left_leaderless(SteppedControllers())
     bounce(world, 1)
     controller = world.new_elector()
@@ -112,7 +114,7 @@ def test_a_state_that_the_leader_writes_meanwhile_is_decided_again() -> None:
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request"])
-def test_a_write_without_an_answer_ends_the_term_once(fault: Fault) -> None:
+def test_a_write_without_an_answer_ends_the_leader_epoch_once(fault: Fault) -> None:
     """Everything is read again, and what is younger than the registration is left alone."""
     world = left_leaderless(SteppedControllers())
     bounce(world, 1)
@@ -129,7 +131,7 @@ def test_a_write_without_an_answer_ends_the_term_once(fault: Fault) -> None:
     assert led(world, 1)[-1]["t-0"] == (1, 1)
 
 
-def test_a_topic_that_is_mended_after_a_restart_gets_new_terms_too() -> None:
+def test_a_topic_that_is_mended_after_a_restart_gets_new_leader_epochs_too() -> None:
     """Its states were not read by the take-over."""
     world = left_leaderless(SteppedControllers())
     good = world.find(Topic.path("t"))
@@ -144,7 +146,7 @@ def test_a_topic_that_is_mended_after_a_restart_gets_new_terms_too() -> None:
     assert ended(controller) == [2]
 
 
-def test_a_bounce_seen_on_a_new_connection_ends_the_term_as_any_other() -> None:
+def test_a_bounce_seen_on_a_new_connection_ends_the_leader_epoch_as_any_other() -> None:
     """It leaves the ISR: what it led alone is led by it again, the rest by others."""
     world, controller = loaded_cluster({0: (1, 2, 3), 1: (2, 1), 2: (1,), 3: (3, 1)})
     world.server.suspend(controller.name)

@@ -1,4 +1,4 @@
-"""Every change of a leader is told once, with its reason."""
+"""Every change of a leader is logged once, with its reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zkgroup.znodes.admin_requests import PreferredElection
 
 
 def changes(controller: ControllerNode) -> list[tuple[object, ...]]:
-    """Partition, who led, who leads, leader epoch and reason, of those told since the last call."""
+    """Partition, who led, who leads, leader epoch and reason, of those logged since the last call."""
     received = [
         (each["partition"], each["was"], each["leader"], each["leader_epoch"], each["reason"])
         for each in controller.notes("leader.changed")
@@ -17,7 +17,7 @@ def changes(controller: ControllerNode) -> list[tuple[object, ...]]:
     return received
 
 
-def test_each_change_of_a_leader_is_told_with_its_reason() -> None:
+def test_each_change_of_a_leader_is_reported_with_its_reason() -> None:
     """A topic, a broker that goes and comes back, a preferred election, a controlled shutdown, a deletion."""
     world = SteppedControllers(auto_rebalance=False)
     controller = world.new_controller()
@@ -42,7 +42,7 @@ def test_each_change_of_a_leader_is_told_with_its_reason() -> None:
     assert changes(controller)[0] == ("t-0", 1, 2, 3, "controlled shutdown")
 
 
-def test_a_take_over_tells_what_it_changes_alone() -> None:
+def test_a_take_over_sends_only_what_it_changes() -> None:
     """States that it only reads are no changes, however many; nor is the same again on a new connection."""
     world = SteppedControllers(auto_rebalance=False)
     former = world.new_controller()

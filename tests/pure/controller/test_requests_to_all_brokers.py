@@ -63,7 +63,8 @@ def all_at_once() -> RequestBatch:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_all_at_once_is_each_by_itself(seed: int) -> None:
-    """The same requests, and the same that cannot be named; whoever has heard something before."""
+    """The same requests, and the same that cannot be named; whichever broker has received something
+    before."""
     context, pending_deletes = drawn(random.Random(seed))
     wanted = {
         (id_, each)
@@ -81,8 +82,8 @@ def test_all_at_once_is_each_by_itself(seed: int) -> None:
     assert set(all_at_once().led(context)) == naming_each(context).named
 
 
-def test_a_broker_that_was_told_of_a_partition_of_its_own_hears_of_it_beside_all() -> None:
-    """Also where its topic is being deleted, and where another list than the picture's is told."""
+def test_a_broker_that_was_notified_of_a_partition_of_its_own_gets_it_beside_all() -> None:
+    """Also where its topic is being deleted, and where another list than the context's is sent."""
     context = cluster({"t": {0: (1, 2), 1: (2, 1)}, "gone": {0: (1, 2), 1: (1, 2)}})
     context.deletions.add("gone")
     one = all_at_once()
@@ -96,7 +97,7 @@ def test_a_broker_that_was_told_of_a_partition_of_its_own_hears_of_it_beside_all
     assert list(led(built, 2)) == [tp(0), tp(1)]
 
 
-def test_a_broker_with_some_partitions_of_a_topic_hears_of_those_alone() -> None:
+def test_a_broker_with_some_partitions_of_a_topic_gets_those_alone() -> None:
     """As many as have a state, and not the same."""
     context = cluster({"t": {0: (1,), 1: (1, 2), 2: (2,)}})
     context.state_seen(tp(0), None)
@@ -107,7 +108,7 @@ def test_a_broker_with_some_partitions_of_a_topic_hears_of_those_alone() -> None
 
 
 def test_who_has_nothing_is_not_greeted() -> None:
-    """Its first LeaderAndIsr is still to come; a broker of which no state can be told has had it."""
+    """Its first LeaderAndIsr is still to come; a broker for which no state can be sent has had it."""
     context = cluster({"t": {0: (1,), 1: (2,)}, "gone": {0: (3,)}})
     context.deletions.add("gone")
     context.state_seen(tp(1), None)

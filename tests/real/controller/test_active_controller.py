@@ -1,4 +1,4 @@
-"""What a ruling controller does with brokers, topics and states, on a real server."""
+"""What an active controller does with brokers, topics and states, on a real server."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_only_the_conflicting_partition_is_decided_again(country: ServerControll
     becomes(lambda: country.roles(3).get(tp(1)), (3, 1, 2))
 
 
-def test_a_bounced_broker_is_told_its_roles(country: ServerControllers) -> None:
+def test_a_bounced_broker_is_sent_its_roles(country: ServerControllers) -> None:
     """Controller item 61: gone and back within one watch; its czxid gives it away (K7)."""
     country.make_topic("t", {0: (1, 2), 1: (1,)})
     controller = country.new_controller()
@@ -206,8 +206,8 @@ def test_who_comes_or_goes_without_leading_is_known_to_all(country: ServerContro
     assert country.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
 
 
-def test_a_changed_isr_is_told_to_all_and_its_notification_deleted(country: ServerControllers) -> None:
-    """Controller item 63: also one that nobody can read."""
+def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted(country: ServerControllers) -> None:
+    """Controller item 63: also one that no one can read."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.new_controller()
     eventually(controller.at_rest)
@@ -221,7 +221,7 @@ def test_a_changed_isr_is_told_to_all_and_its_notification_deleted(country: Serv
 
 
 def test_notifications_left_over_are_deleted(country: ServerControllers) -> None:
-    """Controller item 64: those that came while nobody ruled."""
+    """Controller item 64: those that came while no one was active."""
     country.write(
         Create(IsrChange.prefix(), b"?", sequential=True),
         Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True),
