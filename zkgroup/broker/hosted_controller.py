@@ -114,7 +114,7 @@ class RegisteredStore:
         self._session: Session | None = None
         self._open = 0
         """Incarnation of the session that the broker is registered in."""
-        self._unlisten = store.listen(self._hear)
+        self._unlisten = store.listen(self._on_session)
 
     def registered(self, incarnation: int) -> None:
         """The broker stands in `/brokers/ids` in this session."""
@@ -122,9 +122,9 @@ class RegisteredStore:
             self._open = incarnation
             session = self._session
             if session is not None and session.incarnation == incarnation:
-                self._tell(Connected(session))
+                self._notify(Connected(session))
 
-    def _hear(self, event: SessionEvent) -> None:
+    def _on_session(self, event: SessionEvent) -> None:
         with self._lock:
             self._session = event.session if isinstance(event, Connected) else None
             match event:
@@ -132,9 +132,9 @@ class RegisteredStore:
                     return
                 case Suspended(incarnation) if incarnation != self._open:
                     return
-            self._tell(event)
+            self._notify(event)
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _notify(self, event: SessionEvent) -> None:
         for listener in tuple(self._listeners.values()):
             listener(event)
 

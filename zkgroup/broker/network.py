@@ -227,14 +227,14 @@ class Network:
             return
         change = role_change(action, error)
         tp = change.topic_partition
-        change.tell(self._min_insync)
+        change.apply_to(self._min_insync)
         self._post(change.event)
         if change.leader is None:
             self._fetchers.leave(tp)
         else:
             self._fetchers.follow(tp, change.leader)
         epoch = self._epochs.get(tp) if change.leader_epoch is None else change.leader_epoch
-        self._tell(tp, change.role, epoch)
+        self._notify_listener(tp, change.role, epoch)
         if isinstance(action, DeleteReplica):
             self._epochs.pop(tp, None)
 
@@ -246,10 +246,10 @@ class Network:
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
         self._post(StoppedLeading(tp))
-        self._tell(tp, Role.NONE, self._epochs.get(tp))
+        self._notify_listener(tp, Role.NONE, self._epochs.get(tp))
         self._leader_failed(tp, why)
 
-    def _tell(self, tp: TopicPartition, role: Role, leader_epoch: int | None) -> None:
+    def _notify_listener(self, tp: TopicPartition, role: Role, leader_epoch: int | None) -> None:
         if leader_epoch is not None:
             self._epochs[tp] = leader_epoch
         self._listener.on_role(tp, role, leader_epoch)

@@ -1,8 +1,8 @@
 """Configurations of topics and brokers, and the notifications that they changed.
 
-A notification is only a trigger: what holds is read from `/config`. One that cannot be read stops no later
-one. Everything is read once in each session, so that no notification is missed; after that only what
-is named. Source: controller.md 1.5, kafka/server/DynamicConfigManager.scala@2.8.2.
+A notification is only a trigger: the configuration is read from `/config`. An unreadable one does not stop
+later ones. Every configuration is read once in each session, so that no notification is missed; after that
+only those that notifications name. Source: controller.md 1.5, kafka/server/DynamicConfigManager.scala@2.8.2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DELETED_AT_ONCE: Final = 100
 
 
 class DynamicConfig:
-    """What a broker knows of configurations."""
+    """The configurations that a broker has read and applied."""
 
     def __init__(self, core: BrokerContext) -> None:
         self._core = core
@@ -45,24 +45,26 @@ class DynamicConfig:
         """Numbers of the notifications that were applied and are still listed. Kafka keeps only the greatest
         number, and applies no change below one that a person has made by hand."""
         self._known: dict[int, Znode] = {}
-        """Notifications that still stand."""
+        """Notifications that still exist."""
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
         self._led: dict[ConfigEntity, None] = {}
-        """Topics of which partitions are led anew, to be read."""
+        """Topics with newly led partitions, whose configurations are to be read."""
         self.has_looked = False
         """Whether the configurations of the start were emitted."""
 
     def connected(self) -> None:
-        """A connection: the watch is gone."""
+        """Notes a new connection: the watch is gone."""
         self._must_look = True
 
     def session_over(self) -> None:
         self._must_load = True
 
     def led(self, topic: str) -> None:
-        """A partition of the topic is led anew: no notification comes for the configuration that a topic is
-        made with,
-        nor that it went with a topic of the name."""
+        """Notes a newly led partition, so that the topic's configuration is read.
+
+        There is no notification of the configuration that a topic is created with, or that is deleted with
+        it.
+        """
         self._led[ConfigEntity("topics", topic)] = None
 
     def next(self) -> Work | None:
@@ -71,7 +73,7 @@ class DynamicConfig:
         return ("read configurations of topics", self._read_led) if self._led else None
 
     def next_later(self) -> Work | None:
-        """What can wait until everything else is done."""
+        """Work that waits until everything else is done."""
         return ("delete old configuration changes", self._delete_old) if self._old() else None
 
     # --- applying ---------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ class DynamicConfig:
             entities = list((yield from self._loaded())) if self._must_load else []
             new = [number for number in numbers if number not in self._applied]
             entities += yield from self._named(new)
-            yield from self._tell(dict.fromkeys(entities))
+            yield from self._emit_changed(dict.fromkeys(entities))
         except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
             self._must_look = True  # there may be no watch that would say so
             raise
@@ -93,13 +95,13 @@ class DynamicConfig:
     def _read_led(self) -> Procedure[None]:
         led, self._led = self._led, {}
         try:
-            yield from self._tell(led)
+            yield from self._emit_changed(led)
         except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
             self._led = {**led, **self._led}
             raise
 
     def _list(self) -> Procedure[list[int]]:
-        """Numbers of the notifications there are; armed first, read after."""
+        """The numbers of the present notifications; the watch is armed before they are read."""
         _, outcome = yield from ask(
             Query(Sync(config_changes_path())),
             Query(ListChildren(config_changes_path(), watch=True), Watch(self._changed)),
@@ -113,7 +115,7 @@ class DynamicConfig:
         self._must_look = True
 
     def _loaded(self) -> Procedure[list[ConfigEntity]]:
-        """Every topic and broker that has a configuration, or had one when we last looked."""
+        """Every topic and broker that has a configuration, or had one at the last read."""
         lists = yield from ask(*(Query(ListChildren(entities_path(kind))) for kind in KINDS))
         entities = list(self._overrides)
         for kind, outcome in zip(KINDS, lists, strict=True):
@@ -127,7 +129,7 @@ class DynamicConfig:
         return entities
 
     def _named(self, numbers: Sequence[int]) -> Procedure[list[ConfigEntity]]:
-        """What the notifications name. One that is gone counts as applied, one that cannot be read too."""
+        """The entities in the notifications. A deleted or unreadable one counts as applied."""
         if not numbers:
             return []
         found = yield from read_allowed([ConfigChange.path(number) for number in numbers])
@@ -145,7 +147,7 @@ class DynamicConfig:
                 entities.append(entity)
         return entities
 
-    def _tell(self, entities: Iterable[ConfigEntity]) -> Procedure[None]:
+    def _emit_changed(self, entities: Iterable[ConfigEntity]) -> Procedure[None]:
         wanted = list(entities)
         if not wanted:
             return
@@ -170,7 +172,7 @@ class DynamicConfig:
     # --- clearing away ----------------------------------------------------------------------------
 
     def _old(self) -> list[int]:
-        """Those that were applied and are past their time, by the servers' clock."""
+        """The notifications that were applied and have expired, by the servers' clock."""
         now_ms = self._core.server_time_ms
         if now_ms is None:
             return []
@@ -178,7 +180,7 @@ class DynamicConfig:
         return [number for number, znode in self._known.items() if znode.stat.ctime < since_ms]
 
     def _delete_old(self) -> Procedure[None]:
-        """Singly: another broker may be deleting them too."""
+        """Deletes old notifications one by one: another broker may delete them too."""
         for number in self._old()[:DELETED_AT_ONCE]:
             znode = self._known.pop(number)
             yield from write([Delete(znode.path, znode.stat.version)], ())

@@ -19,60 +19,60 @@ from zkgroup.znodes.notifications import CHANGE_AGE_MAX_MS
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Requests are answered: the broker may register."""
+    """The port serves requests: the broker may register."""
 
     host: str
-    """As others reach it."""
+    """The advertised host."""
     port: int
     folder: str | None = None
-    """What the lines are kept in, where that outlives the process and only one process can use it."""
+    """The id of the folder of the lines, which one process uses at a time; None without a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class BecameLeader:
-    """The host leads a partition by this decision of the controller."""
+    """The replica manager leads a partition, by this state from the controller."""
 
     state: PartitionStateInfo
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasChanged:
-    """The host goes on leading a partition, with the replicas that this decision names."""
+    """The replica manager continues to lead a partition, with the replicas in this state."""
 
     state: PartitionStateInfo
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedLeading:
-    """The host leads a partition no more, or could not."""
+    """The replica manager does not lead a partition any more, or could not."""
 
     topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
-    """A follower has asked for lines and was answered."""
+    """A follower has fetched lines and got a response."""
 
     topic_partition: TopicPartition
     follower: int
     offset: int
-    """The first that it wanted."""
+    """The fetch offset."""
     log_end_offset: int
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class FollowersRead:
-    """The answer to `ReadFollowers`: of each partition that the host leads, its epoch and followers."""
+    """The result of `ReadFollowers`: leader epoch and followers of each partition that is led here."""
 
     partitions: tuple[TopicPartition, ...]
-    """All that were asked for."""
+    """All partitions in `ReadFollowers`."""
     followers: Mapping[TopicPartition, tuple[int, Mapping[int, Follower]]]
 
 
 @dataclass(frozen=True, slots=True)
 class MaximalIsrsSet:
-    """The host has taken in what `SetMaximalIsrs` named."""
+    """`SetMaximalIsrs` was performed."""
 
     batch: int
     behind: frozenset[TopicPartition] = frozenset()
@@ -81,22 +81,22 @@ class MaximalIsrsSet:
 
 @dataclass(frozen=True, slots=True)
 class FetchesPaused:
-    """`PauseFetches` is carried out."""
+    """`PauseFetches` was performed."""
 
     partitions: frozenset[TopicPartition]
-    """That are held and were not before."""
+    """The partitions that were not paused before."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsFollowed:
-    """A controller has had partitions of these topics followed, in the present registration."""
+    """A controller has made the broker follow partitions of these topics, in the present registration."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class FindController:
-    """Where is the controller? Answered by `ControllerFound`."""
+    """The broker needs the controller's address; `ControllerFound` follows."""
 
 
 BrokerEvent = (
@@ -116,21 +116,21 @@ Event = BrokerEvent | SharedEvent
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The own id is known: open folder and port, and say `Serving`. Once."""
+    """The broker id is known: open folder and port, and post `Serving`. Once."""
 
     broker: int
     cluster_id: str | None
-    """None where `/cluster/id` cannot be read."""
+    """None if `/cluster/id` cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The broker stands in `/brokers/ids` in this session; elections may begin."""
+    """The broker is registered in `/brokers/ids` in this session; elections may begin."""
 
     epoch: int
-    """czxid of the registration: names this incarnation to its peers."""
+    """czxid of the registration, which identifies this incarnation for its peers."""
     incarnation: int
-    """Of the session."""
+    """Incarnation of the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +141,14 @@ class MaximalIsr:
     leader_epoch: int
     isr: frozenset[int]
     joining: frozenset[int] = frozenset()
-    """Members that the write adds: lines may have been acknowledged since they had caught up."""
+    """Replicas that the write adds: lines may have been acknowledged since they had caught up."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetMaximalIsrs:
-    """Tell the host (`ReplicaManager.set_isr`), in order; then say `MaximalIsrsSet`, unless `batch` is None.
+    """Call `ReplicaManager.set_isr`, in order; then post `MaximalIsrsSet`, unless `batch` is None.
 
-    From then on the high watermark waits for those that join; who is below it by then is `behind`.
+    From then on the high watermark waits for the joining replicas; one that is below it is `behind`.
     """
 
     batch: int | None
@@ -157,29 +157,28 @@ class SetMaximalIsrs:
 
 @dataclass(frozen=True, slots=True)
 class ReadFollowers:
-    """Ask the host for its view of these partitions, and say `FollowersRead`."""
+    """Read the followers of these partitions from the replica manager, and post `FollowersRead`."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PauseFetches:
-    """Fetch nothing of what is followed now, refuse control requests before `Registered`, and post
-    `FetchesPaused`.
+    """Pause all fetches, refuse control requests until `Registered`, and post `FetchesPaused`.
 
-    What a controller names from then on is fetched."""
+    Partitions that a controller names after that are fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeFetches:
-    """Fetch these again."""
+    """Fetch these partitions again."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChanged:
-    """What is in force in ZooKeeper from now on, as far as this leader knows."""
+    """The ISR in ZooKeeper has changed, as far as this leader knows."""
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -188,7 +187,7 @@ class IsrChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """All overrides of one topic or broker, as they are now; none where its znode is gone."""
+    """The configuration of a topic or broker has changed: all its overrides, none if the znode is gone."""
 
     entity: ConfigEntity
     overrides: Mapping[str, str]
@@ -196,15 +195,15 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class ControllerFound:
-    """The answer to `FindController`."""
+    """The result of `FindController`."""
 
     controller: Broker | None
-    """None where there is none, or ZooKeeper cannot be read."""
+    """None if there is none, or ZooKeeper cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The broker cannot go on; it asks for nothing more."""
+    """The broker has failed; it submits nothing more."""
 
     error: Exception
 
@@ -230,7 +229,7 @@ class BrokerConfig:
     """Configuration of a broker's machine."""
 
     broker: int | None
-    """Its id; None: one is given out by `/brokers/seqid`."""
+    """Its id; None: one is generated by `/brokers/seqid`."""
     new_cluster_id: bytes
     """16 random bytes, for a cluster that has no id yet."""
     registration_version: int = VERSION_DEFAULT
@@ -240,36 +239,36 @@ class BrokerConfig:
     lag_max_ms: int = 10_000
     notices: IsrChangePropagationConfig = field(default_factory=IsrChangePropagationConfig)
     change_age_max_ms: int = CHANGE_AGE_MAX_MS
-    """Notifications of configurations that are older are deleted."""
+    """Milliseconds. Older notifications of configurations are deleted."""
     jitter: Callable[[], float] = lambda: 0.5
-    """Draws a number in [0, 1). The only source of randomness of the machine."""
+    """Returns a random number in [0, 1). The only source of randomness of the machine."""
 
 
 class BrokerContext(MachineContext[BrokerEffect]):
-    """The books of one broker."""
+    """The state of one broker that all components share."""
 
     def __init__(self, config: BrokerConfig) -> None:
         super().__init__(config.jitter)
         self.config = config
         self.broker = config.broker
-        """The own id, once it is known."""
+        """The broker id, once it is known."""
         self.has_failed = False
         self._server_time: tuple[int, int] | None = None
 
     def fail(self, error: Exception) -> None:
-        """Nothing more is asked."""
+        """Ends the broker with an error: nothing more is submitted."""
         self.has_failed = True
         self.emit(Failed(error))
 
     def saw_server_time(self, wall_ms: int) -> None:
-        """A time that the servers have just written down."""
+        """Notes a time that the servers have just written."""
         self._server_time = wall_ms, self.now.ms
 
     @property
     def server_time_ms(self) -> int | None:
-        """The servers' wall time now, or a little less; None where none is known.
+        """The servers' wall time now in epoch milliseconds, or a little less; None if it is unknown.
 
-        What they wrote down can only be compared with their own clock.
+        Times in znodes can only be compared with the servers' clock.
         """
         if self._server_time is None:
             return None

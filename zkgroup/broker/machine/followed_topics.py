@@ -1,11 +1,11 @@
-"""What a broker may go on following after its session has ended.
+"""The topics that a broker may continue to follow after its session has ended.
 
-Meanwhile a topic can have been deleted without this broker, and made again (ADR 0024). Its terms and offsets
-begin anew, so a follower with old lines would report to its leader more than that has ever had, or go on
-behind them. So of each topic that is followed the czxid is read, in the session in which the controller
-ordered it. From the end of a session nothing is fetched before the topic was found with that czxid. Any other
-waits for a controller's word on it, which comes, as to the controller the broker has failed; a controller of
-ours has it delete first what it has of a former topic.
+Meanwhile a topic can have been deleted without this broker, and created again (ADR 0024). Its leader epochs
+and offsets start anew, so a follower with lines of the deleted topic would report more of them than its
+leader ever had, or append after them. So the czxid of each followed topic is read in the session in which the
+controller sent LeaderAndIsr. After the end of a session nothing is fetched before the topic was found with
+that czxid. Another topic waits for a LeaderAndIsr, which comes, since for the controller the broker has
+failed; zkgroup's controllers first make it delete its lines of a former topic.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ READ_AT_ONCE: Final = 100
 
 
 class FollowedTopics:
-    """Which topics are those that this broker followed before its session ended."""
+    """Compares the topics that this broker followed before its session ended with those that exist now."""
 
     def __init__(self, core: BrokerContext) -> None:
         self._core = core
         self._born: dict[str, int] = {}
-        """czxid of each topic that is followed, as it was in the session of the order."""
+        """czxid of each followed topic, in the session of its LeaderAndIsr."""
         self._unread: set[str] = set()
-        """Ordered in the present session, and not read yet."""
+        """Topics followed since the start of the present session whose czxid is not read yet."""
         self._held: dict[TopicPartition, int | None] = {}
-        """Not looked at yet, with what its topic's czxid was; None: unknown."""
+        """Paused partitions that are not checked yet, with the former czxid of the topic; None: unknown."""
         self._unheld = 0
-        """Orders to hold that are not answered yet. Until then `_unread` may be of an ended session."""
+        """Number of `PauseFetches` without a result. Until then `_unread` may be of an ended session."""
 
     def ordered(self, topics: Collection[str]) -> None:
-        """A controller has had partitions of these followed."""
+        """Notes topics whose partitions a controller has made this broker follow."""
         for topic in topics:
             self._born.pop(topic, None)
         self._unread.update(topics)
@@ -48,7 +48,10 @@ class FollowedTopics:
         self._core.emit(PauseFetches())
 
     def held(self, event: FetchesPaused) -> None:
-        """What was found to be of another topic before stays held, and is not among these."""
+        """Takes the paused partitions.
+
+        Those found to be of another topic stay paused and are not among them.
+        """
         self._unheld -= 1
         self._unread.clear()
         for tp in event.partitions:
@@ -58,12 +61,15 @@ class FollowedTopics:
         if self._unheld:
             return None
         if self._held:
-            return "look at topics followed", self._look
+            return "check topics followed", self._check
         return ("read topics followed", self._read) if self._unread else None
 
-    def _look(self) -> Procedure[None]:
-        """Needs no sync: in the session of a registration nothing older than that is read, and a topic that
-        is deleted from then on is deleted here, too."""
+    def _check(self) -> Procedure[None]:
+        """Resumes fetches of topics with the former czxid.
+
+        No sync is needed: in the session of a registration nothing older is read, and a topic that is deleted
+        after it is deleted here, too.
+        """
         topics = sorted({tp.topic for tp in self._held})[:READ_AT_ONCE]
         found = dict(zip(topics, (yield from self._stored(topics)), strict=True))
         looked_at = [tp for tp in self._held if tp.topic in found]
@@ -83,6 +89,6 @@ class FollowedTopics:
 
     @staticmethod
     def _stored(topics: list[str]) -> Procedure[list[int | None]]:
-        """The czxid of each; None where it is gone or hidden."""
+        """The czxid of each topic; None if it does not exist or is hidden."""
         found: tuple[Znode | Code | None, ...] = yield from read_allowed([Topic.path(one) for one in topics])
         return [one.stat.czxid if isinstance(one, Znode) else None for one in found]

@@ -1,8 +1,8 @@
-"""Which replicas are in sync, as the leader of a partition decides it and writes it down. Pure.
+"""The ISR of one partition: its leader decides which replicas are in sync, and writes the state. Pure.
 
-The leader alone changes the ISR between two decisions of the controller, by conditional writes to `state`. A
-write of which no answer came may be applied later, so its members count for the high watermark until the
-znode has moved on. Source: kafka/cluster/Partition.scala and kafka/utils/ReplicationUtils.scala @0.8.2.2;
+Between two writes of the controller only the leader changes the ISR, by conditional writes of `state`. A
+write without a reply may be applied later, so its members count for the high watermark until the znode's
+version has changed. Source: kafka/cluster/Partition.scala and kafka/utils/ReplicationUtils.scala @0.8.2.2;
 for the lag kafka/cluster/Replica.scala@1.1.1.
 """
 
@@ -35,37 +35,37 @@ from zkgroup.znodes.notifications import IsrChange
 
 REFUSED_PAUSE_MS: Final = 1_000
 REFUSED_PAUSE_MAX_MS: Final = 30_000
-"""Pauses after refused writes of one partition grow from the one to the other."""
+"""Pauses after refused writes of one partition grow between these two, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrWrite:
-    """A conditional write of `state`: the decision that made us leader, with another ISR."""
+    """A conditional write of `state`: the controller's state with another ISR."""
 
     topic_partition: TopicPartition
     state: PartitionState
     version: int
-    """Of the znode as we know it."""
+    """The expected version of the znode."""
 
     def request(self) -> Multi:
-        """Raises ConfigError for what may not be written (an id or epoch below 0 from the controller)."""
+        """The transaction. Raises ConfigError for an invalid state (an id or epoch below 0)."""
         path = PartitionState.path(self.topic_partition)
         return Multi((SetData(path, self.state.encode(), self.version),))
 
 
 class IsrOutcome(Enum):
-    """What an outcome means for the ISR."""
+    """The meaning of a write's or read's outcome for the ISR."""
 
     STORED = "stored"
     """The ISR written is in force."""
     KEPT = "kept"
-    """The ISR is as it was; what is still wanted is proposed again."""
+    """The ISR is unchanged; a change that is still needed is proposed again."""
     READ_BACK = "read back"
     """The znode has to be read (`Isr.read_request`) before anything else is written."""
     ADOPTED = "adopted"
-    """The znode holds another ISR of our own term; it is ours now, and may be changed again."""
+    """The znode has another ISR of the same leader epoch; it is taken over, and may be changed again."""
     UNREADABLE = "unreadable"
-    """What stands there can be no state, or an ACL hides it; looked at again after half the lag limit."""
+    """The znode is corrupt, or an ACL hides it; it is read again after half the lag limit."""
     DEPOSED = "deposed"
     """Another leader was elected since, or the partition is gone: no more writes before the next
     LeaderAndIsr.
@@ -74,12 +74,12 @@ class IsrOutcome(Enum):
 
 @dataclass(slots=True)
 class _Progress:
-    """When a follower had all that there was."""
+    """When a follower last had all lines of the leader."""
 
     caught_up_ms: int | None = None
     fetched_ms: int | None = None
     leader_end: int = 0
-    """Of the log when it fetched last."""
+    """The leader's log end offset at its last fetch."""
 
 
 class Isr:
@@ -103,12 +103,12 @@ class Isr:
         self._deposed = False
         self._is_unreadable = False
         self._refusals = 0
-        """Writes in a row that an ACL has refused, or that cannot be made."""
+        """Number of writes in a row that an ACL has refused, or that are invalid."""
         self._proposed_ms = 0
         self._backoff_until_ms = 0
 
     def set_replicas(self, replicas: Collection[int]) -> None:
-        """The replicas from now on; what is known of those that stay is kept."""
+        """Sets the replicas; those that remain keep their progress."""
         self._replicas = tuple(replicas)
         self._progress = {
             one: self._progress.get(one, _Progress()) for one in replicas if one != self._broker
@@ -116,12 +116,12 @@ class Isr:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """As it is in ZooKeeper, as far as is known."""
+        """The last known ISR in ZooKeeper."""
         return self._stored.isr
 
     @property
     def version(self) -> int:
-        """Of the `state` znode, as far as is known."""
+        """The last known version of the `state` znode."""
         return self._version
 
     @property
@@ -134,7 +134,7 @@ class Isr:
 
     @property
     def leader_epoch(self) -> int:
-        """Of this term."""
+        """The leader epoch."""
         return self._stored.leader_epoch
 
     @property
@@ -145,21 +145,21 @@ class Isr:
 
     @property
     def joining(self) -> frozenset[int]:
-        """Members that the write under way adds."""
+        """Replicas that the running write adds."""
         return frozenset() if self._in_flight is None else frozenset(self._in_flight.state.isr) - {*self.isr}
 
     @property
     def acts(self) -> bool:
-        """False once another decision was found in the znode."""
+        """False once the znode was found with another leader or leader epoch."""
         return not self._deposed
 
     # --- what followers do ----------------------------------------------------------------------
 
     def fetched(self, follower: int, offset: int, log_end_offset: int, now_ms: int) -> None:
-        """A follower asks for what stands from `offset` on; our log ends at `log_end_offset`.
+        """Notes a follower's fetch from `offset`; the leader's log ends at `log_end_offset`.
 
-        It has caught up now where nothing is missing, and had caught up at its last fetch where nothing of
-        what stood there then is missing: under a steady stream it is never at the very end.
+        The follower has caught up now if it has all lines, and had caught up at its last fetch if it has all
+        lines of that time: under a steady stream it is never at the very end.
         """
         progress = self._progress.get(follower)
         if progress is None:
@@ -174,11 +174,12 @@ class Isr:
     # --- what is written ------------------------------------------------------------------------
 
     def propose(self, followers: Mapping[int, Follower], now_ms: int, lag_max_ms: int) -> IsrWrite | None:
-        """The write that brings the ISR up to date; None where it is, or an outcome is awaited.
+        """The write that updates the ISR; None if it is up to date, or a write is running.
 
-        Out goes who has lost lines, and who has not caught up for longer than `lag_max_ms`; never this
-        broker. In comes a replica that has caught up within it and may join (`Follower.caught_up`). While
-        an earlier write is in doubt, the ISR is written even unchanged: that settles it.
+        It removes replicas that have lost lines or have not caught up for longer than `lag_max_ms`, but never
+        this broker. It adds replicas that have caught up within that time and may join
+        (`Follower.caught_up`). If the outcome of an earlier write is unknown, the ISR is written even
+        unchanged, which resolves it.
 
         Call it every half of the lag limit, and when a fetch shows a follower that may join or has lost
         lines. The replica manager gets the `maximal_isr` before the write is sent, and again when its outcome
@@ -194,11 +195,11 @@ class Isr:
         return self._in_flight
 
     def read_request(self) -> Read:
-        """What `IsrOutcome.READ_BACK` asks for; its outcome goes to `read_back`."""
+        """The read for `IsrOutcome.READ_BACK`; its outcome goes to `read_back`."""
         return Read(PartitionState.path(self.topic_partition))
 
     def written(self, outcome: Outcome) -> IsrOutcome:
-        """What became of the write that `propose` gave."""
+        """Takes the outcome of the write that `propose` returned."""
         write, self._in_flight = self._in_flight, None
         assert write is not None
         match outcome:
@@ -220,9 +221,9 @@ class Isr:
                 return IsrOutcome.READ_BACK
 
     def refused(self) -> IsrOutcome:
-        """The write that `propose` gave cannot be made, or an ACL is against it: the next waits a while.
+        """Delays the next write, because the proposed one is invalid or an ACL refused it.
 
-        Followers fetch all the time, and each fetch would ask again.
+        Followers fetch all the time, and each fetch would propose it again.
         """
         self._in_flight = None
         pause_ms = min(REFUSED_PAUSE_MS << min(self._refusals, 10), REFUSED_PAUSE_MAX_MS)
@@ -231,12 +232,12 @@ class Isr:
         return IsrOutcome.KEPT
 
     def read_back(self, outcome: Outcome) -> IsrOutcome:
-        """What the znode, read after a write in doubt or refused, or in a new session, says about it.
+        """Takes the znode, read after a refusal or an unknown outcome, or in a new session.
 
-        The cure of KAFKA-2729: where the term is still ours, what is stored is taken over, also where another
-        process wrote it. 0.8.2.2 goes on with the version that it remembers, and is refused for ever. What
-        cannot be read decides nothing: a person who repairs it may put the same state back, and no controller
-        would send it.
+        This avoids KAFKA-2729: if leader and leader epoch are the same, the stored state is taken over, also
+        if another process wrote it. 0.8.2.2 continues with the version that it has, and all its writes are
+        refused. An unreadable znode changes nothing: a person who repairs it may write the same state again,
+        which no controller would send.
         """
         if not isinstance(outcome, ReadDone | Refused):
             return IsrOutcome.READ_BACK
@@ -255,7 +256,7 @@ class Isr:
         if version == self._version:
             self._stored = replace(self._stored, extensions=stored.extensions)
             self._knows_other_keys = True
-            # It was not applied, and could still be: the next write that is accepted rules that out.
+            # It was not applied, and could still be: the next successful write excludes that.
             self._unconfirmed = self._unconfirmed.union(proposed)
             return IsrOutcome.KEPT
         self._take(stored, version)
@@ -264,7 +265,7 @@ class Isr:
     # --- parts ----------------------------------------------------------------------------------
 
     def _backs_off(self, now_ms: int, for_ms: int) -> bool:
-        """Followers fetch all the time; what could not be read is not asked for as often."""
+        """Whether proposals pause, after a refusal or an unreadable znode: followers fetch all the time."""
         if self._is_unreadable:
             self._is_unreadable, self._backoff_until_ms = False, now_ms + for_ms
         return now_ms < self._backoff_until_ms
@@ -294,7 +295,7 @@ class Isr:
         )
 
     def _take(self, state: PartitionState, version: int) -> None:
-        """The znode has moved on: no write that asked for an earlier version can be applied any more."""
+        """Takes a new version of the znode: writes with an earlier one cannot be applied any more."""
         self._stored, self._version = state, version
         self._unconfirmed = frozenset()
         self._refusals = 0
@@ -314,19 +315,19 @@ class Isr:
 
 @dataclass(frozen=True, slots=True)
 class IsrChangePropagationConfig:
-    """Kafka's own constants, in milliseconds."""
+    """The timing of notifications in milliseconds; the defaults are Kafka's constants."""
 
     every_ms: int = 2_500
-    """Between two checks."""
+    """Time between two checks."""
     quiet_ms: int = 5_000
-    """Without a change, before the changes are sent."""
+    """Time without a change before the changes are sent."""
     waiting_max_ms: int = 60_000
-    """The longest that a change waits while others keep coming. Kafka counts from the last notification, so
+    """Longest time that a change waits while others keep coming. Kafka counts from the last notification, so
     that the first change after an idle minute is sent alone."""
 
 
 class IsrChangePropagation:
-    """The changes that are not sent yet."""
+    """The ISR changes that the controller is not notified of yet."""
 
     def __init__(self, now_ms: int, timing: IsrChangePropagationConfig | None = None) -> None:
         self._timing = timing or IsrChangePropagationConfig()
@@ -336,7 +337,7 @@ class IsrChangePropagation:
 
     @property
     def next_check_ms(self) -> int:
-        """When to call `take_due` next."""
+        """The time of the next call of `take_due`."""
         return self._check_ms
 
     @property
@@ -345,7 +346,7 @@ class IsrChangePropagation:
         return frozenset(self._waiting)
 
     def changed(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """An ISR was written; or it was not certain that a notification of it was."""
+        """Notes written ISRs, or notifications with an unknown outcome."""
         found = set(partitions)
         if not found:
             return
@@ -355,10 +356,10 @@ class IsrChangePropagation:
         self._last_ms = now_ms
 
     def take_due(self, now_ms: int) -> tuple[IsrChange, ...]:
-        """The notifications to create now, mostly none; several where one would be too big.
+        """The notifications to create now, usually none; several if one would be too big.
 
-        What it returns counts as sent: give it back by `changed` where the create failed or its outcome is
-        unknown. To send a change twice does no harm.
+        They count as sent: call `changed` again if the create failed or its outcome is unknown. A change may
+        be sent twice.
         """
         timing = self._timing
         if now_ms < self._check_ms:
@@ -372,5 +373,5 @@ class IsrChangePropagation:
 
 
 def isr_change_request(change: IsrChange) -> Multi:
-    """The create of one notification. Raises ConfigError where it is too big."""
+    """The create of one notification. Raises ConfigError if it is too big."""
     return Multi((Create(IsrChange.prefix(), change.encode(), sequential=True),))

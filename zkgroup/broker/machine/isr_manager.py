@@ -1,7 +1,7 @@
-"""The ISRs of the partitions that a broker leads: their writes, and the notifications for the controller.
+"""Writes the ISRs of the partitions that a broker leads, and the notifications for the controller.
 
     read followers -> propose (`Isr`) -> set the maximal ISR -> write (unknown outcome: read back)
-    -> the host counts what holds
+    -> set the maximal ISR again
 
 Everything is done for many partitions at once: the return of one broker changes thousands of ISRs.
 Source: controller.md 8.3, 8.4.
@@ -45,11 +45,11 @@ from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 LAG_TIMER: Final = "lag"
 PROPAGATION_TIMER: Final = "isr notices"
 WRITES_AT_ONCE: Final = 500
-"""Transactions that are on their way together."""
+"""Most transactions that are sent together."""
 
 
 class IsrManager:
-    """The partitions that this broker leads."""
+    """The ISRs of all partitions that this broker leads."""
 
     def __init__(self, core: BrokerContext) -> None:
         self._core = core
@@ -58,7 +58,7 @@ class IsrManager:
         self._reading_followers: set[TopicPartition] = set()
         self._awaiting_maximal_isr: dict[int, list[IsrWrite]] = {}
         self._ready: dict[TopicPartition, IsrWrite] = {}
-        """Proposed, and counted by the host."""
+        """Proposed writes whose members are in the replica manager's maximal ISR."""
         self._unconfirmed: set[TopicPartition] = set()
         """To be read before they are written: the outcome of a write is unknown, or the znode was not read in
         this session, or not since LeaderAndIsr, which lacks the keys of later versions.
@@ -66,14 +66,14 @@ class IsrManager:
         self._unsent: list[IsrChange] = []
 
     def isr(self, topic_partition: TopicPartition) -> tuple[int, ...] | None:
-        """In force as far as is known; None where this broker does not lead."""
+        """The last known ISR of a partition; None if this broker does not lead it."""
         isr = self._isrs.get(topic_partition)
         return None if isr is None else isr.isr
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def led(self, state: PartitionStateInfo) -> None:
-        """A leader epoch begins. What was under way for an older one is dropped."""
+        """Starts a leader epoch; work of an older one is dropped."""
         core = self._core
         assert core.broker is not None
         self.left(state.topic_partition)
@@ -82,7 +82,7 @@ class IsrManager:
             core.set_timer(LAG_TIMER, core.now.ms + core.config.lag_max_ms // 2)
 
     def reassigned(self, state: PartitionStateInfo) -> None:
-        """The term goes on with other replicas, and so does what is under way in it."""
+        """Sets the replicas of a leader epoch; its running work continues."""
         isr = self._isrs.get(state.topic_partition)
         if isr is not None and isr.leader_epoch == state.leader_epoch:
             isr.set_replicas(state.replicas)
@@ -93,7 +93,7 @@ class IsrManager:
         self._unconfirmed.discard(topic_partition)
 
     def fetched(self, event: FollowerFetched) -> None:
-        """Notes how far a follower is; one that may join, or has lost lines, is looked at."""
+        """Notes a follower's fetch; reads the followers if it may join or has lost lines."""
         isr = self._isrs.get(event.topic_partition)
         if isr is None:
             return
@@ -103,16 +103,16 @@ class IsrManager:
             self._read_followers([event.topic_partition])
 
     def session_over(self) -> None:
-        """Whatever this broker leads may have been decided anew, or be of another topic of that name.
+        """Makes every state be read before it is written: it may have changed, or be another topic's.
 
-        Versions of a topic that is made again begin anew as well: the state is read before it is written.
+        The versions of a topic that is created again start anew as well.
         """
         self._ready.clear()
         self._awaiting_maximal_isr.clear()
         self._unconfirmed.update(self._isrs)
 
     def connected(self) -> None:
-        """What could not be written while ZooKeeper was away is looked at again."""
+        """Reads the followers of all partitions, for changes that could not be written while disconnected."""
         self._read_followers(self._isrs)
 
     def timer_fired(self, name: str) -> None:
@@ -132,7 +132,7 @@ class IsrManager:
             self._core.emit(ReadFollowers(wanted))
 
     def seen(self, event: FollowersRead) -> None:
-        """Proposes what the followers make necessary, and has the host count it first."""
+        """Proposes changes of the ISRs, and emits their maximal ISRs before they are written."""
         core = self._core
         self._reading_followers.difference_update(event.partitions)
         if not core.connected:
@@ -167,10 +167,10 @@ class IsrManager:
         return True
 
     def maximal_isrs_set(self, batch: int, behind: Collection[TopicPartition]) -> None:
-        """The host waits for the new members too: the writes may go out.
+        """Makes the proposed writes ready: the high watermark waits for the joining replicas.
 
-        Not those of partitions `behind`: after the followers were read and before the maximal ISR was set, a
-        line was acknowledged that a new member lacks. It joins at one of its next fetches.
+        Those of partitions `behind` are withdrawn: after the followers were read and before the maximal ISR
+        was set, a line was acknowledged that a joining replica lacks. It joins at one of its next fetches.
         """
         withdrawn = []
         for write in self._awaiting_maximal_isr.pop(batch, ()):
@@ -189,7 +189,7 @@ class IsrManager:
         isr = self._isrs[topic_partition]
         return MaximalIsr(topic_partition, isr.leader_epoch, isr.maximal_isr, isr.joining)
 
-    # --- what is next -----------------------------------------------------------------------------
+    # --- work -------------------------------------------------------------------------------------
 
     def next(self) -> Work | None:
         if self._unconfirmed:
@@ -197,7 +197,7 @@ class IsrManager:
         if self._ready:
             return "write ISRs", self._write
         if self._unsent:
-            return "tell of changed ISRs", self._send_changes
+            return "notify of changed ISRs", self._send_changes
         return None
 
     def _write(self) -> Procedure[None]:
@@ -218,13 +218,13 @@ class IsrManager:
                 settled.append((tp, meaning))
             if isinstance(outcome, MultiRefused) and meaning is IsrOutcome.KEPT:
                 self._core.note("isr.refused", partition=str(tp), code=outcome.code.value)
-                # An ACL answers before the version does: there may be a new decision of a controller.
+                # The ACL is checked before the version: a controller may have written a new state.
                 self._unconfirmed.add(tp)
         self._settle(settled)
         _require_answers(outcomes)
 
     def _read_back(self) -> Procedure[None]:
-        """After a refusal or a missing answer, and in a new session: what the znodes say decides."""
+        """Reads the states after refusals, missing replies, a new session and a new leader epoch."""
         partitions = sorted(self._unconfirmed)[:WRITES_AT_ONCE]
         isrs = [self._isrs[tp] for tp in partitions]
         paths = [PartitionState.path(tp) for tp in partitions]
@@ -243,7 +243,7 @@ class IsrManager:
         self._read_followers([tp for tp, meaning in settled if meaning is IsrOutcome.KEPT])
 
     def _note_change(self, tp: TopicPartition, before: tuple[int, ...], isr: Isr) -> None:
-        """What stands in ZooKeeper is other than it was."""
+        """Emits log events for replicas that left or joined the stored ISR."""
         if set(before) - set(isr.isr):
             self._core.note("isr.shrank", partition=str(tp), isr=isr.isr, was=before)
         if set(isr.isr) - set(before):
@@ -262,12 +262,11 @@ class IsrManager:
             if meaning in (IsrOutcome.DEPOSED, IsrOutcome.UNREADABLE):
                 core.note(f"isr.{meaning.value}", partition=str(tp), leader_epoch=self._isrs[tp].leader_epoch)
         deposed = [tp for tp, meaning in settled if meaning is IsrOutcome.DEPOSED]
-        # Mostly the controller wrote it. It knows a state that a foreign writer wrote by this notification
-        # only.
+        # Usually the controller wrote it. It learns of a foreign writer's state only by this notification.
         self._changed(changed + deposed)
         self._read_followers([tp for tp, meaning in settled if meaning is IsrOutcome.ADOPTED])
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- notifications ----------------------------------------------------------------------------
 
     def _send_changes(self) -> Procedure[None]:
         changes, self._unsent = self._unsent, []
@@ -297,7 +296,7 @@ class IsrManager:
 
 
 def _require_answers(outcomes: tuple[Outcome, ...]) -> None:
-    """Raises where one is missing, so that the machine backs off before it asks again."""
+    """Raises ConnectionLossError if a reply is missing, so that the machine backs off before it retries."""
     for outcome in outcomes:
         if isinstance(outcome, (Unanswered, NotSent)):
             raise ConnectionLossError(outcome)

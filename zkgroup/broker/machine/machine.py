@@ -1,7 +1,7 @@
-"""A broker as a machine: its session, and one procedure at a time.
+"""The machine of a broker: its session, and one procedure at a time.
 
-The order of every choice: the own id and what it stands on, configurations, the registration, and then what
-the partitions need. Without ZooKeeper a broker keeps its roles and serves; only what is written waits.
+The order of its work: the broker id and the parents, configurations, the registration, and then the
+partitions. Without ZooKeeper a broker keeps its roles and serves; only writes wait.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self._seeks_controller = False
 
     def step(self, event: Event, now: Instant) -> tuple[Effect, ...]:
-        """Takes one event, in the order they happened, and says what to do, in the order given."""
+        """The effects of one event, to be performed in this order. Events are given in their order."""
         self.core.begin(now)
         self._take(event)
         if self._seeks_controller and not self.core.connected:

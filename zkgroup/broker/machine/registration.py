@@ -1,14 +1,14 @@
-"""`/brokers/ids/<id>`: that the broker lives, and where.
+"""Registers a broker at `/brokers/ids/<id>`, and prepares its first registration.
 
 Source: controller.md 8.2, kafka/zk/KafkaZkClient.scala@2.8.2.
 
-It is made and set in one transaction, so that the answer has its czxid, the broker's epoch. What stands in
-the way is
+The znode is created and set in one transaction, so that the reply has its czxid, the broker's epoch. If there
+is a registration already, it is
 
-* our own, made by a request whose answer was lost: good
-* of a former session of this process: deleted and made again in one transaction (KAFKA-7165)
-* perhaps of a former process of this very broker, by its address or its folder: waited for, as long as an
-  abandoned session can last
+* this one's, created by a request whose reply was lost: the broker is registered
+* of a former session of this process: deleted and created again in one transaction (KAFKA-7165)
+* perhaps of a former process of this broker (stale), by its address or its folder: the broker waits as long
+  as a session without its process can last
 * another broker's: the id is in use, and the broker fails
 """
 
@@ -49,11 +49,11 @@ from zkgroup.znodes.cluster import BrokerSequence, ClusterId, common_parents, la
 
 REGISTRATION_TIMER: Final = "registration"
 SLACK_MS: Final = 2000
-"""Beyond the session timeout, for a registration that may be our own ghost."""
+"""Milliseconds beyond the session timeout to wait for a registration that may be stale."""
 
 
 class Registration:
-    """The registration of one broker, in every session anew."""
+    """Registers one broker, in every session anew."""
 
     def __init__(self, core: BrokerContext) -> None:
         self._core = core
@@ -61,7 +61,7 @@ class Registration:
         self.epoch: int | None = None
         """czxid of the last registration."""
         self.is_registered = False
-        """In the present session."""
+        """Whether it is registered in the present session."""
         self._is_blocked = False
         self._blocked_since_ms: int | None = None
 
@@ -70,12 +70,12 @@ class Registration:
         self._blocked_since_ms = None
 
     def connected(self) -> None:
-        """The wait for a ghost begins anew: a new leader of the servers gives each session its whole time."""
+        """Restarts the wait for a stale registration: a new leader of the ensemble restarts all sessions."""
         self._blocked_since_ms = None
         self.wake()
 
     def wake(self) -> None:
-        """Something may have changed about what stands in the way."""
+        """Reads the other registration again: it may have changed."""
         self._is_blocked = False
 
     def next(self) -> Work | None:
@@ -125,7 +125,7 @@ class Registration:
         core.cancel_timer(REGISTRATION_TIMER)
         core.emit(Registered(stat.czxid, core.session.incarnation))
 
-    # --- what stands in the way -------------------------------------------------------------------
+    # --- another registration ---------------------------------------------------------------------
 
     def _read_obstacle(self, operations: tuple[Operation, ...]) -> Procedure[None]:
         core = self._core
@@ -153,7 +153,7 @@ class Registration:
         if self._blocked_since_ms is None:
             self._blocked_since_ms = core.now.ms
         until_ms = self._blocked_since_ms + core.session.timeout_ms + SLACK_MS
-        if theirs is None or not self._may_be_ghost(theirs) or core.now.ms >= until_ms:
+        if theirs is None or not self._may_be_stale(theirs) or core.now.ms >= until_ms:
             host = None if theirs is None else theirs.host
             core.fail(BrokerIdInUseError(self.path, found.stat.ephemeral_owner, host))
             return
@@ -168,10 +168,8 @@ class Registration:
         if (now := read_done(outcome)) is None or now.stat.czxid != found.stat.czxid:
             self.wake()
 
-    def _may_be_ghost(self, theirs: BrokerRegistration) -> bool:
-        """Whether a former process of this broker registered it: none else listens at its port or uses its
-        folder.
-        """
+    def _may_be_stale(self, theirs: BrokerRegistration) -> bool:
+        """Whether it may be stale: only a former process of this broker had its port or its folder."""
         serving = self.serving
         assert serving is not None
         if (theirs.host, theirs.port) == (serving.host, serving.port):
@@ -181,11 +179,11 @@ class Registration:
 
 
 ANY_VERSION = -1
-"""`/brokers/seqid` is set whatever its version is: who sets it last has the greatest number."""
+"""`/brokers/seqid` is set with any version: the last write gets the highest number."""
 
 
 class BrokerStartup:
-    """The part of a broker that runs once, in the first session that lets it."""
+    """Prepares a broker once, in its first session: parents, cluster id, broker id."""
 
     def __init__(self, core: BrokerContext) -> None:
         self._core = core
@@ -207,7 +205,10 @@ class BrokerStartup:
         core.emit(Prepared(core.broker, cluster_id))
 
     def _others(self) -> Procedure[frozenset[str]]:
-        """Names that are registered. Among brokers of Kafka ours does not start: it cannot follow them."""
+        """The names of registered brokers.
+
+        Raises if one is Kafka's, as zkgroup's cannot replicate from it.
+        """
         _, listed = yield from ask(Query(Sync(broker_ids_path())), Query(ListChildren(broker_ids_path())))
         names = list_done(listed).children
         if not names:
@@ -222,7 +223,7 @@ class BrokerStartup:
         return frozenset(names)
 
     def _is_foreign(self, znode: Znode) -> bool:
-        """One that cannot be read is reported, and not taken for foreign."""
+        """Whether a registration is Kafka's; an unreadable one is reported and does not count as Kafka's."""
         try:
             return not BrokerRegistration.decode(znode.path, znode.data).is_zkgroup
         except CorruptZnodeError as error:
@@ -243,7 +244,7 @@ class BrokerStartup:
             yield from write([Create(path, ClusterId.of(self._core.config.new_cluster_id).encode())], ())
 
     def _given_out(self, registered: frozenset[str]) -> Procedure[int | None]:
-        """A new id; None where a person has given it to a broker already."""
+        """A new generated id; None if a broker has this id already."""
         data = BrokerSequence().encode()
         answer = yield from write([SetData(BrokerSequence.path(), data, ANY_VERSION)], ())
         if not isinstance(answer, MultiDone):
@@ -260,7 +261,7 @@ class BrokerStartup:
 
 
 def make_parents() -> Procedure[None]:
-    """Creates what a broker of 0.8.2.2 creates at start, and what tools of later releases read."""
+    """Creates the znodes that a broker of 0.8.2.2 creates at its start, and those that later tools read."""
     yield from ask(Query(CreateMissing((*common_parents(), *later_parents()))))
 
 

@@ -1,8 +1,8 @@
-"""The replicas of a broker: what leaders and followers decide, over any `LogDir`.
+"""The replicas of a broker: the decisions of leaders and followers, over any `LogDir`.
 
-* `manager`: `ReplicaManager`, all replicas of a broker; `executor`: the one thread that asks it
-* `replica`: one replica, its roles and the two requests for lines; what a leader knows of its followers, and
-  the high watermark
-* `actions`: what controller, machine and clients have the manager do; `min_insync`: `min.insync.replicas`
-* `replica_view`: what is known of a replica, as values
+* `manager`: `ReplicaManager`, all replicas of a broker; `executor`: the one thread that calls it
+* `replica`: one replica, its roles and the two requests for lines; the followers of a leader, and the high
+  watermark
+* `actions`: the calls of controller, machine and clients; `min_insync`: `min.insync.replicas`
+* `replica_view`: the state of a replica as values
 """

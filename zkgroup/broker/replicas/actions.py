@@ -1,6 +1,6 @@
-"""What follows from what a controller has made of a broker's replicas. Pure but for the host.
+"""Performs a controller's actions on a `ReplicaManager`, and gives what follows from them. Pure otherwise.
 
-The broker's network and the simulated broker carry it out, each in its own way.
+The broker's network and the simulated broker both use it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from zkgroup.wire.replica_host import FailedReplica, FailedReplicasResponse
 
 
 def perform(host: ReplicaManager, broker: int, action: Action) -> int:
-    """Has the host do it; returns its error code."""
+    """Performs an action on the replica manager; returns its error code."""
     match action:
         case BecomeLeader(state):
             isr = {*state.isr, broker}
@@ -60,14 +60,14 @@ class RoleChange:
     topic_partition: TopicPartition
     role: Role
     leader_epoch: int | None
-    """None where it has no role."""
+    """None without a role."""
     event: BecameLeader | StoppedLeading
-    """For the machine."""
+    """The event for the machine."""
     leader: Broker | None
-    """The leader that it fetches from; None: it fetches no more."""
+    """The leader that it fetches from; None: it does not fetch."""
 
-    def tell(self, min_insync: MinInsync) -> None:
-        """With a term that begins here its ISR is known, and with any other role there is none."""
+    def apply_to(self, min_insync: MinInsync) -> None:
+        """Sets the ISR of a leader epoch that begins here; removes it for any other role."""
         if isinstance(self.event, BecameLeader):
             state = self.event.state
             min_insync.led(self.topic_partition, state.leader_epoch, state.isr)
@@ -76,7 +76,7 @@ class RoleChange:
 
 
 def role_change(action: RoleAction, error: int) -> RoleChange:
-    """`error` is the host's: a role that it could not take is none."""
+    """The role after an action. `error` is the replica manager's: after one there is no role."""
     tp, done = action.topic_partition, error == ErrorCode.NONE
     match action:
         case BecomeLeader(state) if done:
@@ -90,7 +90,7 @@ def role_change(action: RoleAction, error: int) -> RoleChange:
 def followed_again(
     replicas: Mapping[TopicPartition, AssignedRole], request: LeaderAndIsrRequest
 ) -> set[TopicPartition]:
-    """What is fetched on: a controller's word on a term that is known is one on what stands still, too."""
+    """The followed partitions in a LeaderAndIsr of a known leader epoch; their paused fetches resume."""
     return {
         tp
         for state in request.partitions
@@ -101,7 +101,7 @@ def followed_again(
 
 
 def read_followers(host: ReplicaManager, order: ReadFollowers) -> FollowersRead:
-    """How far the followers are of the partitions that are led here."""
+    """The followers of the partitions that are led here."""
     seen: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
     for tp in order.partitions:
         view = host.view(tp)
@@ -111,11 +111,11 @@ def read_followers(host: ReplicaManager, order: ReadFollowers) -> FollowersRead:
 
 
 REASON_MAX: Final = 1_000
-"""Characters of why a replica has failed: a path, and what is wrong with it."""
+"""Most characters of the reason why a replica has failed."""
 
 
 def partitions_without_role(host: ReplicaManager) -> list[TopicPartition]:
-    """Partitions that only have lines here. One that has failed may have its place, and has said why."""
+    """Partitions with lines here, but without a role or a failure."""
     views = {tp: host.view(tp) for tp in host.partitions()}
     return [
         tp
@@ -125,7 +125,7 @@ def partitions_without_role(host: ReplicaManager) -> list[TopicPartition]:
 
 
 def failed_replicas(host: ReplicaManager) -> FailedReplicasResponse:
-    """Which cannot go on, since when and why."""
+    """The replicas that have failed, with time and reason."""
     return FailedReplicasResponse(
         tuple(
             FailedReplica(*tp, each.since_ms, each.reason[:REASON_MAX])
@@ -135,10 +135,10 @@ def failed_replicas(host: ReplicaManager) -> FailedReplicasResponse:
 
 
 def set_maximal_isrs(host: ReplicaManager, order: SetMaximalIsrs) -> frozenset[TopicPartition]:
-    """Carries `SetMaximalIsrs` out.
+    """Performs `SetMaximalIsrs`.
 
-    Returns the partitions of which a joining replica lacks lines below the high watermark, as it stands
-    now that it waits for him: it may have risen since his fetch (Kafka decides and counts under one lock).
+    Returns the partitions of which a joining replica lacks lines below the high watermark, which waits for it
+    now: it may have risen since the replica's fetch (Kafka does both under one lock).
     """
     behind = set()
     for one in order.isrs:

@@ -1,7 +1,7 @@
 """The one thread on which a `ReplicaManager` is called, for code that runs on an asyncio loop.
 
-A host blocks for its disk and takes one caller at a time. What its owner needs to wait for is told to the
-loop: `changed` gives the partitions whose role, log end offset or high watermark moved.
+A replica manager blocks for its disk and takes one caller at a time. The loop is notified of changes:
+`changed` gives an event for a partition whose role, log end offset or high watermark changes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Job = Callable[[], None]
 
 
 class ExecutorClosedError(RuntimeError):
-    """The host is asked after `ReplicaExecutor.close`."""
+    """The replica manager is called after `ReplicaExecutor.close`."""
 
 
 class ReplicaExecutor:
-    """Asks a host one thing after the other. Made and used on one event loop.
+    """Calls a replica manager on one thread, one call after the other. Made and used on one event loop.
 
-    `close` closes the host too, which belongs to this thread from the start.
+    `close` closes the replica manager too, which belongs to this thread from the start.
     """
 
     def __init__(
@@ -48,28 +48,28 @@ class ReplicaExecutor:
         self._closing = False
         host.listen(self._moved.add)
         if leader_failed is not None:
-            host.listen_to_failures(lambda tp, why: self._tell(leader_failed, tp, why))
+            host.listen_to_failures(lambda tp, why: self._call_back(leader_failed, tp, why))
         self._given = self._taken = 0
         self._party = party_beside(self._loop, name, lambda: self._given != self._taken)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     async def call(self, ask: Callable[[ReplicaManager], T]) -> T:
-        """What `ask` gives, called with the host on its thread, and done even where the caller is cancelled.
+        """The result of `ask`, called on the replica manager's thread, also if the caller is cancelled.
 
-        Raises what `ask` raises, and HostClosedError once `close` has begun.
+        Raises the error of `ask`, and ExecutorClosedError once `close` has begun.
         """
         if self._closing:
-            raise ExecutorClosedError("the replica host is closed")
+            raise ExecutorClosedError("the replica manager is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def job() -> None:
             try:
                 value = ask(self._host)
-            except BaseException as error:  # noqa: BLE001  # belongs to who asked
-                self._tell(_set_exception, answer, error)
+            except BaseException as error:  # noqa: BLE001  # raised in the calling task
+                self._call_back(_set_exception, answer, error)
             else:
-                self._tell(_set_result, answer, value)
+                self._call_back(_set_result, answer, value)
 
         self._given += 1
         self._jobs.put(job)
@@ -89,10 +89,9 @@ class ReplicaExecutor:
                 del self._waiting[tp]
 
     async def close(self, timeout_s: float = 5.0) -> bool:
-        """Closes the host after what it was asked before. Returns whether that was done in time. May be
-        called twice.
+        """Closes the replica manager after all earlier calls; whether that was done in time. Idempotent.
 
-        Otherwise the thread is left to its disk; it ends with it, or with the process.
+        Otherwise the thread still waits for its disk, and ends after that or with the process.
         """
         if not self._closing:
             self._closing = True
@@ -115,12 +114,12 @@ class ReplicaExecutor:
                 if self._moved:
                     moved = frozenset(self._moved)
                     self._moved.clear()
-                    self._tell(self._wake, moved)
+                    self._call_back(self._wake, moved)
         finally:
             try:
                 self._host.close()
             finally:
-                self._tell(self._ended.set)
+                self._call_back(self._ended.set)
                 if self._party is not None:
                     self._party.leave()
 
@@ -130,8 +129,8 @@ class ReplicaExecutor:
         self._taken += 1
         return job
 
-    def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Calls back on the loop; without effect where the loop is closed."""
+    def _call_back(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Calls back on the loop; without effect if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:

@@ -1,21 +1,20 @@
-"""The replicas of one broker, over the log directory that keeps their lines.
+"""The replicas of one broker, over the log directory with their lines.
 
-A broker speaks to ZooKeeper, to the controller and over the network; its `ReplicaManager` keeps lines, and
-knows of them where they end, which leader epoch they are from and how far followers have come.
+A `ReplicaManager` stores lines, with their leader epochs, and the progress of followers; other parts of the
+broker connect to ZooKeeper, the controller and the network.
 
-* Blocking, and called from one thread at a time (`ReplicaExecutor`). No method waits for another broker or
-  for a line to come, only for the disk. Waiting (`max_wait_ms`, acks=all) is the caller's, notified by
-  `listen` when to ask again.
-* What a peer, a client or the disk does wrong is an answer, never an exception. A partition whose files fail
-  has no role from then on (`ReplicaView.failure`, `reopen`); the other partitions go on.
+* It blocks, and is called from one thread at a time (`ReplicaExecutor`). No method waits for another broker
+  or for a line to come, only for the disk. Waiting (`max_wait_ms`, acks=all) is the caller's task; `listen`
+  notifies it when to call again.
+* A fault of a peer, a client or the disk is an error code, never an exception. A partition whose files fail
+  has no role from then on (`ReplicaView.failure`, `reopen`); the other partitions are not affected.
   `IllegalTransitionError` is a mistake of the caller.
-* Offsets are counts of lines from 0. Leader epochs never go down for a partition: `ControlRequestHandler`
-  refuses earlier ones (partition error 13) before the manager is asked.
-* Time is the caller's, but for that of a failure, which is for people. A follower has caught up at this
-  moment where a fetch's offset is at least the `log_end_offset` of its answer; how long ago that was decides
-  about the lag.
+* Offsets are counts of lines from 0. Leader epochs never decrease for a partition: `ControlRequestHandler`
+  refuses earlier ones (partition error 13) before the manager is called.
+* The caller has the clock, except for the time of a failure, which is for people. A follower has caught up if
+  a fetch's offset is at least the `log_end_offset` of its response; the time since then is the lag.
 
-Sources: KIP-101 and KIP-279 (leader epochs), KIP-595 (the diverging answer);
+Sources: KIP-101 and KIP-279 (leader epochs), KIP-595 (the diverging epoch);
 kafka/server/ReplicaManager.scala @0.8.2.2; kafka/cluster/Partition.scala@2.8.2 for the high watermark and the
 ISR.
 """
@@ -48,7 +47,7 @@ log = logging.getLogger("zkgroup.broker")
 
 
 class ReplicaManager:
-    """The replicas of one broker. The module says what holds for all methods."""
+    """The replicas of one broker. The module docstring applies to all methods."""
 
     def __init__(self, broker: int, log_dir: LogDir, wall_ms: Callable[[], int] | None = None) -> None:
         """
@@ -60,13 +59,13 @@ class ReplicaManager:
         self.broker = broker
         self._wall_ms = wall_ms or _system_wall_ms
         self._failed_at_ms: dict[TopicPartition, int] = {}
-        """When each replica failed that has not been well since."""
+        """When each failed replica failed, in epoch milliseconds."""
         self._log_dir = log_dir
         self._replicas: dict[TopicPartition, Replica] = {}
         self._failures: dict[TopicPartition, str] = {}
-        """Of replicas that are not open: why they have no role."""
+        """The replicas that are not open, with the reason why they have no role."""
         self._stranded: dict[TopicPartition, FollowerState] = {}
-        """Of these, the followers whose files failed: `reopen` may take them up again."""
+        """Those of them that are followers whose files failed: `reopen` may open them again."""
         self._broker_epochs: dict[int, int] = {}
         """The latest incarnation of each follower that has fetched."""
         self._listeners: list[Callable[[TopicPartition], None]] = []
@@ -74,10 +73,10 @@ class ReplicaManager:
 
     @property
     def folder_id(self) -> str | None:
-        """The uuid of the folder that keeps the lines; None where they are kept in memory."""
+        """The uuid of the folder with the lines; None if they are in memory."""
         return self._log_dir.folder_id
 
-    # --- what the controller says -----------------------------------------------------------------
+    # --- actions of the controller ----------------------------------------------------------------
 
     def become_leader(
         self,
@@ -86,14 +85,14 @@ class ReplicaManager:
         replicas: Collection[int],
         isr: Collection[int],
     ) -> ErrorCode:
-        """Starts a term. What followers had reached is forgotten; `isr` is counted as by `set_isr`.
+        """Becomes leader in a leader epoch. The followers' progress is reset; `isr` is set as by `set_isr`.
 
-        `replicas` and `isr` are broker ids, this one among them. Again at the epoch of the present term: only
-        `replicas` and `isr` are taken over.
+        `replicas` and `isr` are broker ids, this one among them. At the present leader epoch only `replicas`
+        and `isr` are set.
 
-        Returns NONE, or KAFKA_STORAGE_ERROR (56), and the replica has no role: the files cannot be used, or
-        lines are missing that it must have, as it has none at an epoch above 0 or fewer than it once knew to
-        be below the high watermark. The controller takes such a replica for offline.
+        Returns NONE, or KAFKA_STORAGE_ERROR (56) without a role: the files cannot be used, or lines are
+        missing, as it has none at an epoch above 0 or fewer than its high watermark. For the controller such
+        a replica is offline.
         """
         self._stranded.pop(topic_partition, None)
         with self._changing(topic_partition, is_answered=True):
@@ -108,10 +107,10 @@ class ReplicaManager:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def become_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> ErrorCode:
-        """Ends what it did before. Nothing is cut: what diverges is found out by fetching.
+        """Becomes follower in a leader epoch. Nothing is truncated: fetches find diverging lines.
 
         The caller then fetches for it: `next_fetch`, sends it to the leader, `take`.
-        Returns NONE, or KAFKA_STORAGE_ERROR where the files cannot be used.
+        Returns NONE, or KAFKA_STORAGE_ERROR if the files cannot be used.
         """
         self._stranded.pop(topic_partition, None)
         with self._changing(topic_partition):
@@ -120,7 +119,7 @@ class ReplicaManager:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Ends the role; the lines stay. Without effect for an unknown partition."""
+        """Ends the role and keeps the lines. Without effect for an unknown partition."""
         self._failures.pop(topic_partition, None)
         self._failed_at_ms.pop(topic_partition, None)
         self._stranded.pop(topic_partition, None)
@@ -129,9 +128,9 @@ class ReplicaManager:
                 replica.stop()
 
     def delete(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Stops it and removes all that there is of it, in memory and on disk; also one that is not known.
+        """Stops a replica and deletes it in memory and on disk, also an unknown one.
 
-        Returns NONE, or KAFKA_STORAGE_ERROR where it cannot be put aside.
+        Returns NONE, or KAFKA_STORAGE_ERROR if its folder cannot be renamed.
         """
         self.stop(topic_partition)
         with self._changing(topic_partition):
@@ -141,40 +140,39 @@ class ReplicaManager:
             return ErrorCode.NONE
         return ErrorCode.KAFKA_STORAGE_ERROR
 
-    # --- what a leader does -----------------------------------------------------------------------
+    # --- a leader ---------------------------------------------------------------------------------
 
     def set_replicas(
         self, topic_partition: TopicPartition, leader_epoch: int, replicas: Collection[int]
     ) -> None:
-        """Goes on leading with these `replicas`, this broker among them; what is known of those that stay is
-        kept, and so is the maximal ISR.
+        """Sets the replicas of a leader, this broker among them; keeps their progress and the maximal ISR.
 
-        Without effect where this host does not lead at that epoch.
+        Without effect if this broker does not lead at that epoch.
         """
         if (replica := self._replicas.get(topic_partition)) is not None:
             with self._changing(topic_partition):
                 replica.set_replicas(leader_epoch, replicas)
 
     def set_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
-        """Sets the maximal ISR, for which the high watermark waits: the union of the stored ISR and of each
-        ISR that is proposed or whose fate is not known. Call it before a proposal is sent, and again when its
-        fate is known.
+        """Sets the maximal ISR, for which the high watermark waits.
 
-        Without effect where this host does not lead at that epoch.
+        It is the union of the stored ISR and of each ISR that is proposed or of unknown outcome. Call it
+        before a proposal is sent, and again when its outcome is known. Without effect if this broker does not
+        lead at that epoch.
         """
         if (replica := self._replicas.get(topic_partition)) is not None:
             with self._changing(topic_partition):
                 replica.set_maximal_isr(leader_epoch, isr)
 
     def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
-        """Appends lines as one batch, all or none of them, and answers at once, as for acks=1.
+        """Appends lines as one batch, all or none of them, and returns the response at once, as for acks=1.
 
-        acks=all: hold the answer back until `high_watermark` has reached `base_offset` plus the number of
-        lines, and put the new one in. Answer 6, with `base_offset`, if it no longer `keeps` them before.
-        Whether enough replicas are in sync (19, 20) is for the caller to see (`maximal_isr_size`).
-        Errors: 3 no replica of that name here, 6 no leader, 74 and 75 another term, 87 no lines, one with
-        a newline in it, or more bytes of them than an answer can carry (`BATCH_BYTES_MAX`). 6 comes with a
-        `base_offset` where the files failed meanwhile: the lines may be there.
+        For acks=all the caller delays the response until `high_watermark` has reached `base_offset` plus the
+        number of lines, and puts the new one in; it responds 6, with `base_offset`, if the replica no longer
+        `keeps` them. The caller also checks whether enough replicas are in sync (19, 20; `maximal_isr_size`).
+        Errors: 3 no such replica here, 6 no leader, 74 and 75 another leader epoch, 87 no lines, a line with
+        a newline, or more bytes than a response can have (`BATCH_BYTES_MAX`). 6 has a `base_offset` if the
+        files failed meanwhile: the lines may be there.
         """
         topic_partition = TopicPartition(request.topic, request.partition)
         if (replica := self._replicas.get(topic_partition)) is None:
@@ -185,33 +183,33 @@ class ReplicaManager:
         return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, -1)
 
     def maximal_isr_size(self, topic_partition: TopicPartition) -> int | None:
-        """How many replicas the high watermark waits for, this one included; None where it does not lead."""
+        """Number of replicas that the high watermark waits for, with this one; None if it does not lead."""
         replica = self._replicas.get(topic_partition)
         return None if replica is None else replica.maximal_isr_size
 
     def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
-        """Whether this replica leads, and its line before `end_offset` is the one of that epoch.
+        """Whether this replica leads, and its line before `end_offset` is of that epoch.
 
-        An epoch and an offset name one line, so those are the lines that were appended, also where the
-        replica leads in a later term by now.
+        An epoch and an offset identify one line, so these are the appended lines, also if the replica leads
+        in a later epoch by now.
         """
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.keeps(leader_epoch, end_offset)
 
     def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
-        """Answers a follower or a consumer at once; `max_wait_ms` is left to the caller, who may ask again
-        when `listen` calls, and answers what it has when the time is over.
+        """The response to a fetch of a follower or a consumer, at once.
 
-        `held`: asked again so; nothing has been answered to this request yet. A follower joins the ISR after
-        an answer, and what was held back is none.
+        The caller handles `max_wait_ms`: it may call again when `listen` notifies it, and sends the last
+        response at the end of that time. `held`: this is such a repeated call; no response was sent yet. A
+        follower joins the ISR only after a response that was sent.
 
-        A follower's fetch says how far it has come, and is counted. A consumer gets lines below the high
-        watermark; at or past it none. Whole batches, as they were appended, at least one even where it is
-        larger than `max_bytes` or `FETCH_BYTES_MAX`; a consumer's first may begin before
-        `offset`. An observer gets the offsets of this replica, whatever its role.
+        A follower's fetch updates its progress. A consumer gets lines below the high watermark. Batches are
+        whole, as they were appended, and at least one is returned even if it is larger than `max_bytes` or
+        `FETCH_BYTES_MAX`; a consumer's first may begin before `offset`. An observer gets the offsets of this
+        replica in any role.
         Errors: 1 a consumer's offset below 0 or past the log end offset, 3, 6, 74, 75, and 77 for a
-        follower's older incarnation (a smaller broker epoch than one seen from it), or one outside the ISR
-        that has more lines of this term than this leader: they can be of a former topic of that name.
+        follower's older incarnation (a lower broker epoch than in an earlier fetch), or for one outside the
+        ISR with more lines of this epoch than this leader: they can be of a former topic of that name.
         """
         topic_partition = TopicPartition(request.topic, request.partition)
         if not self._is_latest_incarnation(request):
@@ -234,21 +232,21 @@ class ReplicaManager:
             return ErrorCode.NOT_LEADER_FOR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    # --- what a follower does ---------------------------------------------------------------------
+    # --- a follower -------------------------------------------------------------------------------
 
     def next_fetch(
         self, topic_partition: TopicPartition, *, broker_epoch: int, max_bytes: int, max_wait_ms: int
     ) -> FetchLinesRequest | None:
-        """What to ask the leader next; None where the replica does not follow."""
+        """The next fetch for the leader; None if the replica does not follow."""
         replica = self._replicas.get(topic_partition)
         return None if replica is None else replica.next_fetch(broker_epoch, max_bytes, max_wait_ms)
 
     def take(self, request: FetchLinesRequest, response: FetchLinesResponse) -> bool:
-        """Takes the leader's answer in: appends its batches, or cuts back what diverges.
+        """Takes the leader's response: appends its batches, or truncates diverging lines.
 
-        Returns whether to ask again at once; False: wait a little first (an error, a wrong checksum, an
-        answer that the replica will not follow, which `ReplicaView.failure` then explains). An answer to a
-        request that is not the replica's present position in its present term changes nothing.
+        Returns whether to fetch again at once; False: wait a little first (an error, a wrong checksum, a
+        response that the replica refuses, with the reason in `ReplicaView.failure`). A response for another
+        position or leader epoch than the present one changes nothing.
         """
         topic_partition = TopicPartition(request.topic, request.partition)
         if (replica := self._replicas.get(topic_partition)) is None:
@@ -258,11 +256,11 @@ class ReplicaManager:
         return False
 
     def reopen(self, topic_partition: TopicPartition) -> bool:
-        """Opens the files of a follower that have failed anew, and has it follow on in the same term.
+        """Opens the failed files of a follower again, and makes it follow in the same leader epoch.
 
-        A leader is not taken up so: had its files lost lines that a follower has, others would take their
-        offsets in the same term. Reads the files from end to end, so the caller leaves time in between.
-        Returns whether it follows again; False also for a replica that has not failed.
+        A leader is not opened again: if its files had lost lines that a follower has, other lines would get
+        their offsets in the same epoch. It reads the files from end to end, so the caller waits between two
+        calls. Returns whether it follows again; False also for a replica that has not failed.
         """
         if (stranded := self._stranded.get(topic_partition)) is None:
             return False
@@ -273,14 +271,14 @@ class ReplicaManager:
             del self._stranded[topic_partition]
         return False
 
-    # --- what is known ----------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def partitions(self) -> Collection[TopicPartition]:
-        """Those that have a role or lines here, ordered."""
+        """The partitions with a role or lines here, ordered."""
         return tuple(sorted({*self._replicas, *self._log_dir.partitions()}))
 
     def view(self, topic_partition: TopicPartition) -> ReplicaView | None:
-        """None for one that is not here."""
+        """The state of a replica; None if it is not here."""
         if (replica := self._replicas.get(topic_partition)) is not None:
             return replica.view()
         if (failure := self._failures.get(topic_partition)) is not None:
@@ -293,13 +291,13 @@ class ReplicaManager:
         return None if opened is None else opened.view()
 
     def failures(self) -> Mapping[TopicPartition, Failure]:
-        """Every replica that has failed and got no other role since."""
+        """The replicas that have failed and got no other role since."""
         found = {tp: why for tp, one in self._replicas.items() if (why := one.failure) is not None}
         found |= self._failures
         return {tp: Failure(found[tp], self._failed_at_ms[tp]) for tp in sorted(found)}
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Offset that the next line will get; None for one that is not here."""
+        """Offset that the next line will get; None for a partition that is not here."""
         view = self.view(topic_partition)
         return None if view is None else view.log_end_offset
 
@@ -309,26 +307,26 @@ class ReplicaManager:
         return None if view is None else view.high_watermark
 
     def caught_up(self, topic_partition: TopicPartition, broker: int) -> bool:
-        """Whether this replica leads and the broker's has come far enough to join the ISR."""
+        """Whether this replica leads and the broker's may join the ISR."""
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.has_caught_up(broker)
 
     def listen(self, listener: Callable[[TopicPartition], None]) -> None:
-        """Has `listener` called when the role, log end offset or high watermark of a partition has changed.
+        """Registers a listener for changes of the role, log end offset or high watermark of a partition.
 
-        Called within the call that changed it, on its thread, after the change. It must only take note.
+        It is called on the same thread, within the call that made the change, after it. It must only enqueue.
         """
         self._listeners.append(listener)
 
     def listen_to_failures(self, listener: Callable[[TopicPartition, str], None]) -> None:
-        """Has `listener` called as by `listen` when the files of a replica that leads have failed, with why.
+        """Registers a listener, called as by `listen`, for failed files of a leader, with the reason.
 
-        Not where `become_leader` answers 56: the controller knows of that.
+        It is not called if `become_leader` returns 56: the controller gets that error.
         """
         self._failure_listeners.append(listener)
 
     def close(self) -> None:
-        """Ends all roles and closes the files. May be called twice; nothing else may be called then."""
+        """Ends all roles and closes the files. Idempotent; no other method may be called after it."""
         replicas, self._replicas = self._replicas, {}
         for replica in replicas.values():
             replica.close()
@@ -338,7 +336,7 @@ class ReplicaManager:
     # --- opening and failing ----------------------------------------------------------------------
 
     def _known(self, topic_partition: TopicPartition) -> Replica | None:
-        """The replica if there is one, opened where it was not."""
+        """The replica if there is one; opens it if necessary."""
         if (replica := self._replicas.get(topic_partition)) is not None:
             return replica
         lines = self._log_dir.open(_named(topic_partition))
@@ -347,7 +345,7 @@ class ReplicaManager:
         return self._enter(topic_partition, Replica(self.broker, topic_partition, lines))
 
     def _made(self, topic_partition: TopicPartition, leader_epoch: int) -> Replica:
-        """A replica without lines. In the first term of a partition nothing can be missing in it."""
+        """A new replica without lines. In the first leader epoch of a partition it lacks none."""
         lines = self._log_dir.create(_named(topic_partition), high_watermark=0 if leader_epoch == 0 else None)
         return self._enter(topic_partition, Replica(self.broker, topic_partition, lines))
 
@@ -360,7 +358,7 @@ class ReplicaManager:
     def _changing(self, topic_partition: TopicPartition, *, is_answered: bool = False) -> _Change:
         return _Change(self, topic_partition, is_answered)
 
-    def _tell(self, topic_partition: TopicPartition) -> None:
+    def _notify(self, topic_partition: TopicPartition) -> None:
         for listener in self._listeners:
             listener(topic_partition)
 
@@ -374,7 +372,7 @@ class ReplicaManager:
         self._note_time(topic_partition)
 
     def _note_time(self, topic_partition: TopicPartition) -> None:
-        """An attempt to go on that is in vain does not make a failure a new one."""
+        """Notes the time of a failure; a failed attempt to reopen keeps the first time."""
         replica = self._replicas.get(topic_partition)
         if topic_partition in self._failures or (replica is not None and replica.failure is not None):
             self._failed_at_ms.setdefault(topic_partition, self._wall_ms())
@@ -395,11 +393,10 @@ class ReplicaManager:
 
 
 class _Change:
-    """Around what may change a replica. Listeners are notified of what has changed; where the lines cannot be
-    kept, the replica is put away."""
+    """A context for calls that may change a replica: it notifies listeners, and closes a failed replica."""
 
     def __init__(self, host: ReplicaManager, topic_partition: TopicPartition, is_answered: bool) -> None:
-        """`is_answered`: whether the controller gets to know of a failure."""
+        """`is_answered`: whether the controller gets the error of a failure."""
         self._host = host
         self._topic_partition = topic_partition
         self._is_answered = is_answered
@@ -415,7 +412,7 @@ class _Change:
             self._host._put_away(self._topic_partition, str(error), self._is_answered)
         self._host._note_time(self._topic_partition)
         if self._host._mark(self._topic_partition) != self._before:
-            self._host._tell(self._topic_partition)
+            self._host._notify(self._topic_partition)
         return failed
 
 

@@ -218,7 +218,7 @@ class SimulatedBroker:
         self.paused.discard(tp)
         self.answers.pop(tp, None)
         self.asking.pop(tp, None)
-        change.tell(self.min_insync)
+        change.apply_to(self.min_insync)
         self.shell.enqueue(change.event)
         if change.leader is not None:
             self.follows[tp] = change.leader.broker
