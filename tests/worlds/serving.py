@@ -19,7 +19,7 @@ from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
-from zkgroup.broker.server.server import BrokerServer, Limits
+from zkgroup.broker.server.server import BrokerServer, ConnectionLimits
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
@@ -205,7 +205,7 @@ class Served:
 @asynccontextmanager
 async def served(
     host: ScriptedHost | None = None,
-    limits: Limits | None = None,
+    limits: ConnectionLimits | None = None,
     controlled_shutdown: Callable[[int], asyncio.Future[ControlledShutdownResponse]] | None = None,
     is_live: Callable[[int], bool] = lambda broker: True,
     min_insync: MinInsync | None = None,

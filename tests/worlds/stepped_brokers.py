@@ -9,9 +9,9 @@ from tests.worlds.stepped_machines import SteppedMachines
 from tests.worlds.stores import MeddledStore
 from zkgroup.broker.machine.events import (
     BecameLeader,
-    BrokerConfig,
     BrokerEffect,
     BrokerEvent,
+    BrokerMachineConfig,
     FetchesPaused,
     FollowersRead,
     MaximalIsrsSet,
@@ -40,7 +40,9 @@ T0 = TopicPartition("t", 0)
 class BrokerNode:
     """One broker's machine in its loop, without a thread."""
 
-    def __init__(self, world: SteppedBrokers, config: BrokerConfig, name: str, folder: str | None) -> None:
+    def __init__(
+        self, world: SteppedBrokers, config: BrokerMachineConfig, name: str, folder: str | None
+    ) -> None:
         self.machine = BrokerMachine(config)
         self.effects: list[BrokerEffect] = []
         self.client: MemoryClient = world.server.client(name)
@@ -90,7 +92,7 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
     def node(
         self, broker: int | None = 1, *, name: str | None = None, folder: str | None = None, **config: object
     ) -> BrokerNode:
-        made = BrokerConfig(broker=broker, new_cluster_id=bytes(16), **config)  # type: ignore[arg-type]
+        made = BrokerMachineConfig(broker=broker, new_cluster_id=bytes(16), **config)  # type: ignore[arg-type]
         node = BrokerNode(self, made, name or f"n{len(self.nodes)}", folder)
         self.nodes.append(node)
         return node

@@ -88,7 +88,7 @@ def _by_quota(
 Bucket = dict[TopicPartition, None]
 
 
-class Hop(Protocol):
+class ThreadHop(Protocol):
     @property
     def source(self) -> str: ...
     @property
@@ -161,14 +161,14 @@ class ThreadHoldings:
         for tp, thread in moves:
             self.place(tp, thread)
 
-    def choose(self, hops: Iterable[Hop]) -> list[tuple[TopicPartition, str]]:
+    def choose(self, hops: Iterable[ThreadHop]) -> list[tuple[TopicPartition, str]]:
         """A partition for each hop: one that comes home by it, else a loose one, else one at home."""
         return [(self._chosen(hop), hop.target) for hop in hops]
 
-    def pass_on(self, hops: Iterable[Hop]) -> None:
+    def pass_on(self, hops: Iterable[ThreadHop]) -> None:
         self.place_all(self.choose(hops))
 
-    def _chosen(self, hop: Hop) -> TopicPartition:
+    def _chosen(self, hop: ThreadHop) -> TopicPartition:
         loose = self._loose.get((hop.source, hop.topic), {})
         for tp in loose:
             if self._homes.get(tp) == hop.target:

@@ -24,9 +24,9 @@ from zkgroup.broker.lifecycle import (
 from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.log.log_dir import DiskLogDir, stored_broker_id
 from zkgroup.broker.log.partition_files import Flush
-from zkgroup.broker.machine.events import BrokerConfig
+from zkgroup.broker.machine.events import BrokerMachineConfig
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
-from zkgroup.broker.network import BrokerHealth, Network
+from zkgroup.broker.network import BrokerHealth, BrokerNetwork
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import ReplicaView
 from zkgroup.broker.settings import BrokerSettings
@@ -240,7 +240,7 @@ class Broker:
         """Role, epoch, log end offset and high watermark of each of its replicas. Raises as `health`."""
         return self._ask(lambda network: network.replicas(), timeout_s)
 
-    def _ask(self, ask: Callable[[Network], Coroutine[Any, Any, T]], timeout_s: float) -> T:
+    def _ask(self, ask: Callable[[BrokerNetwork], Coroutine[Any, Any, T]], timeout_s: float) -> T:
         life = self._lifecycle
         if life is None or life.network is None or self._closed:
             raise StoreUnavailableError("the broker does not serve")
@@ -268,8 +268,8 @@ def make_chroot(address: str, connection: ClientSettings) -> None:
             zk.create_missing(*missing)
 
 
-def _config(broker: int | None, settings: BrokerSettings) -> BrokerConfig:
-    return BrokerConfig(
+def _config(broker: int | None, settings: BrokerSettings) -> BrokerMachineConfig:
+    return BrokerMachineConfig(
         broker=broker,
         new_cluster_id=os.urandom(16),
         registration_version=settings.registration_version,

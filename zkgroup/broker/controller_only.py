@@ -22,7 +22,7 @@ from zkgroup.broker.hosted_controller import client_settings, connection_limits,
 from zkgroup.broker.server.apis import BrokerApis, metadata_response
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC, MetadataCache
-from zkgroup.broker.server.server import BrokerServer, Limits
+from zkgroup.broker.server.server import BrokerServer, ConnectionLimits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller
@@ -232,7 +232,7 @@ def topic_batches(picture: ControllerContext, topics: Sequence[str]) -> list[lis
 class ControllerServer:
     """Listens, and answers. Made and used on one event loop."""
 
-    def __init__(self, broker: int, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(self, broker: int, clock: Clock, limits: ConnectionLimits | None = None) -> None:
         """`rule` must be called before the first question is answered."""
         self._broker = broker
         self._controller: Controller | None = None

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from zkgroup.broker.server.server import Limits
+from zkgroup.broker.server.server import ConnectionLimits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.channels import ChannelSettings
@@ -83,9 +83,9 @@ def client_settings(settings: BrokerSettings, connection: ClientSettings | None)
     )
 
 
-def connection_limits(settings: BrokerSettings) -> Limits:
+def connection_limits(settings: BrokerSettings) -> ConnectionLimits:
     """What clients may take of the port."""
-    return Limits(
+    return ConnectionLimits(
         connections_max=settings.max_connections,
         request_bytes_max=settings.socket_request_max_bytes,
         buffered_bytes_max=4 * settings.socket_request_max_bytes,

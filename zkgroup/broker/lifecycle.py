@@ -1,7 +1,7 @@
 """The lifecycle of a broker: its parts, the effects of its machine, start, controlled shutdown and close.
 
     BrokerMachine   on its thread: registration, ISRs, configurations
-    Network         on an event loop: port, replicas, fetches
+    BrokerNetwork         on an event loop: port, replicas, fetches
     Controller      on its thread: stands for election once the broker is registered, in the same session
     Store           one ZooKeeper session for all
 
@@ -21,9 +21,9 @@ from typing import Final, Protocol
 
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.machine.events import (
-    BrokerConfig,
     BrokerEffect,
     BrokerEvent,
+    BrokerMachineConfig,
     ConfigChanged,
     ControllerFound,
     Failed,
@@ -38,7 +38,7 @@ from zkgroup.broker.machine.events import (
     SetMaximalIsrs,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
-from zkgroup.broker.network import Network
+from zkgroup.broker.network import BrokerNetwork
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Role
@@ -98,7 +98,7 @@ class BrokerComponents:
     store: Store
     """Closed with the broker."""
     clock: Clock
-    config: BrokerConfig
+    config: BrokerMachineConfig
     settings: BrokerSettings
     listener: BrokerListener
     bind: tuple[str, int]
@@ -120,7 +120,7 @@ class BrokerLifecycle:
         self._settings, self._listener = parts.settings, parts.listener
         self.machine = BrokerMachine(parts.config)
         self.thread = LoopThread("zkgroup-broker-network", parts.clock)
-        self.network: Network | None = None
+        self.network: BrokerNetwork | None = None
         self.serving: tuple[str, int] | None = None
         """Where others reach it."""
         self._loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
@@ -212,7 +212,7 @@ class BrokerLifecycle:
         """Opens the replicas and the port. Raises ConfigError, ConflictError."""
         parts, settings = self._parts, self._settings
         host = parts.open_replicas(prepared.broker, prepared.cluster_id)
-        network = Network(
+        network = BrokerNetwork(
             prepared.broker,
             host,
             settings,
@@ -316,11 +316,11 @@ class BrokerLifecycle:
             case ReadFollowers():
                 self._on_network(lambda network: network.read_followers(effect))
             case PauseFetches():
-                self.thread.call(Network.pause_fetches, self.network)
+                self.thread.call(BrokerNetwork.pause_fetches, self.network)
             case ResumeFetches(partitions):
-                self.thread.call(Network.resume_fetches, self.network, partitions)
+                self.thread.call(BrokerNetwork.resume_fetches, self.network, partitions)
             case IsrChanged(tp, leader_epoch, isr):
-                self.thread.call(Network.isr_changed, self.network, tp, leader_epoch, isr)
+                self.thread.call(BrokerNetwork.isr_changed, self.network, tp, leader_epoch, isr)
                 self._listener.on_isr(tp, leader_epoch, isr)
             case ConfigChanged():
                 self._on_config_changed(effect)
@@ -333,7 +333,7 @@ class BrokerLifecycle:
 
     def _after_step(self) -> None:
         if self.network is not None and self._telemetry.is_due(self._clock.now_ms()):
-            self._on_network(Network.report_metrics)
+            self._on_network(BrokerNetwork.report_metrics)
 
     def _opened(self, future: Future[Serving]) -> None:
         if future.cancelled():
@@ -350,7 +350,7 @@ class BrokerLifecycle:
         broker, serving = self.machine.core.broker, self.serving
         assert broker is not None
         assert serving is not None
-        self.thread.call(Network.registered, self.network, effect.epoch)
+        self.thread.call(BrokerNetwork.registered, self.network, effect.epoch)
         self._listener.on_registered(broker, *serving, effect.epoch)
         if self._controller is None:
             parts = self._parts
@@ -369,7 +369,7 @@ class BrokerLifecycle:
         self._registered_store.registered(effect.incarnation)
         self._parts.registered()
 
-    def _on_network(self, order: Callable[[Network], Awaitable[None]]) -> None:
+    def _on_network(self, order: Callable[[BrokerNetwork], Awaitable[None]]) -> None:
         network = self.network
         assert network is not None, "no partition is led before the port is open"
 

@@ -74,7 +74,7 @@ class BrokerHealth:
     """Of clients, brokers and controllers, to the port."""
 
 
-class _Cache(MetadataCache):
+class _ReportingCache(MetadataCache):
     """A metadata cache that reports each update."""
 
     def __init__(self, updated: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class _Cache(MetadataCache):
         return old
 
 
-class Network:
+class BrokerNetwork:
     """The port, the replicas and the fetches of one broker. Made and used on one event loop."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Network:
         """Whether the broker is registered, as far as is known."""
         self._epochs: dict[TopicPartition, int] = {}
         """Leader epoch of the last role of each replica."""
-        self.cache: MetadataCache = _Cache(lambda: self._fetchers.located(self.cache.brokers))
+        self.cache: MetadataCache = _ReportingCache(lambda: self._fetchers.located(self.cache.brokers))
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
         self._follower_quota = ReplicationQuota(broker)

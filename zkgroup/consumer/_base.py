@@ -13,7 +13,7 @@ from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, R
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.machine import MemberDescription
+from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import MemberOptions, Topics, checked_partition, subscription_of
 from zkgroup.consumer.sources.port import Record, RecordSource, checked_source
@@ -286,14 +286,14 @@ def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableErro
     return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
 
 
-def not_assigned(engine: MemberEngine, snapshot: MemberDescription | None) -> StableTimeoutError:
+def not_assigned(engine: MemberEngine, snapshot: MemberSnapshot | None) -> StableTimeoutError:
     """The error of `wait_until_assigned` at its timeout."""
     blockers = snapshot.blocked if snapshot is not None else {}
     waits = "; ".join(f"{tp} is owned by {owner}" for tp, owner in sorted(blockers.items()))
     return StableTimeoutError(state_text(engine, snapshot) + (f": {waits}" if waits else ""), blockers)
 
 
-def state_text(engine: MemberEngine, snapshot: MemberDescription | None) -> str:
+def state_text(engine: MemberEngine, snapshot: MemberSnapshot | None) -> str:
     """The member's state as text, for messages."""
     reason = f" ({snapshot.reason})" if snapshot is not None else ""
     return f"{engine.member} is {engine.state.value}{reason}"

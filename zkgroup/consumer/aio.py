@@ -38,7 +38,7 @@ from zkgroup.consumer.group_reads import (
     offsets_request,
     pauses,
 )
-from zkgroup.consumer.machine import MemberDescription
+from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import (
     check_count,
@@ -435,7 +435,7 @@ async def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> 
         raise
 
 
-async def _description(engine: MemberEngine) -> MemberDescription | None:
+async def _description(engine: MemberEngine) -> MemberSnapshot | None:
     try:
         return await result_within(engine.clock, engine.describe(), DESCRIBE_TIMEOUT_S)
     except TimeoutError:

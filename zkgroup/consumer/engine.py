@@ -17,7 +17,7 @@ from typing import TypeVar, assert_never
 
 from zkgroup.consumer.callbacks import CallbackDispatcher, CallbackRunner, Callbacks, Revocations
 from zkgroup.consumer.lease import Lease, LeaseTable
-from zkgroup.consumer.machine import MemberDescription, MemberMachine
+from zkgroup.consumer.machine import MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine.events import (
     Abandon,
     ApplicationFailed,
@@ -218,9 +218,9 @@ class MemberEngine:
         """Requests another subscription; its partitions come with the rebalance that follows."""
         self.loop.post(lambda: self.step(SubscriptionChanged(subscription)))
 
-    def describe(self) -> Future[MemberDescription]:
+    def describe(self) -> Future[MemberSnapshot]:
         """The present state of the machine."""
-        future: Future[MemberDescription] = Future()
+        future: Future[MemberSnapshot] = Future()
         self._request(lambda: resolve(future, self._machine.describe()), future)
         return future
 

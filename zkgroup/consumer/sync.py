@@ -34,7 +34,7 @@ from zkgroup.consumer.callbacks import CallbackWorker, RebalanceListener
 from zkgroup.consumer.consumer_engine import grouped, known_bounds
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
-from zkgroup.consumer.machine import MemberDescription
+from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.options import (
     check_count,
@@ -253,7 +253,7 @@ def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
     return future.result(0)
 
 
-def _description(engine: MemberEngine) -> MemberDescription | None:
+def _description(engine: MemberEngine) -> MemberSnapshot | None:
     try:
         return _result(engine, engine.describe(), DESCRIBE_TIMEOUT_S)
     except FutureTimeoutError:

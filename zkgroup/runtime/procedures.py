@@ -54,11 +54,11 @@ class Pipelined(tuple[Query, ...]):
     __slots__ = ()
 
 
-class Step(NamedTuple):
+class PipelinedStep(NamedTuple):
     """A query, and a function that takes its outcome and returns the steps that follow from it."""
 
     query: Query
-    then: Callable[[Outcome], Iterable[Step]]
+    then: Callable[[Outcome], Iterable[PipelinedStep]]
 
 
 T = TypeVar("T")
@@ -115,12 +115,12 @@ def _is_denied(outcome: Outcome) -> bool:
     return isinstance(outcome, Refused) and outcome.code is Code.NO_AUTH
 
 
-def run_pipelined(steps: Iterable[Step]) -> Procedure[None]:
+def run_pipelined(steps: Iterable[PipelinedStep]) -> Procedure[None]:
     """Sends all queries at once and handles each outcome as soon as it arrives.
 
     The steps that follow from an outcome are sent at once. Raises as `ask`; later outcomes are ignored then.
     """
-    asked: deque[Step] = deque()
+    asked: deque[PipelinedStep] = deque()
     more = tuple(steps)
     while asked or more:
         asked.extend(more)

@@ -37,8 +37,8 @@ from zkgroup.zookeeper.wire import (
     NODE_EXISTS,
     READ_OVERHEAD,
     UNIMPLEMENTED,
+    ChrootPaths,
     Op,
-    Paths,
     decode_acl,
     decode_children,
     decode_data,
@@ -154,7 +154,7 @@ def probe(server: Server, host: str, tls: ssl.SSLContext | None, auth: object) -
         return error != UNIMPLEMENTED
 
 
-class _Packet:
+class _MultiReadReply:
     """Receives the reply to one multiRead, of the paths from `start` up to `stop`."""
 
     __slots__ = ("_call", "_start", "_stop")
@@ -181,7 +181,7 @@ class _Packet:
         self._call.settle(lost(sent))
 
 
-class _Single:
+class _SingleReply:
     """Receives the reply to one plain read in place of an operation of a multiRead."""
 
     __slots__ = ("_call", "_index")
@@ -217,7 +217,9 @@ class _BulkCall(Call):
 
     op: Op
 
-    def __init__(self, paths: Sequence[str], where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self, paths: Sequence[str], where: ChrootPaths, on_outcome: Callable[[Outcome], None]
+    ) -> None:
         """Raises `ValueError` for an invalid path."""
         super().__init__(paths[0] if paths else "/", on_outcome)
         self.paths = paths
@@ -241,7 +243,7 @@ class _BulkCall(Call):
             self._send_bulk()
         else:
             for index, raw in enumerate(self._raw):
-                self._wire.send(self.op, self._single(raw), _Single(self, index))
+                self._wire.send(self.op, self._single(raw), _SingleReply(self, index))
 
     def _send_bulk(self) -> None:
         wire = self._wire
@@ -252,7 +254,7 @@ class _BulkCall(Call):
             max_bytes=wire.settings.max_request_bytes,
         )
         for start, stop, body in packets:
-            wire.send(Op.MULTI_READ, body, _Packet(self, start, stop))
+            wire.send(Op.MULTI_READ, body, _MultiReadReply(self, start, stop))
 
     def _single(self, raw: bytes) -> bytes:
         """The body of the plain read of one path."""
@@ -280,7 +282,7 @@ class ReadManyCall(_BulkCall):
 
     op = Op.GET_DATA
 
-    def __init__(self, request: ReadMany, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(self, request: ReadMany, where: ChrootPaths, on_outcome: Callable[[Outcome], None]) -> None:
         super().__init__(request.paths, where, on_outcome)
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
@@ -295,7 +297,7 @@ class ListManyCall(_BulkCall):
 
     op = Op.GET_CHILDREN
 
-    def __init__(self, request: ListMany, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(self, request: ListMany, where: ChrootPaths, on_outcome: Callable[[Outcome], None]) -> None:
         super().__init__(request.paths, where, on_outcome)
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
@@ -312,7 +314,7 @@ class ReadAclsCall(_BulkCall):
 
     op = Op.GET_ACL
 
-    def __init__(self, request: ReadAcls, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(self, request: ReadAcls, where: ChrootPaths, on_outcome: Callable[[Outcome], None]) -> None:
         super().__init__(request.paths, where, on_outcome)
 
     @property
@@ -341,7 +343,9 @@ class CreateMissingCall(_BulkCall):
 
     op = Op.GET_DATA
 
-    def __init__(self, request: CreateMissing, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self, request: CreateMissing, where: ChrootPaths, on_outcome: Callable[[Outcome], None]
+    ) -> None:
         super().__init__(request.paths, where, on_outcome)
         self._creating = 0
         self._bad: Outcome | None = None

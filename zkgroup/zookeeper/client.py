@@ -45,7 +45,7 @@ from zkgroup.zookeeper.connection import ClientConnection
 from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
 from zkgroup.zookeeper.settings import Address, ClientSettings, Digest
 from zkgroup.zookeeper.sockets import tls_context
-from zkgroup.zookeeper.wire import Paths, pack_acl
+from zkgroup.zookeeper.wire import ChrootPaths, pack_acl
 
 _log = logging.getLogger("zkgroup.zookeeper")
 
@@ -83,7 +83,7 @@ class ZooKeeperClient:
         self._address = Address.parse(address)
         self._settings = settings or ClientSettings()
         self._tls = tls_context(self._settings.tls) if self._settings.tls else None
-        self._paths = Paths(self._address.chroot)
+        self._paths = ChrootPaths(self._address.chroot)
         self._acl = pack_acl(self._settings.acl)
         self._changed = threading.Condition()
         self._events = EventDispatcher()

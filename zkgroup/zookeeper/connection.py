@@ -29,7 +29,7 @@ from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
 from zkgroup.zookeeper.settings import Address, ClientSettings, Digest, Sasl
 from zkgroup.zookeeper.sockets import SharedSocket, open_connection
-from zkgroup.zookeeper.wire import Op, Paths, encode_read
+from zkgroup.zookeeper.wire import ChrootPaths, Op, encode_read
 
 _log = logging.getLogger("zkgroup.zookeeper")
 
@@ -90,7 +90,9 @@ class ClientConnection:
         self._silence_s = self._timeout_s = self._ping_s = settings.session_timeout_ms / 1000
         self.handler = KazooHandler(self, f"zkgroup-zookeeper-{incarnation}", clock)
         self._now = self.handler.time.now
-        self.pipeline = RequestPipeline(settings, Paths(address.chroot), self.handler.waker.wake, self._now)
+        self.pipeline = RequestPipeline(
+            settings, ChrootPaths(address.chroot), self.handler.waker.wake, self._now
+        )
         self._kazoo = self._make_kazoo()
 
     def _make_kazoo(self) -> Any:

@@ -23,7 +23,7 @@ from zkgroup.model.requests import NotSent
 from zkgroup.zookeeper.requests import Answer, Call, Watcher, Watches, lost
 from zkgroup.zookeeper.settings import ClientSettings
 from zkgroup.zookeeper.sockets import FIRST_XID, LAST_XID, SharedSocket
-from zkgroup.zookeeper.wire import PING_XID, WATCH_XID, Op, Paths, decode_event, frame
+from zkgroup.zookeeper.wire import PING_XID, WATCH_XID, ChrootPaths, Op, decode_event, frame
 
 _log = logging.getLogger("zkgroup.zookeeper")
 
@@ -56,7 +56,7 @@ class RequestPipeline:
     def __init__(
         self,
         settings: ClientSettings,
-        paths: Paths,
+        paths: ChrootPaths,
         wake: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -31,9 +31,9 @@ from zkgroup.zookeeper.settings import Address, ClientSettings
 from zkgroup.zookeeper.wire import (
     FRAME_OVERHEAD,
     NO_NODE,
-    Event,
+    ChrootPaths,
+    EventType,
     Op,
-    Paths,
     decode_multi,
     decode_names,
     decode_stat,
@@ -74,9 +74,9 @@ class Watches:
     def fired(self, kind: int, path: str) -> list[Watcher]:
         """Removes and returns the watchers of an event."""
         found: list[Watcher] = []
-        if kind in (Event.CREATED, Event.DATA_CHANGED, Event.DELETED):
+        if kind in (EventType.CREATED, EventType.DATA_CHANGED, EventType.DELETED):
             found += self._data.pop(path, ())
-        if kind in (Event.CHILDREN_CHANGED, Event.DELETED):
+        if kind in (EventType.CHILDREN_CHANGED, EventType.DELETED):
             found += self._children.pop(path, ())
         return found
 
@@ -105,7 +105,7 @@ class Answer(Protocol):
 class Wire(Protocol):
     """The pipeline as a started call uses it. On the connection thread only."""
 
-    paths: Paths
+    paths: ChrootPaths
     settings: ClientSettings
 
     def send(self, op: Op, body: bytes, answer: Answer) -> None:
@@ -213,7 +213,7 @@ class _OneRead(Call):
     def __init__(
         self,
         request: Read | ListChildren | Exists,
-        paths: Paths,
+        paths: ChrootPaths,
         on_outcome: Callable[[Outcome], None],
         on_watch: Callable[[str], None] | None,
     ) -> None:
@@ -328,7 +328,7 @@ def _ignore(path: str) -> None:
 class SyncCall(Call):
     __slots__ = ("_body",)
 
-    def __init__(self, request: Sync, paths: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(self, request: Sync, paths: ChrootPaths, on_outcome: Callable[[Outcome], None]) -> None:
         """Raises `ValueError` for a path that is none."""
         super().__init__(request.path, on_outcome)
         self._body = encode_path(paths.raw(request.path))
@@ -351,7 +351,7 @@ class MultiCall(Call):
     __slots__ = ("_body", "_operations", "_paths")
 
     def __init__(
-        self, request: Multi, paths: Paths, acl: bytes, on_outcome: Callable[[Outcome], None]
+        self, request: Multi, paths: ChrootPaths, acl: bytes, on_outcome: Callable[[Outcome], None]
     ) -> None:
         """Raises `ValueError` for a path that is none."""
         operations = request.operations

@@ -50,7 +50,7 @@ class Op(IntEnum):
     CLOSE_SESSION = -11
 
 
-class Event(IntEnum):
+class EventType(IntEnum):
     """Kinds of watch event (Watcher.Event.EventType)."""
 
     CREATED = 1
@@ -82,7 +82,7 @@ _pack_op = _OP_AND_PATH.pack
 _new = tuple.__new__
 
 
-class Paths:
+class ChrootPaths:
     """Converts paths relative to the chroot into absolute paths and back."""
 
     __slots__ = ("_raw", "chroot")
@@ -203,7 +203,7 @@ def decode_event(buffer: bytes, offset: int) -> tuple[int, str]:
 # --- transactions ---------------------------------------------------------------------------------
 
 
-def encode_multi(operations: Sequence[Operation], paths: Paths, acl: bytes) -> bytes:
+def encode_multi(operations: Sequence[Operation], paths: ChrootPaths, acl: bytes) -> bytes:
     """Body of a multi. Linear; about a microsecond an operation."""
     parts: list[bytes] = []
     add = parts.append
@@ -234,7 +234,7 @@ def _encode_create(operation: Create, raw: bytes, acl: bytes) -> bytes:
 
 
 def decode_multi(
-    buffer: bytes, offset: int, operations: Sequence[Operation], paths: Paths, zxid: int
+    buffer: bytes, offset: int, operations: Sequence[Operation], paths: ChrootPaths, zxid: int
 ) -> MultiDone | MultiRefused:
     """Reads a MultiResponse; `zxid` is that of its reply header, which is the transaction's."""
     kind, _done, _err, _size = _OP_AND_PATH.unpack_from(buffer, offset)

@@ -43,9 +43,9 @@ from zkgroup.runtime.procedures import (
     GuardRefusedError,
     MachineContext,
     Pipelined,
+    PipelinedStep,
     Procedure,
     Query,
-    Step,
     ask,
     run_pipelined,
     write,
@@ -108,13 +108,13 @@ class Carrying(Machine):
         yield from ask(Query(Sync("/d")))
         self.done += 1
 
-    def _step(self, path: str, *led_to: str) -> Step:
-        def then(outcome: Outcome) -> Iterable[Step]:
+    def _step(self, path: str, *led_to: str) -> PipelinedStep:
+        def then(outcome: Outcome) -> Iterable[PipelinedStep]:
             assert outcome == SyncDone()
             self.had.append(path)
             return [self._step(each) for each in led_to]
 
-        return Step(Query(Sync(path)), then)
+        return PipelinedStep(Query(Sync(path)), then)
 
     def paths(self) -> list[str]:
         return [each.request.path for each in self.asked() if isinstance(each.request, Sync)]

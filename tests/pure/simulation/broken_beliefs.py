@@ -10,7 +10,7 @@ from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.lease import HeldLeases, LeaseTable
 from zkgroup.consumer.machine.assignment import AssignmentComputer
 from zkgroup.consumer.machine.claim import OwnerVerification
-from zkgroup.consumer.machine.group_snapshot import SnapshotReader
+from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.machine_context import MemberContext, Ownership
 from zkgroup.consumer.machine.membership import Membership, SessionLease
 from zkgroup.model import TopicPartition
@@ -25,7 +25,7 @@ Patch = pytest.MonkeyPatch
 
 def names_are_enough(patch: Patch) -> None:
     """A member that came back under its name is taken for the old one."""
-    patch.setattr(SnapshotReader, "_cached", lambda self, listing: self._cache.registrations)
+    patch.setattr(GroupSnapshotReader, "_cached", lambda self, listing: self._cache.registrations)
 
 
 def sticky_from_what_is_owned(patch: Patch) -> None:
@@ -49,15 +49,15 @@ def sticky_from_what_is_owned(patch: Patch) -> None:
 
 def change_is_not_looked_at(patch: Patch) -> None:
     """The child watch of `ids` is armed once and never again."""
-    real = SnapshotReader._list
+    real = GroupSnapshotReader._list
 
-    def list_(self: SnapshotReader) -> Any:
+    def list_(self: GroupSnapshotReader) -> Any:
         listing = yield from real(self)
         if self._cache.ids_watch is not None:
             self._cache.ids_watch._then = lambda: None
         return listing
 
-    patch.setattr(SnapshotReader, "_list", list_)
+    patch.setattr(GroupSnapshotReader, "_list", list_)
     patch.setattr(OwnerVerification, "_check_for_gaps", lambda self, ids, topics: None)
 
 
@@ -81,7 +81,7 @@ def refusal_is_tried_again(patch: Patch) -> None:
         "_heartbeat_answered",
         lambda self, outcome: setattr(self, "_heartbeat_under_way", False),
     )
-    patch.setattr(SnapshotReader, "_check_own", lambda self, znode: None)
+    patch.setattr(GroupSnapshotReader, "_check_own", lambda self, znode: None)
 
 
 def lease_is_too_long(patch: Patch) -> None:
@@ -117,12 +117,12 @@ def registration_of_another_session_is_adopted(patch: Patch) -> None:
         self._registered(znode.stat.czxid) if znode.data else real(self, znode)
 
     patch.setattr(Membership, "_wait_for", wait_for)
-    patch.setattr(SnapshotReader, "_check_own", lambda self, znode: None)
+    patch.setattr(GroupSnapshotReader, "_check_own", lambda self, znode: None)
 
 
 def session_is_what_the_client_says(patch: Patch) -> None:
     """The own registration is not read back."""
-    patch.setattr(SnapshotReader, "_check_own", lambda self, znode: None)
+    patch.setattr(GroupSnapshotReader, "_check_own", lambda self, znode: None)
 
 
 def callbacks_are_not_awaited(patch: Patch) -> None:

@@ -11,7 +11,7 @@ from zkgroup.consumer.machine import commit, release, transactions
 from zkgroup.consumer.machine.claim import Claims
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
 from zkgroup.consumer.machine.leave import GroupLeave
-from zkgroup.consumer.machine.machine_context import OwnedPartition, Paths
+from zkgroup.consumer.machine.machine_context import GroupPaths, OwnedPartition
 from zkgroup.consumer.machine.transactions import MemberIdentity, PartitionZnodes, WriteVerdict
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
@@ -29,7 +29,7 @@ def commit_without_owner_check(patch: Patch) -> None:
 
 
 def commit_without_fence(patch: Patch) -> None:
-    def operations(paths: Paths, held: OwnedPartition, value: int) -> list[Operation]:
+    def operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
         path = paths.offset(held.topic_partition)
         return [Check(paths.owner(held.topic_partition), 1), SetData(path, str(value).encode(), -1)]
 
@@ -83,7 +83,7 @@ def position_from_before_a_reset(patch: Patch) -> None:
 def claim_without_bump(patch: Patch) -> None:
     real = transactions.claim_operations
 
-    def operations(paths: Paths, member: str, claim: transactions.Claim) -> list[Operation]:
+    def operations(paths: GroupPaths, member: str, claim: transactions.Claim) -> list[Operation]:
         kept = real(paths, member, claim)
         return kept if claim.offset is None else kept[:2]
 
@@ -95,11 +95,11 @@ def claim_without_creating_the_offset(patch: Patch) -> None:
     real = transactions.claim_operations
     real_commit = transactions.commit_operations
 
-    def operations(paths: Paths, member: str, claim: transactions.Claim) -> list[Operation]:
+    def operations(paths: GroupPaths, member: str, claim: transactions.Claim) -> list[Operation]:
         kept = real(paths, member, claim)
         return kept[:2] if claim.offset is None else kept
 
-    def commit_operations(paths: Paths, held: OwnedPartition, value: int) -> list[Operation]:
+    def commit_operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
         if held.fence >= 0:
             return real_commit(paths, held, value)
         path = paths.offset(held.topic_partition)
@@ -168,7 +168,7 @@ def claims_of_an_earlier_registration_are_adopted(patch: Patch) -> None:
 def owner_read_before_offset(patch: Patch) -> None:
     """The read-back in the wrong order: owners first, then offsets."""
 
-    def read_back(paths: Paths, partitions: Any) -> Any:
+    def read_back(paths: GroupPaths, partitions: Any) -> Any:
         tps = tuple(partitions)
         (rest,) = yield from read_many([*paths.owners(tps), *(paths.marker(tp) for tp in tps)])
         (offsets,) = yield from read_many(paths.offsets(tps))
@@ -182,7 +182,7 @@ def owner_read_before_offset(patch: Patch) -> None:
 def owner_read_with_its_offset(patch: Patch) -> None:
     """One request for both, the owner first: a server that is read path by path keeps that order."""
 
-    def read_back(paths: Paths, partitions: Any) -> Any:
+    def read_back(paths: GroupPaths, partitions: Any) -> Any:
         tps = tuple(partitions)
         count, markers = len(tps), [paths.marker(tp) for tp in tps]
         (found,) = yield from read_many([*paths.owners(tps), *paths.offsets(tps), *markers])
@@ -197,7 +197,7 @@ def owner_read_with_its_offset(patch: Patch) -> None:
 
 
 def release_by_path(patch: Patch) -> None:
-    def operations(paths: Paths, held: OwnedPartition, value: int) -> list[Operation]:
+    def operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
         return [Delete(paths.owner(held.topic_partition), -1)]
 
     patch.setattr(transactions, "release_operations", operations)

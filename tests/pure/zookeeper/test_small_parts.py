@@ -19,7 +19,7 @@ from zkgroup.zookeeper.client import EventDispatcher
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.requests import Watcher, Watches
 from zkgroup.zookeeper.settings import Address
-from zkgroup.zookeeper.wire import Event, refusal
+from zkgroup.zookeeper.wire import EventType, refusal
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,10 @@ def test_actions_never_overlap() -> None:
 @pytest.mark.parametrize(
     ("kind", "data", "children"),
     [
-        (Event.CREATED, True, False),
-        (Event.DATA_CHANGED, True, False),
-        (Event.CHILDREN_CHANGED, False, True),
-        (Event.DELETED, True, True),
+        (EventType.CREATED, True, False),
+        (EventType.DATA_CHANGED, True, False),
+        (EventType.CHILDREN_CHANGED, False, True),
+        (EventType.DELETED, True, True),
         (-2, False, False),
     ],
 )

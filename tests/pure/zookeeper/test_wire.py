@@ -23,8 +23,8 @@ from zkgroup.model.requests import (
 )
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl
 from zkgroup.zookeeper.wire import (
+    ChrootPaths,
     Op,
-    Paths,
     decode_acl,
     decode_children,
     decode_data,
@@ -40,7 +40,7 @@ from zkgroup.zookeeper.wire import (
     pack_acl,
 )
 
-ROOT = Paths("")
+ROOT = ChrootPaths("")
 ACL = pack_acl(OPEN_ACL)
 STAT = ZnodeStat(*range(1, 12))
 STAT_BYTES = struct.pack("!qqqqiiiqiiq", *STAT)
@@ -178,7 +178,7 @@ def test_an_acl_is_told_entry_by_entry() -> None:
 def test_a_multi_done_tells_stats_created_paths_and_its_zxid() -> None:
     """Created paths come without the chroot, in order."""
     wanted = (Create("/n", None), SetData("/n", b"", 0), Check("/n", 1), Delete("/n", 1), Create("/s-", b""))
-    chroot = Paths("/base")
+    chroot = ChrootPaths("/base")
     reply = b"".join(
         [
             struct.pack("!iBi", 1, 0, 0) + struct.pack("!i", 7) + b"/base/n",
@@ -216,7 +216,7 @@ def test_a_watch_event_tells_kind_and_path() -> None:
 @given(paths, st.sampled_from(["", "/base", "/a/b"]))
 def test_the_chroot_is_put_before_every_path_and_taken_off_again(path: str, root: str) -> None:
     """There and back, one by one and many at once."""
-    where = Paths(root)
+    where = ChrootPaths(root)
     assert where.relative(where.absolute(path)) == path
     assert where.raws([path, "/"]) == [where.raw(path), (root or "/").encode()]
 
@@ -225,6 +225,6 @@ def test_the_chroot_is_put_before_every_path_and_taken_off_again(path: str, root
 def test_a_path_that_would_leave_the_chroot_is_refused(path: str) -> None:
     """`/base` and `x` would make `/basex`."""
     with pytest.raises(ValueError, match="starts with '/'"):
-        Paths("/base").raw(path)
+        ChrootPaths("/base").raw(path)
     with pytest.raises(ValueError, match="starts with '/'"):
-        Paths("/base").raws(["/fine", path])
+        ChrootPaths("/base").raws(["/fine", path])

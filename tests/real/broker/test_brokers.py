@@ -14,9 +14,9 @@ from tests.worlds.sessions import end_session
 from tests.worlds.witness import witness_on
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.machine.events import (
-    BrokerConfig,
     BrokerEffect,
     BrokerEvent,
+    BrokerMachineConfig,
     Failed,
     Prepared,
     Registered,
@@ -136,7 +136,7 @@ class Machine:
         self.client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=20_000))
         self.client.listen(self.sessions.append)
         self.crashed: list[BaseException] = []
-        machine = BrokerMachine(BrokerConfig(broker=1, new_cluster_id=bytes(16)))
+        machine = BrokerMachine(BrokerMachineConfig(broker=1, new_cluster_id=bytes(16)))
         self.loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
             machine,
             self.client,

@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
-from zkgroup.broker.server.server import AHEAD_BYTES_MAX, CHUNK_BYTES, BrokerServer, Limits
+from zkgroup.broker.server.server import AHEAD_BYTES_MAX, CHUNK_BYTES, BrokerServer, ConnectionLimits
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, Response, encode_request
@@ -135,7 +135,7 @@ async def test_an_end_within_a_frame_is_the_end() -> None:
 @on_a_loop
 async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
     """And are taken again once others have left."""
-    async with served(limits=Limits(connections_max=2)) as broker:
+    async with served(limits=ConnectionLimits(connections_max=2)) as broker:
         one, two = await connected(broker, 2)
         third = await broker.client()
         assert await third.is_closed()
@@ -150,7 +150,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
 async def test_who_sends_nothing_for_too_long_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     """Also where it never sent anything. Nobody is warned: it is not used any more, that is all."""
     caplog.set_level("DEBUG", "zkgroup.broker")
-    async with served(limits=Limits(idle_ms=20)) as broker:
+    async with served(limits=ConnectionLimits(idle_ms=20)) as broker:
         client = await broker.client()
 
         assert await client.is_closed()
@@ -163,7 +163,7 @@ async def test_who_sends_nothing_for_too_long_is_cut_off(caplog: pytest.LogCaptu
 @on_a_loop
 async def test_who_sends_a_request_too_slowly_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     """The time runs from its first byte; more bytes do not extend it."""
-    async with served(limits=Limits(request_ms=300)) as broker:
+    async with served(limits=ConnectionLimits(request_ms=300)) as broker:
         (slow,) = await connected(broker)
         over = asyncio.create_task(slow.is_closed())
         slow.writer.write((1000).to_bytes(4, "big"))
@@ -184,7 +184,7 @@ async def test_who_sends_a_request_too_slowly_is_cut_off(caplog: pytest.LogCaptu
 @on_a_loop
 async def test_who_does_not_take_an_answer_is_cut_off() -> None:
     """Everybody else is served meanwhile."""
-    async with served(limits=Limits(answer_ms=200)) as broker:
+    async with served(limits=ConnectionLimits(answer_ms=200)) as broker:
         controller, good = await connected(broker, 2)
         wide = update_metadata(*(state()._replace(topic="t" * 200, partition=n) for n in range(1000)))
         await controller.ask(wide, UpdateMetadataResponse)
@@ -204,7 +204,7 @@ async def test_who_does_not_take_an_answer_is_cut_off() -> None:
 @on_a_loop
 async def test_who_holds_most_is_cut_off_when_all_together_hold_too_much() -> None:
     """The others go on where they were."""
-    async with served(limits=Limits(buffered_bytes_max=500_000)) as broker:
+    async with served(limits=ConnectionLimits(buffered_bytes_max=500_000)) as broker:
         one, most = await connected(broker, 2)
         request = encode_request(MetadataRequest.of(*["a" * 200] * 1000), 9, "test")
         one.writer.write(request[:150_000])
@@ -241,7 +241,7 @@ async def test_a_request_costs_the_same_however_many_are_connected(monkeypatch: 
 @on_a_loop
 async def test_answers_that_nobody_takes_count_too() -> None:
     """Whoever asks for much and takes nothing is cut off for it, long before its time is over."""
-    async with served(limits=Limits(buffered_bytes_max=500_000, answer_ms=600_000)) as broker:
+    async with served(limits=ConnectionLimits(buffered_bytes_max=500_000, answer_ms=600_000)) as broker:
         (good,) = await connected(broker, 1)
         wide = update_metadata(*(state()._replace(partition=number) for number in range(40_000)))
         broker.cache.update(wide, 0)

@@ -43,9 +43,9 @@ from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
 from zkgroup.zookeeper.settings import OPEN_ACL
 from zkgroup.zookeeper.sockets import SharedSocket
-from zkgroup.zookeeper.wire import Op, Paths, pack_acl
+from zkgroup.zookeeper.wire import ChrootPaths, Op, pack_acl
 
-PATHS = Paths("")
+PATHS = ChrootPaths("")
 HELLO = struct.pack("!iiiqi", 36, 0, 4000, 7, 16) + bytes(16)
 
 

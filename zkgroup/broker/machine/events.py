@@ -225,7 +225,7 @@ Effect = BrokerEffect | SharedEffect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerMachineConfig:
     """Configuration of a broker's machine."""
 
     broker: int | None
@@ -247,7 +247,7 @@ class BrokerConfig:
 class BrokerContext(MachineContext[BrokerEffect]):
     """The state of one broker that all components share."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerMachineConfig) -> None:
         super().__init__(config.jitter)
         self.config = config
         self.broker = config.broker

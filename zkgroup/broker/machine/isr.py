@@ -73,7 +73,7 @@ class IsrOutcome(Enum):
 
 
 @dataclass(slots=True)
-class _Progress:
+class _FollowerLag:
     """When a follower last had all lines of the leader."""
 
     caught_up_ms: int | None = None
@@ -94,7 +94,7 @@ class Isr:
         self._stored = PartitionState(broker, state.leader_epoch, state.isr, state.controller_epoch)
         self._version = state.zk_version
         self._knows_other_keys = False
-        self._progress = {one: _Progress() for one in state.replicas if one != broker}
+        self._progress = {one: _FollowerLag() for one in state.replicas if one != broker}
         for member in state.isr:
             if member in self._progress:
                 self._progress[member].caught_up_ms = now_ms
@@ -111,7 +111,7 @@ class Isr:
         """Sets the replicas; those that remain keep their progress."""
         self._replicas = tuple(replicas)
         self._progress = {
-            one: self._progress.get(one, _Progress()) for one in replicas if one != self._broker
+            one: self._progress.get(one, _FollowerLag()) for one in replicas if one != self._broker
         }
 
     @property

@@ -9,9 +9,9 @@ from __future__ import annotations
 from zkgroup.broker.machine.dynamic_config import DynamicConfig
 from zkgroup.broker.machine.events import (
     BecameLeader,
-    BrokerConfig,
     BrokerContext,
     BrokerEffect,
+    BrokerMachineConfig,
     ControllerFound,
     Effect,
     Event,
@@ -27,7 +27,7 @@ from zkgroup.broker.machine.events import (
 )
 from zkgroup.broker.machine.followed_topics import FollowedTopics
 from zkgroup.broker.machine.isr_manager import LAG_TIMER, PROPAGATION_TIMER, IsrManager
-from zkgroup.broker.machine.registration import REGISTRATION_TIMER, BrokerStartup, Registration
+from zkgroup.broker.machine.registration import REGISTRATION_TIMER, BrokerRegistrar, BrokerStartup
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model.ports import Instant
 from zkgroup.runtime.machine import ProcedureMachine, Work
@@ -46,11 +46,11 @@ from zkgroup.znodes.controller import Controller
 class BrokerMachine(ProcedureMachine[BrokerEffect]):
     """One broker. Not thread-safe: one thread steps it."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerMachineConfig) -> None:
         self.core = core = BrokerContext(config)
         super().__init__(core)
         self.startup = BrokerStartup(core)
-        self.registration = Registration(core)
+        self.registration = BrokerRegistrar(core)
         self.isr_manager = IsrManager(core)
         self.followed_topics = FollowedTopics(core)
         self.dynamic_config = DynamicConfig(core)

@@ -52,7 +52,7 @@ SLACK_MS: Final = 2000
 """Milliseconds beyond the session timeout to wait for a registration that may be stale."""
 
 
-class Registration:
+class BrokerRegistrar:
     """Registers one broker, in every session anew."""
 
     def __init__(self, core: BrokerContext) -> None:

@@ -34,9 +34,9 @@ class BrokerServer:
     others notice nothing. `respond` answers one request (`BrokerApis.respond`).
     """
 
-    def __init__(self, respond: Respond, limits: Limits | None = None) -> None:
+    def __init__(self, respond: Respond, limits: ConnectionLimits | None = None) -> None:
         self._respond = respond
-        self._limits = limits or Limits()
+        self._limits = limits or ConnectionLimits()
         self._acceptor = Acceptor(
             self._serve, clients_max=self._limits.connections_max, piece_bytes=CHUNK_BYTES
         )
@@ -97,7 +97,7 @@ Respond = Callable[[Request], Awaitable[Response | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """What clients may take of a broker. The names are Kafka's where Kafka has the setting."""
 
     connections_max: int = 1_000
@@ -122,7 +122,7 @@ class Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        limits: Limits,
+        limits: ConnectionLimits,
         respond: Respond,
         on_held: Callable[[int], None],
     ) -> None:

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
 from zkgroup.assignment.comparison import inputs_digest, result_digest
 from zkgroup.assignment.strategies import needs_previous
-from zkgroup.consumer.machine.group_snapshot import MembershipSnapshot, SnapshotReader
-from zkgroup.consumer.machine.machine_context import MemberContext, Paths
+from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader, MembershipSnapshot
+from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -52,7 +52,7 @@ class GroupAssignment:
 class AssignmentComputer:
     """Computes the assignment from each new snapshot, and this member's target from it."""
 
-    def __init__(self, context: MemberContext, paths: Paths, snapshot: SnapshotReader) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths, snapshot: GroupSnapshotReader) -> None:
         self._context = context
         self._paths = paths
         self._snapshot = snapshot
@@ -231,7 +231,7 @@ PUBLISH_TIMER = "publish"
 class ViewPublisher:
     """Publishes this member's view of the assignment."""
 
-    def __init__(self, context: MemberContext, paths: Paths, planning: AssignmentComputer) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths, planning: AssignmentComputer) -> None:
         self._context = context
         self._paths = paths
         self._planning = planning

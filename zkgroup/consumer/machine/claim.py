@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
-from zkgroup.consumer.machine.group_snapshot import SnapshotReader
-from zkgroup.consumer.machine.machine_context import MemberContext, OwnedPartition, Paths, tp_fields
+from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
+from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext, OwnedPartition, tp_fields
 from zkgroup.consumer.machine.transactions import (
     MemberIdentity,
     PartitionZnodes,
@@ -71,7 +71,11 @@ class Claims:
     """Claims the partitions that this member wants."""
 
     def __init__(
-        self, context: MemberContext, paths: Paths, snapshot: SnapshotReader, planning: AssignmentComputer
+        self,
+        context: MemberContext,
+        paths: GroupPaths,
+        snapshot: GroupSnapshotReader,
+        planning: AssignmentComputer,
     ) -> None:
         self._context = context
         self._paths = paths
@@ -418,7 +422,7 @@ SPREAD = 0.3
 class OwnerVerification:
     """Verifies the owner znodes of this member on a schedule."""
 
-    def __init__(self, context: MemberContext, paths: Paths, snapshot: SnapshotReader) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths, snapshot: GroupSnapshotReader) -> None:
         self._context = context
         self._paths = paths
         self._snapshot = snapshot

@@ -26,12 +26,12 @@ from dataclasses import dataclass, field
 
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.events import CommitRequested, FinishCommit, SeekTo
-from zkgroup.consumer.machine.group_snapshot import SnapshotReader
+from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.machine_context import (
     NO_POSITION_FLOOR,
+    GroupPaths,
     MemberContext,
     OwnedPartition,
-    Paths,
     Position,
     tp_fields,
 )
@@ -74,7 +74,7 @@ class Commits:
     """Writes positions, one batch after another."""
 
     def __init__(
-        self, context: MemberContext, paths: Paths, lease: SessionLease, snapshot: SnapshotReader
+        self, context: MemberContext, paths: GroupPaths, lease: SessionLease, snapshot: GroupSnapshotReader
     ) -> None:
         self._context = context
         self._paths = paths
@@ -533,7 +533,7 @@ class CommitBatch:
 class ResetWatch:
     """The child watch on `resets`."""
 
-    def __init__(self, context: MemberContext, paths: Paths, commits: Commits) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths, commits: Commits) -> None:
         self._context = context
         self._paths = paths
         self._commits = commits

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.assignment.wildcards import evaluate
-from zkgroup.consumer.machine.machine_context import MemberContext, Paths
+from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
 from zkgroup.errors import CorruptZnodeError, UnsupportedRegexError
 from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription, Znode
 from zkgroup.model.requests import Code, ListChildren, ListChildrenDone, Read
@@ -179,7 +179,7 @@ class Evaluation:
 
 
 @dataclass(slots=True)
-class _Cache:
+class _GroupCache:
     ids: tuple[int, int] | None = None
     """czxid and cversion of `ids` that `registrations` belongs to."""
     registrations: dict[str, Peer | None] = field(default_factory=dict)
@@ -195,13 +195,13 @@ class _Cache:
     has_brokers: bool = False
 
 
-class SnapshotReader:
+class GroupSnapshotReader:
     """Takes snapshots of the group."""
 
-    def __init__(self, context: MemberContext, paths: Paths) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths) -> None:
         self._context = context
         self._paths = paths
-        self._cache = _Cache()
+        self._cache = _GroupCache()
         self._reported: set[tuple[str, int]] = set()
         self.settling = SnapshotTiming(context)
         self.newest: MembershipSnapshot | None = None

@@ -56,7 +56,7 @@ from zkgroup.znodes.consumers import Registration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberDescription:
+class MemberSnapshot:
     """The state of one member at one moment."""
 
     member_id: str
@@ -86,9 +86,9 @@ def describe(
     snapshot: MembershipSnapshot | None,
     planned: GroupAssignment | None,
     is_assigned: bool,
-) -> MemberDescription:
+) -> MemberSnapshot:
     """The description of a member now; its mappings are copies if they could change."""
-    return MemberDescription(
+    return MemberSnapshot(
         member_id=context.config.member_id,
         state=context.state,
         reason=context.reason,
@@ -147,7 +147,7 @@ class MemberMachine:
         """The topics of the member's own subscription in the newest assignment."""
         return self._components.planning.topics
 
-    def describe(self) -> MemberDescription:
+    def describe(self) -> MemberSnapshot:
         """The state of the member, for people."""
         components = self._components
         return describe(

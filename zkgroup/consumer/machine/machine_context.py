@@ -271,7 +271,7 @@ class MemberConfig:
     """Most bytes of one multi, well below the server's default `jute.maxbuffer` of 1,048,575 bytes."""
 
 
-class Paths:
+class GroupPaths:
     """Paths below `/consumers/<group>`."""
 
     def __init__(self, group: str, member_id: str) -> None:

@@ -25,7 +25,7 @@ another.
 from __future__ import annotations
 
 from zkgroup.consumer.machine.events import ExtendLease
-from zkgroup.consumer.machine.machine_context import MemberContext, Paths
+from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
 from zkgroup.errors import MemberIdInUseError
 from zkgroup.model import Subscription, Znode
 from zkgroup.model.requests import (
@@ -58,7 +58,7 @@ RECHECK_MS = 2000
 class Membership:
     """The registration of this member."""
 
-    def __init__(self, context: MemberContext, paths: Paths) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths) -> None:
         self._context = context
         self._paths = paths
         self.subscription: Subscription = context.config.subscription
@@ -197,7 +197,7 @@ EXPIRY_TIMER = "expiry"
 class SessionLease:
     """The lease of one registration in one session."""
 
-    def __init__(self, context: MemberContext, paths: Paths) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths) -> None:
         self._context = context
         self._paths = paths
         context.on_write_acknowledged = self._acknowledged

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
 from zkgroup.consumer.machine.events import EndLease, EndOverdue, Revoke, Revoked
-from zkgroup.consumer.machine.group_snapshot import SnapshotReader
+from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.machine_context import (
+    GroupPaths,
     MemberContext,
     OwnedPartition,
-    Paths,
     PendingRevocation,
     Position,
     tp_fields,
@@ -57,7 +57,11 @@ class Releases:
     """Revokes and releases partitions of this member."""
 
     def __init__(
-        self, context: MemberContext, paths: Paths, snapshot: SnapshotReader, planning: AssignmentComputer
+        self,
+        context: MemberContext,
+        paths: GroupPaths,
+        snapshot: GroupSnapshotReader,
+        planning: AssignmentComputer,
     ) -> None:
         self._context = context
         self._paths = paths

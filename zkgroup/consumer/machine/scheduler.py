@@ -13,8 +13,8 @@ from zkgroup.consumer.machine.assignment import AssignmentComputer, ViewPublishe
 from zkgroup.consumer.machine.claim import Claims, OwnerVerification
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
 from zkgroup.consumer.machine.events import Effect, MemberState
-from zkgroup.consumer.machine.group_snapshot import SnapshotReader
-from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext, Paths
+from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
+from zkgroup.consumer.machine.machine_context import GroupPaths, MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import Membership, SessionLease
 from zkgroup.consumer.machine.release import Releases
 from zkgroup.consumer.machine.transactions import guard
@@ -37,10 +37,10 @@ class Components:
 
     def __init__(self, config: MemberConfig) -> None:
         self.context = context = MemberContext(config)
-        self.paths = paths = Paths(config.group, config.member_id)
+        self.paths = paths = GroupPaths(config.group, config.member_id)
         self.membership = Membership(context, paths)
         self.lease = SessionLease(context, paths)
-        self.snapshot = SnapshotReader(context, paths)
+        self.snapshot = GroupSnapshotReader(context, paths)
         self.planning = AssignmentComputer(context, paths, self.snapshot)
         self.commits = Commits(context, paths, self.lease, self.snapshot)
         self.claims = Claims(context, paths, self.snapshot, self.planning)

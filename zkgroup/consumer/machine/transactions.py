@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from zkgroup.consumer.machine.machine_context import OwnedPartition, Paths
+from zkgroup.consumer.machine.machine_context import GroupPaths, OwnedPartition
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
     offset: Znode | None
 
 
-def guard(paths: Paths) -> Check:
+def guard(paths: GroupPaths) -> Check:
     """The check of the own registration; its refusal ends all claims (recipes.md 10)."""
     return Check(paths.own, 0)
 
@@ -62,7 +62,7 @@ def snapshot_checks(
     return checks if plan is None else [*checks, plan]
 
 
-def claim_operations(paths: Paths, member: str, claim: Claim) -> list[Operation]:
+def claim_operations(paths: GroupPaths, member: str, claim: Claim) -> list[Operation]:
     """Creates the owner, sets it once (version 1: not a JVM member's) and writes the offset as a fence."""
     tp = claim.topic_partition
     owner, text = paths.owner(tp), Owner(thread_id(member, claim.thread)).encode()
@@ -74,7 +74,7 @@ def claim_operations(paths: Paths, member: str, claim: Claim) -> list[Operation]
     return operations
 
 
-def commit_operations(paths: Paths, held: OwnedPartition, value: int) -> list[Operation]:
+def commit_operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
     """Writes the offset, if the owner is this claim and the offset was not written since."""
     tp = held.topic_partition
     return [
@@ -83,7 +83,7 @@ def commit_operations(paths: Paths, held: OwnedPartition, value: int) -> list[Op
     ]
 
 
-def release_operations(paths: Paths, held: OwnedPartition, value: int) -> list[Operation]:
+def release_operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
     """Makes the last commit and ends the claim, in one transaction."""
     return [
         *commit_operations(paths, held, value),
@@ -92,7 +92,7 @@ def release_operations(paths: Paths, held: OwnedPartition, value: int) -> list[O
 
 
 def thread_handover_operations(
-    paths: Paths, member: str, held: OwnedPartition, value: int, thread: int
+    paths: GroupPaths, member: str, held: OwnedPartition, value: int, thread: int
 ) -> list[Operation]:
     """Hands a partition over between threads of this member: commit, delete, create, set."""
     owner, text = paths.owner(held.topic_partition), Owner(thread_id(member, thread)).encode()
@@ -103,7 +103,7 @@ def thread_handover_operations(
     ]
 
 
-def release_without_commit(paths: Paths, tp: TopicPartition, offset: Znode | None) -> list[Operation]:
+def release_without_commit(paths: GroupPaths, tp: TopicPartition, offset: Znode | None) -> list[Operation]:
     """Ends a claim after a read-back: the check of the offset fails if another claim came in between."""
     checks: list[Operation] = [] if offset is None else [Check(paths.offset(tp), offset.stat.version)]
     return [*checks, Delete(paths.owner(tp), CLAIMED_VERSION)]
@@ -170,7 +170,7 @@ class MemberIdentity:
 
 
 def read_back(
-    paths: Paths, partitions: Iterable[TopicPartition]
+    paths: GroupPaths, partitions: Iterable[TopicPartition]
 ) -> Procedure[Mapping[TopicPartition, PartitionZnodes]]:
     """The znodes of partitions, by two pipelined, ordered bulk reads: offsets, then owners and markers."""
     tps = tuple(partitions)

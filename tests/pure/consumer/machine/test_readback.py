@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.stepped_group import GROUP, tp
-from zkgroup.consumer.machine.machine_context import OwnedPartition, Paths
+from zkgroup.consumer.machine.machine_context import GroupPaths, OwnedPartition
 from zkgroup.consumer.machine.transactions import (
     MemberIdentity,
     PartitionZnodes,
@@ -120,7 +120,7 @@ def test_adopted_is_a_claim_of_this_registration_that_its_offset_fences(
 
 def test_release_after_a_read_back_deletes_a_claim_of_ours_alone() -> None:
     """Recipes 7: version 1, as no JVM member's has, and nobody has bumped the offset since it was read."""
-    paths = Paths(GROUP, "g_a")
+    paths = GroupPaths(GROUP, "g_a")
     delete = Delete(Owner.path(GROUP, tp(0)), 1)
 
     assert release_without_commit(paths, tp(0), offset(version=9)) == [

@@ -32,7 +32,15 @@ from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.state_writes import Alike
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import ListChildren, Outcome, Read, ReadMany, ReadManyDone, Sync
-from zkgroup.runtime.procedures import Procedure, Query, Step, ask, list_done, read_done, run_pipelined
+from zkgroup.runtime.procedures import (
+    PipelinedStep,
+    Procedure,
+    Query,
+    ask,
+    list_done,
+    read_done,
+    run_pipelined,
+)
 from zkgroup.znodes.admin_requests import Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, topics_path
 
@@ -238,15 +246,16 @@ def _is_older(context: ControllerContext, broker: int, zxid: int) -> bool:
     return found.epoch < zxid and found.registration.is_zkgroup
 
 
-def _requests_step(found: list[Outcome]) -> Iterable[Step]:
+def _requests_step(found: list[Outcome]) -> Iterable[PipelinedStep]:
     """Steps that read which topics are to be deleted, and the request to move partitions, into the list."""
 
-    def keep(outcome: Outcome) -> Iterable[Step]:
+    def keep(outcome: Outcome) -> Iterable[PipelinedStep]:
         found.append(outcome)
         return ()
 
     return [
-        Step(Query(each), keep) for each in (ListChildren(delete_topics_path()), Read(Reassignment.path()))
+        PipelinedStep(Query(each), keep)
+        for each in (ListChildren(delete_topics_path()), Read(Reassignment.path()))
     ]
 
 
@@ -265,13 +274,13 @@ class TopicLoader:
         """So many."""
         self._alike: Alike = {}
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[PipelinedStep]:
         """To read all topics, each with a watch. The states follow from them."""
         for name in self._names:
             query = self._ports.reader.watched(Read(Topic.path(name)), event_kinds.TOPIC, name)
-            yield Step(query, partial(self._topic, name))
+            yield PipelinedStep(query, partial(self._topic, name))
 
-    def _topic(self, name: str, outcome: Outcome) -> Iterable[Step]:
+    def _topic(self, name: str, outcome: Outcome) -> Iterable[PipelinedStep]:
         self._topics.topic_read(name, read_done(outcome))
         seen = self._ports.context.topic(name)
         numbers = () if seen is None else seen.topic.numbers
@@ -288,12 +297,12 @@ class TopicLoader:
             steps.append(self._ask())
         return steps
 
-    def _ask(self) -> Step:
+    def _ask(self) -> PipelinedStep:
         parts, self._parts, self._waiting = self._parts, [], 0
         paths = tuple([path for part in parts for path in PartitionState.paths_of(*part)])
-        return Step(Query(ReadMany(paths)), partial(self._states, parts, paths))
+        return PipelinedStep(Query(ReadMany(paths)), partial(self._states, parts, paths))
 
-    def _states(self, parts: list[_Part], paths: Sequence[str], outcome: Outcome) -> Iterable[Step]:
+    def _states(self, parts: list[_Part], paths: Sequence[str], outcome: Outcome) -> Iterable[PipelinedStep]:
         assert isinstance(outcome, ReadManyDone), outcome
         found = self._ports.reader.allowed(paths, outcome.znodes)
         at = 0

@@ -15,7 +15,7 @@ from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.log.line_log import MemoryLogDir
 from zkgroup.broker.machine import events as ef
 from zkgroup.broker.machine.events import (
-    BrokerConfig,
+    BrokerMachineConfig,
     FetchesPaused,
     MaximalIsrsSet,
     ReplicasChanged,
@@ -132,7 +132,9 @@ class SimulatedBroker:
         """Fetches of this broker that a leader holds."""
         self._world, self._is_kafka = world, is_kafka
         timing: dict[str, Any] = {"lag_max_ms": LAG_MAX_MS, "notices": NOTICES}
-        config = BrokerConfig(broker=broker, new_cluster_id=CLUSTER_ID, jitter=world.rng.random, **timing)
+        config = BrokerMachineConfig(
+            broker=broker, new_cluster_id=CLUSTER_ID, jitter=world.rng.random, **timing
+        )
         self.machine = BrokerMachine(config)
         if is_kafka:
             self.machine.startup = Kafka08Startup(self.machine.core)

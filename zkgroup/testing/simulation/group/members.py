@@ -11,7 +11,7 @@ from zkgroup.consumer.callbacks import CallbackCall, Callbacks, RebalanceListene
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.machine import MemberConfig, MemberDescription, MemberMachine
+from zkgroup.consumer.machine import MemberConfig, MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine import events as ef
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.options import MemberOptions
@@ -243,7 +243,7 @@ class Actor:
         """Partitions that its application handed back until the next assignment."""
         return frozenset(self.machine._components.context.owned.handed_back)
 
-    def describe(self) -> MemberDescription:
+    def describe(self) -> MemberSnapshot:
         return self.machine.describe()
 
     # --- steps ------------------------------------------------------------------------------------
