@@ -141,7 +141,7 @@ def test_sasl_with_a_wrong_password_ends_the_client(
     wrong = Sasl(username="alice", password=Secret("canary-that-is-wrong"))
     with (
         ZooKeeperClient(sasl_server.address, ClientSettings(auth=wrong)) as client,
-        pytest.raises(AuthenticationError, match="refused our credentials") as caught,
+        pytest.raises(AuthenticationError, match="refused the client's credentials") as caught,
     ):
         client.wait_connected(PATIENCE_S)
     assert "canary" not in caplog.text + str(caught.value)
@@ -159,7 +159,7 @@ def test_the_command_line_reads_sasl_from_a_file(sasl_server: EmbeddedZooKeeper,
     wrong = shell.run("topic", "list", "-vv", "--zk-sasl-file", str(tmp_path / "wrong"))
 
     assert (right.code, wrong.code) == (0, 7)
-    assert "refused our credentials" in wrong.err
+    assert "refused the client's credentials" in wrong.err
     assert "canary" not in right.err + wrong.err
 
 
