@@ -28,7 +28,7 @@ class ConfigError(ZkGroupError):
 
 
 class RefusedError(ZkGroupError):
-    """The request is understood and not allowed in the present state (a living group, no consent)."""
+    """The request is valid but not allowed in the present state (a group with members, not confirmed)."""
 
     exit_code = 2
 
@@ -53,7 +53,7 @@ class PlacementError(ConfigError):
 
 
 class PlanRefusedError(RefusedError):
-    """A plan would make things worse, or could never be finished; `reasons` says how, a sentence each."""
+    """A plan would harm the cluster, or could never finish; `reasons` has a sentence for each problem."""
 
     def __init__(self, intent: str, reasons: Sequence[str], losses: Sequence[str] = ()) -> None:
         shown = "; ".join(reasons[:5])
@@ -68,11 +68,11 @@ class PlanRefusedError(RefusedError):
 
 
 class ZnodeError(ZkGroupError):
-    """What a znode holds cannot be used."""
+    """The data of a znode cannot be used."""
 
 
 class CorruptZnodeError(ZnodeError):
-    """A znode's data is not what its path promises."""
+    """A znode's data does not have the format of its path."""
 
     def __init__(self, path: str, expected: str, found: str) -> None:
         super().__init__(f"{path}: expected {expected}, found {found}")
@@ -82,13 +82,13 @@ class CorruptZnodeError(ZnodeError):
 
 
 class NotFoundError(ZkGroupError):
-    """What was asked for does not exist."""
+    """The requested group, topic, znode or other object does not exist."""
 
     exit_code = 5
 
 
 class ConflictError(ZkGroupError):
-    """Somebody else was faster, or holds what was asked for."""
+    """Another client was faster, or has the requested id, address or znode."""
 
     exit_code = 6
 
@@ -134,14 +134,14 @@ class ForeignBrokersError(ConflictError):
 
 
 class FencedError(ZkGroupError):
-    """The caller no longer holds what it acts on."""
+    """The caller no longer owns the partition or role that it acts on."""
 
     exit_code = 6
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What became of a commit: `committed` is in ZooKeeper, `refused` is not, each with the reason."""
+    """The result of a commit: `committed` is in ZooKeeper, `refused` is not, each with the reason."""
 
     committed: Mapping[TopicPartition, int]
     refused: Mapping[TopicPartition, CommitRefusedError] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class CommitResult:
 
 
 class CommitRefusedError(FencedError):
-    """Some partitions could not be committed; the others were. `result` tells which."""
+    """Some partitions could not be committed; the others were. `result` has both."""
 
     def __init__(self, message: str, result: CommitResult | None = None) -> None:
         super().__init__(message)
@@ -172,15 +172,15 @@ class NotOwnerError(CommitRefusedError):
 
 
 class OffsetConflictError(CommitRefusedError):
-    """The offset was written by another hand, or the position would go back without a seek."""
+    """Another client wrote the offset, or the position would go back without a seek."""
 
 
 class LeaseLostError(CommitRefusedError):
-    """The lease ended: the session may be over by the server's clock."""
+    """The lease ended: the session may have expired by the server's clock."""
 
 
 class CommitUnknownError(CommitRefusedError):
-    """No answer came and read-back was not possible: the commit may or may not have been applied."""
+    """No reply came and read-back was not possible: the commit may or may not have been applied."""
 
 
 # --- the store ------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class AuthenticationError(StoreUnavailableError):
 
 
 class AccessDeniedError(ZkGroupError):
-    """The ACL of a znode does not let us."""
+    """The ACL of a znode forbids the request."""
 
 
 class OperationRefusedError(ConflictError):
@@ -210,7 +210,7 @@ class OperationRefusedError(ConflictError):
 
 
 class OutcomeUnknownError(StoreUnavailableError):
-    """A write got no answer: it may or may not have been applied."""
+    """A write got no reply: it may or may not have been applied."""
 
     exit_code = 124
 

@@ -72,14 +72,14 @@ class GroupSettings:
     )
     rebalance_backoff_ms: int = setting(
         2000,
-        "Longest pause between two looks at a partition that another member holds (the watch comes first).",
+        "Longest pause between two reads of a partition that another member owns (the watch comes first).",
         kafka="rebalance.backoff.ms",
     )
     rebalance_max_retries: int | None = setting(
         None,
         "Failed claims in a row after which the member fails; None: never.",
         kafka="rebalance.max.retries",
-        why="A member that gives up leaves its share to nobody (KAFKA-4228).",
+        why="The partitions of a member that gives up have no owner (KAFKA-4228).",
     )
     consumer_timeout_ms: int = setting(
         -1,
