@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from zkgroup.broker.log.batch_header import BatchHeader
 from zkgroup.broker.log.checkpoints import (
     HIGH_WATERMARK,
     LEADER_EPOCHS,
@@ -31,6 +30,7 @@ from zkgroup.broker.log.segment import Segment
 from zkgroup.broker.log.storage import Flush, Storage, storage_errors
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
+from zkgroup.wire.record_batch import BatchHeader
 from zkgroup.wire.replica_host import NO_EPOCH
 
 OFFSET_DIGITS: Final = 20

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from zkgroup.broker.log.batch_header import BatchHeader, ErrorCode
 from zkgroup.broker.log.checkpoints import (
     HIGH_WATERMARK,
     LEADER_EPOCHS,
     encode_high_watermark,
     encode_leader_epochs,
 )
-from zkgroup.broker.log.client_batches import Refused, checked_batches, follower_batches, stamp
+from zkgroup.broker.log.client_batches import Refused, checked_batches, follower_batches, stamped
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig, TimestampType, count_deletable, should_roll
 from zkgroup.broker.log.producer_state import ProducerStates, SnapshotError, decode_snapshot
@@ -34,6 +33,8 @@ from zkgroup.broker.log.segment import Segment
 from zkgroup.broker.log.storage import Flush, Storage, storage_errors
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import BatchHeader
 
 
 class Appended(NamedTuple):
@@ -179,10 +180,10 @@ class PartitionLog:
         at_append = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         append_time = now_ms if at_append else None
         base_offset = self._end_offset
-        data, stamped = stamp(records, batches, base_offset, leader_epoch, append_time)
+        data, headers = stamped(records, batches, base_offset, leader_epoch, append_time)
         with self._writing():
             self.begin_epoch(leader_epoch)
-            self._append(data, stamped)
+            self._append(data, headers)
         return Appended(ErrorCode.NONE, base_offset, self._end_offset, now_ms if at_append else -1)
 
     def append_as_follower(self, records: bytes, leader_epoch: int) -> str | None:

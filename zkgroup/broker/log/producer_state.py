@@ -15,8 +15,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from zkgroup.broker.log.batch_header import BatchHeader, ErrorCode
 from zkgroup.wire.crc32c import crc32c
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import BatchHeader
 
 NO_PRODUCER_ID: Final = -1
 BATCHES_KEPT: Final = 5

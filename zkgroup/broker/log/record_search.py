@@ -14,11 +14,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zkgroup.broker.log.batch_header import HEADER_BYTES, BatchHeader
-from zkgroup.broker.log.client_batches import TIMESTAMP_TYPE
+from zkgroup.wire.record_batch import GZIP, HEADER_BYTES, BatchHeader, can_be_read
 
-NONE: Final = 0
-GZIP: Final = 1
 _PIECE_BYTES: Final = 64 * 1024
 _PACKED_BYTES: Final = 4 * 1024
 _GZIP_WINDOW: Final = 31
@@ -39,15 +36,14 @@ def first_record_from(
     `batch` is all of it; its largest timestamp is not before `timestamp`.
     """
     first = max(header.base_offset, start_offset)
-    if header.attributes & TIMESTAMP_TYPE:
+    if header.has_append_time:
         return TimestampOffset(first, header.max_timestamp)
     if header.first_timestamp >= timestamp and first == header.base_offset:
         return TimestampOffset(first, header.first_timestamp)
-    codec = header.attributes & 7
-    if codec not in (NONE, GZIP):
+    if not can_be_read(header):
         return TimestampOffset(first, header.max_timestamp)
     data = memoryview(batch)[HEADER_BYTES:]
-    pieces = iter((bytes(data),)) if codec == NONE else _decompressed(data)
+    pieces = _decompressed(data) if header.compression == GZIP else iter((bytes(data),))
     try:
         for offset_delta, timestamp_delta in _deltas(_Bytes(pieces), header.record_count):
             offset = header.base_offset + offset_delta

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from zkgroup.broker.log.batch_header import HEADER_BYTES, BatchHeader, has_crc, read_header
 from zkgroup.broker.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeEntry, TimeIndex
 from zkgroup.broker.log.storage import Storage
 from zkgroup.errors import ReplicaStorageError
+from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, BatchHeader, has_crc, read_header
 
 WALK_BYTES: Final = 4096
 """What a walk over headers reads at once."""
@@ -51,7 +51,13 @@ class _State(NamedTuple):
 
 def follows(header: BatchHeader, next_offset: int, room: int) -> bool:
     """Whether these bytes can be the header of the batch at an offset, with so many bytes to its end."""
-    return header.is_plausible and header.base_offset == next_offset and header.size <= room
+    return is_plausible(header) and header.base_offset == next_offset and header.size <= room
+
+
+def is_plausible(header: BatchHeader) -> bool:
+    """Whether it can be the header of a batch."""
+    counts = header.last_offset_delta, header.record_count
+    return header.magic == MAGIC and header.size >= HEADER_BYTES and min(counts) >= 0
 
 
 class Segment:
@@ -245,7 +251,7 @@ class Segment:
         if not 0 < position <= size - HEADER_BYTES:
             return False
         header = self._header_at(position)
-        return header.is_plausible and header.last_offset == offset and position + header.size <= size
+        return is_plausible(header) and header.last_offset == offset and position + header.size <= size
 
     def _last_indexed_position(self) -> int:
         """Of the batch of the last index entry."""

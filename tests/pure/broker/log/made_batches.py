@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from zkgroup.broker.log.batch_header import BatchHeader, read_header
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.log_loader import LoadMarks, create_log, load_log
 from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage, Storage
 from zkgroup.model import TopicPartition
+from zkgroup.wire.record_batch import BatchHeader, read_header
 
 TP = TopicPartition("orders", 0)
 FOLDER = "orders-0"

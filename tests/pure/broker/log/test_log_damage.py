@@ -9,11 +9,11 @@ import pytest
 
 from tests.pure.broker.log.failing_storage import CountingStorage, DyingStorage, FullStorage, Killed, copied
 from tests.pure.broker.log.made_batches import FOLDER, append, batch, contents, headers_of, new_log, opened
-from zkgroup.broker.log.batch_header import ErrorCode
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.errors import ReplicaStorageError
+from zkgroup.wire.messages import ErrorCode
 
 SMALL = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
 FIRST = f"{FOLDER}/{0:020d}"

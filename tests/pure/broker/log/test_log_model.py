@@ -10,12 +10,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafka.record.memory_records import MemoryRecords
 
 from tests.pure.broker.log.made_batches import TP, batch, headers_of
-from zkgroup.broker.log.batch_header import ErrorCode
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage
+from zkgroup.wire.messages import ErrorCode
 
 PRODUCER = 9
 

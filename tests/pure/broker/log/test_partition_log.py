@@ -13,11 +13,12 @@ from tests.pure.broker.log.made_batches import (
     new_log,
     opened,
 )
-from zkgroup.broker.log.batch_header import ErrorCode, has_crc
-from zkgroup.broker.log.client_batches import stamp
+from zkgroup.broker.log.client_batches import stamped
 from zkgroup.broker.log.log_config import LogConfig, TimestampType
 from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage, Storage
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import has_crc
 
 SMALL = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
 
@@ -77,7 +78,7 @@ def wrong(position: int, value: int = 0x11) -> bytes:
         (wrong(11), ErrorCode.CORRUPT_RECORD),
         (wrong(8, 0x80), ErrorCode.CORRUPT_RECORD),
         (batch(b"x" * 3_000), ErrorCode.MESSAGE_TOO_LARGE),
-        (bytes(stamp(batch(b"a"), headers_of(batch(b"a")), 0, 0, 5)[0]), ErrorCode.INVALID_TIMESTAMP),
+        (bytes(stamped(batch(b"a"), headers_of(batch(b"a")), 0, 0, 5)[0]), ErrorCode.INVALID_TIMESTAMP),
     ],
 )
 def test_what_a_client_sends_wrong_is_an_error_and_appends_nothing(records: bytes, error: ErrorCode) -> None:

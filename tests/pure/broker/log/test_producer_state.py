@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pure.broker.log.made_batches import batch, headers_of
-from zkgroup.broker.log.batch_header import BatchHeader, ErrorCode
 from zkgroup.broker.log.producer_state import (
     ProducedBatch,
     ProducerEntry,
@@ -18,6 +17,8 @@ from zkgroup.broker.log.producer_state import (
     SnapshotError,
     decode_snapshot,
 )
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import BatchHeader
 
 PRODUCER = 7
 MAX = (1 << 31) - 1

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pure.broker.log.made_batches import GZIP, append, batch, headers_of, new_log
-from zkgroup.broker.log.batch_header import HEADER_BYTES
 from zkgroup.broker.log.record_search import first_record_from
+from zkgroup.wire.record_batch import HEADER_BYTES
 
 ZSTD = 4
 
