@@ -445,6 +445,8 @@ class PartitionLog:
         with self._writing():
             for segment in segments[self._number_of(self._recovery_point) :]:
                 segment.flush()
+            # Else the batches that are trusted at the next start could be of other epochs than the file says.
+            self._storage.flush(f"{self._folder}/{LEADER_EPOCHS}")
             self._storage.flush(self._folder)
         self._recovery_point = offset
 

@@ -66,7 +66,10 @@ class Storage(Protocol):
         ...
 
     def replace(self, path: str, data: bytes, flush: bool) -> None:
-        """Writes a small file as a whole: readers find the old one or the new one, never a part."""
+        """Writes a small file as a whole: readers find the old one or the new one, never a part.
+
+        `flush` forces it to the disk, with its name.
+        """
         ...
 
     def names(self, folder: str) -> list[str]:
@@ -152,6 +155,8 @@ class DiskStorage:
                 os.fsync(file.fileno())
         self._forget(path)
         made.rename(self._full(path))
+        if flush:
+            self.flush(path.rpartition("/")[0])
 
     def names(self, folder: str) -> list[str]:
         try:

@@ -89,6 +89,40 @@ class DyingStorage(MemoryStorage):
         super().remove(path)
 
 
+class ForcedStorage(MemoryStorage):
+    """Knows what of the files was forced to the disk, by content and by name: all that a machine keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._contents: dict[int, tuple[bytearray, bytes]] = {}
+        self._names: dict[str, dict[str, bytearray]] = {}
+
+    def flush(self, path: str) -> None:
+        if path == "" or path in self._folders:
+            self._names[path] = dict(self._folders[path])
+            if path == "":
+                self._names |= {folder: {} for folder in self._folders if folder not in self._names}
+        else:
+            file = self._file(path)
+            self._contents[id(file)] = file, bytes(file)
+
+    def replace(self, path: str, data: bytes, flush: bool) -> None:
+        super().replace(path, data, flush)
+        if flush:
+            self.flush(path)
+            self.flush(path.rpartition("/")[0])
+
+    def after_the_machine_died(self) -> MemoryStorage:
+        """The files as they are found again: what was not forced is lost."""
+        left = MemoryStorage()
+        for folder in self._names:
+            left.make_folder(folder)
+            for name, file in self._names[folder].items():
+                path = f"{folder}/{name}" if folder else name
+                left.write(path, 0, self._contents.get(id(file), (file, b""))[1])
+        return left
+
+
 class CountingStorage(MemoryStorage):
     """Counts the bytes that are read, and the files."""
 
