@@ -37,6 +37,7 @@ WHAT_TO_DO = {
     "RequestTooBigError": "Use fewer or shorter names, or raise `jute.maxbuffer` on servers and clients.",
     "EmbeddedServerError": "Install what the message names: Java 17 or later, or `pip install 'zkgroup[embedded]'`.",
     "WireError": "See the errors below.",
+    "CorruptRecordError": "Check the producer or the disk that the batch came from; the message says which bytes are wrong.",
     "CorruptFrameError": "Find the program that connects there: it uses another protocol, or another version of it.",
     "UnsupportedRequestError": "Find the client, and let it send versions that Kafka 0.8.2.2 supports.",
     "LinesNotAppendedError": "Repair what the message names (a partition without a leader, a record that is refused), then append again, beginning with the line that it names.",
