@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.replica_managers import Hosts, MemoryHosts
+from tests.worlds.replica_managers import Hosts, MemoryHosts, lines_in
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.apis import BrokerApis
@@ -138,8 +138,7 @@ class LineBrokers:
 
         def read(host: ReplicaManager) -> list[bytes]:
             log = host._replicas[tp]._log  # type: ignore[attr-defined]
-            batches = log.read(0, log.end_offset, 1 << 30)
-            return b"".join(batch.lines for batch in batches).split(b"\n")[:-1]
+            return lines_in(log.read(0, log.end_offset, 1 << 30))
 
         return self._run(self._running[number].thread.call(read))
 
@@ -229,5 +228,5 @@ class LineBrokers:
         ):
             response = await source.call(methodcaller("fetch", request))
             again = await target.call(methodcaller("take", request, response))
-            if not again or (not response.batches and response.diverging is None):
+            if not again or (not response.records and response.diverging is None):
                 return

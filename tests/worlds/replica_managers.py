@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from zkgroup.broker.log.checkpoints import LEADER_EPOCHS, decode_leader_epochs
+from zkgroup.broker.log.data_dir import DataDir, stored_records
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
-from zkgroup.broker.log.line_log import MemoryLogDir
-from zkgroup.broker.log.log_dir import DiskLogDir
-from zkgroup.broker.log.partition_files import Flush
+from zkgroup.broker.log.log_config import LogConfig
+from zkgroup.broker.log.storage import DiskStorage, Flush, MemoryStorage, Storage
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import ReplicaView
+from zkgroup.lines import fetching
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import (
@@ -31,14 +34,21 @@ EVERYTHING = 1 << 30
 
 def in_memory(broker: int) -> ReplicaManager:
     """A manager whose lines nobody finds after it."""
-    return ReplicaManager(broker, MemoryLogDir())
+    return over(broker, MemoryStorage())
+
+
+def over(broker: int, storage: MemoryStorage, wall_ms: Callable[[], int] = lambda: 1_000) -> ReplicaManager:
+    """A manager of the logs that another has left in a storage."""
+    return ReplicaManager(broker, DataDir.in_memory(LogConfig(), wall_ms, storage), wall_ms)
 
 
 def on_disk(
     broker: int, folder: str | Path, cluster_id: str | None = None, flush: Flush = Flush.NONE
 ) -> ReplicaManager:
     """A manager over a broker's folder."""
-    return ReplicaManager(broker, DiskLogDir(folder, broker, cluster_id, flush))
+    config = LogConfig(flush=flush)
+    data_dir = DataDir.on_disk(folder, broker, cluster_id, config, lambda: 1_000)
+    return ReplicaManager(broker, data_dir, lambda: 1_000)
 
 
 class Hosts(Protocol):
@@ -63,23 +73,19 @@ class MemoryHosts:
     """Hosts in memory."""
 
     def __init__(self) -> None:
-        self._places: dict[int, MemoryLogDir] = {}
+        self._storages: dict[int, MemoryStorage] = {}
 
     def open(self, broker: int) -> ReplicaManager:
-        return ReplicaManager(broker, self._places.setdefault(broker, MemoryLogDir()))
+        return over(broker, self._storages.setdefault(broker, MemoryStorage()))
 
     def lose(self, broker: int) -> None:
-        self._places[broker].lose()
+        self._storages[broker].lose()
 
     def epochs(self, broker: int) -> LeaderEpochs:
-        log = self._places[broker].open(TP)
-        assert log is not None
-        return log.epochs
+        return _epochs_in(self._storages[broker])
 
     def lines(self, broker: int) -> list[bytes]:
-        log = self._places[broker].open(TP)
-        batches = () if log is None else log.read(0, log.end_offset, EVERYTHING)
-        return b"".join(batch.lines for batch in batches).splitlines()
+        return lines_in(stored_records(self._storages[broker], TP))
 
 
 class DirectoryHosts:
@@ -95,16 +101,30 @@ class DirectoryHosts:
         shutil.rmtree(self.base / str(broker), ignore_errors=True)
 
     def epochs(self, broker: int) -> LeaderEpochs:
-        text = (self.base / str(broker) / TP.topic / f"{TP.partition}.epochs").read_text()
-        starts = [tuple(map(int, line.split())) for line in text.splitlines()]
-        epochs = LeaderEpochs()
-        for leader_epoch, offset in starts:
-            epochs = epochs.begin(leader_epoch, offset)
-        return epochs
+        return _epochs_in(DiskStorage(self.base / str(broker)))
 
     def lines(self, broker: int) -> list[bytes]:
-        path = self.base / str(broker) / TP.topic / f"{TP.partition}.jsonl"
-        return path.read_bytes().splitlines() if path.exists() else []
+        return lines_on_disk(self.base / str(broker), TP)
+
+
+def _epochs_in(storage: Storage) -> LeaderEpochs:
+    return decode_leader_epochs(storage.read_all(f"{TP}/{LEADER_EPOCHS}") or b"")
+
+
+def lines_on_disk(folder: Path, tp: TopicPartition) -> list[bytes]:
+    """The lines of a partition in a broker's data folder."""
+    return lines_in(stored_records(DiskStorage(folder), tp))
+
+
+def lines_in(records: bytes) -> list[bytes]:
+    """The lines of record batches."""
+    return list(_lines_in(bytes(records)))
+
+
+@lru_cache(maxsize=64)
+def _lines_in(records: bytes) -> tuple[bytes, ...]:
+    """Replicas of one partition mostly hold the same bytes, and a schedule reads them after each step."""
+    return fetching.lines_in(records)
 
 
 def replicate(
@@ -165,7 +185,7 @@ def fetch(
 
 
 def text_of(response: FetchLinesResponse) -> bytes:
-    return b"".join(batch.lines for batch in response.batches)
+    return b"".join(line + b"\n" for line in lines_in(response.records))
 
 
 def changes_of(host: ReplicaManager) -> Callable[[], int]:

@@ -21,9 +21,9 @@ from zkgroup.broker.lifecycle import (
     HostedControllerConfig,
     MakeController,
 )
-from zkgroup.broker.log.line_log import MemoryLogDir
-from zkgroup.broker.log.log_dir import DiskLogDir, stored_broker_id
-from zkgroup.broker.log.partition_files import Flush
+from zkgroup.broker.log.data_dir import DataDir, stored_broker_id
+from zkgroup.broker.log.log_config import LogConfig
+from zkgroup.broker.log.storage import Flush
 from zkgroup.broker.machine.events import BrokerMachineConfig
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
 from zkgroup.broker.network import BrokerHealth, BrokerNetwork
@@ -34,6 +34,7 @@ from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store, after, wait_for
+from zkgroup.wire.replica_host import BATCH_BYTES_MAX
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
@@ -202,10 +203,15 @@ class Broker:
             self._client.close()
 
     def _open_replicas(self, broker: int, cluster_id: str | None) -> ReplicaManager:
-        if self._folder is None:
-            return ReplicaManager(broker, MemoryLogDir())
         flush = Flush.BATCH if self.settings.flush == "batch" else Flush.NONE
-        return ReplicaManager(broker, DiskLogDir(self._folder, broker, cluster_id, flush))
+        # Lines have no limits of their own yet: nothing is deleted, and a batch may be as large as a request.
+        config = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES_MAX, flush=flush)
+        wall_ms = self._clock.wall_ms
+        if self._folder is None:
+            data_dir = DataDir.in_memory(config, wall_ms)
+        else:
+            data_dir = DataDir.on_disk(self._folder, broker, cluster_id, config, wall_ms)
+        return ReplicaManager(broker, data_dir, wall_ms)
 
     def _fail(self, error: BaseException) -> None:
         """Notes the failure; only `close` is left to do."""

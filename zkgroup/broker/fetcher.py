@@ -259,7 +259,7 @@ class _ReplicaFetcher:
             return False
         self._reopens_at.pop(tp, None)
         response = await self._client.ask(request, FetchLinesResponse)
-        size = sum(len(batch.lines) for batch in response.batches)
+        size = len(response.records)
         quota.took(tp, size, asyncio.get_running_loop().time())
         quota.catches_up(tp, response.error == 0 and request.offset >= response.log_end_offset)
         return await host.call(lambda one: one.take(request, response))

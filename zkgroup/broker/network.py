@@ -6,6 +6,7 @@ what it orders is called here by its thread, in order, and answered by another e
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ log = logging.getLogger("zkgroup.broker")
 
 NAMED: Final = 10
 """Partitions that a warning names."""
+CHECKPOINT_S: Final = 60.0
+"""Between checkpoints; Kafka's `log.flush.offset.checkpoint.interval.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class BrokerNetwork:
         self._leader_failed = leader_failed
         self._telemetry = telemetry
         telemetry.is_broker(broker)
+        self._checkpoints: asyncio.Task[None] | None = None
         self._epoch = -1
         self._accepts_control_requests = False
         """Whether the broker is registered, as far as is known."""
@@ -147,10 +151,20 @@ class BrokerNetwork:
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Listens; returns where. Raises ConflictError or ConfigError."""
-        return await self._server.start(host, port)
+        found = await self._server.start(host, port)
+        self._checkpoints = asyncio.create_task(self._write_checkpoints())
+        return found
+
+    async def _write_checkpoints(self) -> None:
+        while True:
+            await asyncio.sleep(CHECKPOINT_S)
+            await self._executor.call(lambda host: host.checkpoint())
 
     async def close(self) -> None:
         """Stops serving, fetching and keeping, in this order."""
+        if self._checkpoints is not None:
+            self._checkpoints.cancel()
+            await asyncio.gather(self._checkpoints, return_exceptions=True)
         await self._server.close()
         await self._service.close()
         await self._fetchers.close()

@@ -109,8 +109,8 @@ class BrokerTelemetry:
             if isinstance(request, AppendLinesRequest) and isinstance(response, AppendLinesResponse):
                 if response.base_offset >= 0:
                     self._count("bytes_in_total", sum(map(len, request.lines)))
-            elif isinstance(response, FetchLinesResponse) and response.batches:
-                self._count("bytes_out_total", sum(len(batch.lines) for batch in response.batches))
+            elif isinstance(response, FetchLinesResponse) and response.records:
+                self._count("bytes_out_total", len(response.records))
             return response
 
         return counted

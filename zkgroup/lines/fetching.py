@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from zkgroup.errors import CorruptRecordError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.replica_host import (
@@ -22,9 +23,13 @@ from zkgroup.wire.replica_host import (
     FetchLinesRequest,
     FetchLinesResponse,
     LineBatch,
-    end_of,
-    is_whole,
+    batches_in,
 )
+
+
+def lines_in(records: bytes) -> tuple[bytes, ...]:
+    """The lines of record batches, in order. Raises CorruptRecordError."""
+    return tuple(line for batch in batches_in(records) for line in batch.lines)
 
 
 class FetchedLine(NamedTuple):
@@ -170,23 +175,27 @@ class Fetching:
         return taken
 
     def _take(self, tp: TopicPartition, place: _Place, response: FetchLinesResponse) -> Verdict:
-        for batch in response.batches:
-            if place.next_offset >= response.high_watermark:
-                break
-            if not is_whole(batch) or not batch.base_offset <= place.next_offset < end_of(batch):
-                place.trouble = (
-                    f"{tp}: the batch of {batch.count} lines at {batch.base_offset} is damaged or does not "
-                    f"hold line {place.next_offset}"
-                )
-                return Verdict.DOUBT
-            self._take_batch(place, batch, response.high_watermark)
+        try:
+            for batch in batches_in(response.records):
+                if place.next_offset >= response.high_watermark:
+                    break
+                if not batch.base_offset <= place.next_offset < batch.end_offset:
+                    place.trouble = (
+                        f"{tp}: the batch of {len(batch.lines)} lines at {batch.base_offset} does not hold "
+                        f"line {place.next_offset}"
+                    )
+                    return Verdict.DOUBT
+                self._take_batch(place, batch, response.high_watermark)
+        except CorruptRecordError as error:
+            place.trouble = f"{tp}: the records at {place.next_offset} are damaged: {error}"
+            return Verdict.DOUBT
         return Verdict.LINES if place.held else Verdict.NOTHING
 
     @staticmethod
     def _take_batch(place: _Place, batch: LineBatch, high_watermark: int) -> None:
         first = place.next_offset - batch.base_offset
-        readable = min(batch.count, high_watermark - batch.base_offset)
-        lines = batch.lines.split(b"\n")[first : max(first, readable)]
+        readable = min(len(batch.lines), high_watermark - batch.base_offset)
+        lines = batch.lines[first : max(first, readable)]
         if lines:
             place.held.extend(lines)
             place.last_epoch = batch.leader_epoch

@@ -1,51 +1,66 @@
-"""The requests for lines, in Kafka's framing on the broker's port, and the batches that they carry.
+"""The requests for lines, in Kafka's framing on the broker's port.
 
-Lines of a file take the place of Kafka's records; the API keys are far above Kafka's, so that neither side
-takes one for the other. A leader makes batches; whoever is given one checks it. Epochs and offsets mean what
-they mean in Kafka (KIP-101, KIP-279, KIP-595).
+A line is a record of Kafka's without key and headers, so that a log holds Kafka's record batches whoever
+appends to it. The API keys are far above Kafka's, so that neither side takes one for the other. A leader
+makes the batches; whoever is given one checks it. Epochs and offsets mean what they mean in Kafka (KIP-101,
+KIP-279, KIP-595).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
-from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.messages import REQUEST_BYTES_MAX, Api, Request, Response
-from zkgroup.wire.schema import Bytes, Int16, Int32, Int64, String, Uint32
+from zkgroup.wire.record_batch import HEADER_BYTES, Record, build_batch, check_batch
+from zkgroup.wire.record_batch import records_of as read_records
+from zkgroup.wire.schema import Buffer, Bytes, Int16, Int32, Int64, String
 
-HEAD_BYTES: Final = 24
-"""What a batch takes in an answer beside its lines."""
+RECORD_BYTES_MAX: Final = 32
+"""What a line takes in a batch beside its own bytes, at most."""
 BATCH_BYTES_MAX: Final = REQUEST_BYTES_MAX - 1024
-"""Of its lines with their newlines: whoever reads frames must be able to take the answer that carries it."""
+"""Of a batch: whoever reads frames must be able to take the response that carries it."""
+
+
+class LineBatch(NamedTuple):
+    """Lines that were appended together."""
+
+    base_offset: int
+    leader_epoch: int
+    """Of the leader that appended them."""
+    lines: tuple[bytes, ...]
+    """Each without its newline."""
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset behind the batch."""
+        return self.base_offset + len(self.lines)
 
 
 def are_lines(lines: Sequence[bytes]) -> bool:
     """Whether they can be one batch: one or more, none with a newline in it, together not too large."""
-    size = len(lines) + sum(map(len, lines))
+    size = HEADER_BYTES + len(lines) * RECORD_BYTES_MAX + sum(map(len, lines))
     return bool(lines) and size <= BATCH_BYTES_MAX and not any(b"\n" in line for line in lines)
 
 
-def batch_of(lines: Sequence[bytes], base_offset: int, leader_epoch: int) -> LineBatch:
-    """One batch of lines that are given without their newlines."""
-    text = b"\n".join((*lines, b""))
-    return LineBatch(base_offset, leader_epoch, len(lines), crc32c(text), text)
+def records_of(
+    lines: Sequence[bytes], *, timestamp_ms: int, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
+    """One record batch with a record for each line. A leader stamps base offset and leader epoch anew."""
+    records = [Record(base_offset + number, timestamp_ms, None, line) for number, line in enumerate(lines)]
+    return build_batch(records, leader_epoch=leader_epoch)
 
 
-def is_whole(batch: LineBatch) -> bool:
-    """Whether the batch is what its leader made: complete lines, as many as it says, with its checksum."""
-    return (
-        batch.count > 0
-        and batch.lines.endswith(b"\n")
-        and batch.lines.count(b"\n") == batch.count
-        and crc32c(batch.lines) == batch.crc32c
-    )
-
-
-def end_of(batch: LineBatch) -> int:
-    """The first offset behind the batch."""
-    return batch.base_offset + batch.count
+def batches_in(records: Buffer) -> Iterator[LineBatch]:
+    """The batches of a response, one after the other. Raises CorruptRecordError at one that is damaged."""
+    at = 0
+    while at < len(records):
+        header = check_batch(records, at)
+        batch = memoryview(records)[at : at + header.size]
+        lines = tuple(record.value or b"" for record in read_records(batch))
+        yield LineBatch(header.base_offset, header.leader_epoch, lines)
+        at += header.size
 
 
 ACKS_LEADER = 1
@@ -103,21 +118,6 @@ class EpochEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class LineBatch:
-    """Lines that were appended together."""
-
-    base_offset: Int64
-    leader_epoch: Int32
-    """Of the leader that took them in."""
-    count: Int32
-    """Of lines."""
-    crc32c: Uint32
-    """Of `lines`."""
-    lines: Bytes
-    """As they lie in the file: each line with its newline."""
-
-
-@dataclass(frozen=True, slots=True)
 class FetchLinesResponse(Response):
     """What the leader has from there on."""
 
@@ -129,7 +129,8 @@ class FetchLinesResponse(Response):
     """-1 with an error."""
     diverging: EpochEnd | None = None
     """The follower's log is not the leader's from here on: it cuts back and asks again."""
-    batches: tuple[LineBatch, ...] = ()
+    records: Bytes = b""
+    """Whole record batches; the first may begin before the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class FetchLinesRequest(Request):
     offset: Int64
     """The first that is wanted."""
     max_bytes: Int32
-    """Of batches, with their heads; one comes however large it is."""
+    """Of batches; one comes however large it is."""
     max_wait_ms: Int32
     """How long the leader may wait for a line to come."""
 

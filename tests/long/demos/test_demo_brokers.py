@@ -41,4 +41,4 @@ def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
         line for broker in (1, 3, 4) for n in range(24) for line in lines_of(kept / f"broker-{broker}", n)
     }
     assert held == set(bundled_lines())
-    assert [*(kept / "broker-2").glob("flights/*.jsonl")] == []
+    assert [*(kept / "broker-2").glob("flights-*/*.log")] == []

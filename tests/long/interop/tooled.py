@@ -168,7 +168,7 @@ class OurBrokers(Cluster):
         return self._running[broker]
 
     def file(self, broker: int, topic: str, partition: int) -> Path:
-        return self.folder / f"b{broker}" / topic / f"{partition}.jsonl"
+        return self.folder / f"b{broker}" / f"{topic}-{partition}"
 
     def write(self, topic: str, partitions: int, each: int) -> None:
         lines = "".join(f"{number}\n" for number in range(partitions * each))

@@ -204,7 +204,7 @@ class ChaosCluster(OnServers):
             if state is not None
             and tp.topic != LINES
             and len(state.isr) == 1
-            and not (self.nodes[state.isr[0]].data / tp.topic / f"{tp.partition}.jsonl").exists()
+            and not (self.nodes[state.isr[0]].data / str(tp)).exists()
         }
 
     def unrest(self) -> str:

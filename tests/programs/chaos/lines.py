@@ -11,9 +11,11 @@ from typing import Self
 from tests.programs.chaos.cluster import LINES, ChaosCluster
 from tests.programs.chaos.operations import PARTITIONS
 from zkgroup.admin.cluster.brokers import Cluster
-from zkgroup.consumer.sources.files import FileSource
+from zkgroup.broker.log.data_dir import stored_records
+from zkgroup.broker.log.storage import DiskStorage
 from zkgroup.errors import ZkGroupError
 from zkgroup.history import Record
+from zkgroup.lines.fetching import lines_in
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition
@@ -21,7 +23,6 @@ from zkgroup.znodes.brokers import BrokerRegistration
 
 PARTS = [TopicPartition(LINES, number) for number in range(PARTITIONS)]
 EVERY_S = 0.02
-MOST = 1 << 30
 
 
 class Lines:
@@ -93,4 +94,4 @@ class Lines:
 
 def kept(folder: Path, tp: TopicPartition) -> list[str]:
     """The lines of a partition in a broker's folder."""
-    return [(one.value or b"").decode() for one in FileSource(folder).read(tp, 0, MOST)]
+    return [line.decode() for line in lines_in(stored_records(DiskStorage(folder), tp))]

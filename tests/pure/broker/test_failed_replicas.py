@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.replica_managers import on_disk
-from zkgroup.broker.log.line_log import MemoryLogDir
+from tests.worlds.replica_managers import on_disk, over
+from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replicas.actions import REASON_MAX, failed_replicas
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Failure
@@ -23,8 +23,11 @@ class World:
 
     def __init__(self) -> None:
         self.now_ms = 1_000
-        self.place = MemoryLogDir()
-        self.host = ReplicaManager(1, self.place, lambda: self.now_ms)
+        self.storage = MemoryStorage()
+        self.host = self.open()
+
+    def open(self) -> ReplicaManager:
+        return over(1, self.storage, lambda: self.now_ms)
 
 
 @pytest.fixture
@@ -36,23 +39,23 @@ def test_a_failure_has_the_time_of_its_beginning(world: World) -> None:
     """Attempts to go on in vain, and words of the controller that come to nothing, do not make it younger."""
     assert world.host.become_follower(TP, 0) is ErrorCode.NONE
     assert world.host.become_follower(OTHER, 0) is ErrorCode.NONE
-    world.place.break_log(TP)
+    world.storage.broken.add(str(TP))
     world.host.stop(TP)
     world.host.close()
-    world.host = ReplicaManager(1, world.place, lambda: world.now_ms)
+    world.host = world.open()
     assert world.host.become_follower(TP, 1) is ErrorCode.KAFKA_STORAGE_ERROR
     world.now_ms = 2_000
     assert world.host.become_follower(TP, 2) is ErrorCode.KAFKA_STORAGE_ERROR
     assert not world.host.reopen(TP)
 
-    assert world.host.failures() == {TP: Failure("the log of orders-0 is broken", 1_000)}
+    assert world.host.failures() == {TP: Failure("orders-0: Input/output error", 1_000)}
 
 
 def test_a_replica_that_goes_on_has_not_failed(world: World) -> None:
     """Nor one that is stopped or deleted; failing again is another failure."""
-    world.place.break_log(TP)
+    world.storage.broken.add(str(TP))
     world.host.become_follower(TP, 0)
-    world.place.break_log(TP, broken=False)
+    world.storage.broken.clear()
     assert world.host.become_follower(TP, 1) is ErrorCode.NONE
     assert world.host.failures() == {}
 
@@ -82,21 +85,21 @@ def test_one_that_nobody_has_told_anything_is_found_when_it_is_looked_at(world: 
     """As `view` opens it."""
     world.host.become_follower(TP, 0)
     world.host.close()
-    world.place.break_log(TP)
-    world.host = ReplicaManager(1, world.place, lambda: world.now_ms)
+    world.storage.broken.add(str(TP))
+    world.host = world.open()
     assert world.host.failures() == {}
     world.host.view(TP)
-    assert world.host.failures() == {TP: Failure("the log of orders-0 is broken", 1_000)}
+    assert world.host.failures() == {TP: Failure("orders-0: Input/output error", 1_000)}
 
 
 def test_the_reason_names_the_file(tmp_path: Path) -> None:
     """An operator has to find it; a reason that no answer could carry is cut."""
     host = on_disk(1, tmp_path / "data")
-    (tmp_path / "data" / "orders").write_text("in the way")
+    (tmp_path / "data" / "orders-0").write_text("in the way")
     assert host.become_follower(TP, 0) is ErrorCode.KAFKA_STORAGE_ERROR
 
     (told,) = failed_replicas(host).replicas
     host.close()
     assert (told.topic, told.partition) == TP
-    assert str(tmp_path / "data" / "orders") in told.reason
+    assert str(tmp_path / "data" / "orders-0") in told.reason
     assert len(told.reason) <= REASON_MAX

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.worlds.replica_managers import (
@@ -25,15 +23,16 @@ from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
 from zkgroup.wire import replica_host
-from zkgroup.wire.messages import REQUEST_BYTES_MAX, ErrorCode, encode, encode_response
+from zkgroup.wire.messages import REQUEST_BYTES_MAX, ErrorCode, encode_response
+from zkgroup.wire.record_batch import HEADER_BYTES
 from zkgroup.wire.replica_host import (
     BATCH_BYTES_MAX,
-    HEAD_BYTES,
+    RECORD_BYTES_MAX,
     EpochEnd,
     FetchLinesRequest,
     FetchLinesResponse,
-    LineBatch,
-    batch_of,
+    batches_in,
+    records_of,
 )
 
 OTHER = TopicPartition("orders", 1)
@@ -121,36 +120,40 @@ def test_a_former_incarnation_of_a_follower_is_refused(one: ReplicaManager) -> N
 
 
 def test_fetch_gives_whole_batches_up_to_max_bytes_and_at_least_one(one: ReplicaManager) -> None:
-    """As they were appended, with their checksums; each counts with what it takes beside its lines."""
+    """As they were appended, with their checksums; each counts with its header."""
     one.become_leader(TP, 0, (1,), {1})
     append(one, 0, b"a" * 9)
     append(one, 0, b"b" * 9)
     append(one, 0, b"c" * 9)
 
-    two, three = (number * (HEAD_BYTES + 10) for number in (2, 3))
+    second = records_of([b"b" * 9], timestamp_ms=1_000, base_offset=1, leader_epoch=0)
+    two, three = (number * len(second) for number in (2, 3))
     sizes = (0, 1, two - 1, two, three - 1, three)
-    assert [len(fetch(one, 0, max_bytes=size).batches) for size in sizes] == [1, 1, 1, 2, 2, 3]
-    assert fetch(one, 1).batches[0] == batch_of([b"b" * 9], base_offset=1, leader_epoch=0)
+    assert [len(fetch(one, 0, max_bytes=size).records) // len(second) for size in sizes] == [1, 1, 1, 2, 2, 3]
+    assert fetch(one, 1, max_bytes=1).records == second
 
 
 def test_an_answer_has_a_bound_whatever_is_asked_for(
     one: ReplicaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that asks for everything gets a part of it, and a batch that is larger than that alone."""
-    monkeypatch.setattr(replica, "FETCH_BYTES_MAX", 2 * (HEAD_BYTES + 10))
+    monkeypatch.setattr(replica, "FETCH_BYTES_MAX", 2 * len(records_of([b"a" * 9], timestamp_ms=1)))
     one.become_leader(TP, 0, (1, 2), {1})
     for line in (b"a" * 9, b"b" * 9, b"c" * 500):
         append(one, 0, line)
 
-    assert [len(fetch(one, offset).batches) for offset in (0, 2)] == [2, 1]
-    assert len(fetch(one, 0, replica=2, leader_epoch=0).batches) == 2
+    def count(records: bytes) -> int:
+        return len(list(batches_in(records)))
+
+    assert [count(fetch(one, offset).records) for offset in (0, 2)] == [2, 1]
+    assert count(fetch(one, 0, replica=2, leader_epoch=0).records) == 2
 
 
 def test_lines_that_no_answer_could_carry_are_refused(
     one: ReplicaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else no follower could ever fetch them, nor any consumer read on."""
-    monkeypatch.setattr(replica_host, "BATCH_BYTES_MAX", 20)
+    monkeypatch.setattr(replica_host, "BATCH_BYTES_MAX", HEADER_BYTES + 2 * RECORD_BYTES_MAX + 18)
     one.become_leader(TP, 0, (1,), {1})
 
     assert append(one, 0, b"a" * 9, b"b" * 10).error == ErrorCode.INVALID_RECORD
@@ -160,10 +163,10 @@ def test_lines_that_no_answer_could_carry_are_refused(
 
 def test_the_largest_batch_fits_an_answer_that_everybody_takes() -> None:
     """Its head is what it is said to be, and a frame of the default size has room for it."""
-    batch = batch_of([b""], base_offset=1, leader_epoch=2)
-    answer = encode_response(FetchLinesResponse(0, 1, 1, EpochEnd(1, 1), (batch,)), 1)
+    answer = encode_response(FetchLinesResponse(0, 1, 1, EpochEnd(1, 1)), 1)
+    longest = records_of([b"a" * 1_000_000] * 3, timestamp_ms=1 << 60)
 
-    assert len(encode(batch, 0)) == HEAD_BYTES + len(batch.lines)
+    assert len(longest) <= HEADER_BYTES + 3 * (RECORD_BYTES_MAX + 1_000_000)
     assert len(answer) + BATCH_BYTES_MAX <= REQUEST_BYTES_MAX
 
 
@@ -191,35 +194,35 @@ def test_a_follower_says_where_it_is(two: ReplicaManager) -> None:
     assert two.next_fetch(OTHER, broker_epoch=0, max_bytes=100, max_wait_ms=7) is None
 
 
-GOOD = batch_of([b"a"], base_offset=0, leader_epoch=0)
+GOOD = records_of([b"a"], timestamp_ms=1, base_offset=0, leader_epoch=0)
+DAMAGED = GOOD[:-1] + bytes([GOOD[-1] ^ 1])
 
 
 @pytest.mark.parametrize(
-    "batch",
+    "records",
     [
-        replace(GOOD, crc32c=GOOD.crc32c ^ 1),
-        replace(GOOD, base_offset=1),
-        replace(GOOD, leader_epoch=4),
-        replace(GOOD, count=2),
-        LineBatch(0, 0, 0, 0, b""),
+        DAMAGED,
+        records_of([b"a"], timestamp_ms=1, base_offset=1, leader_epoch=0),
+        records_of([b"a"], timestamp_ms=1, base_offset=0, leader_epoch=4),
+        GOOD[:-1],
     ],
-    ids=["checksum", "gap", "later term", "count", "nothing"],
+    ids=["checksum", "gap", "later term", "cut short"],
 )
-def test_a_follower_takes_no_damaged_batch(two: ReplicaManager, batch: LineBatch) -> None:
+def test_a_follower_takes_no_damaged_batch(two: ReplicaManager, records: bytes) -> None:
     """Nor one that does not follow; it asks again later, and says why."""
     two.become_follower(TP, 3)
 
-    assert not two.take(asked(two), FetchLinesResponse(0, 0, 1, batches=(batch,)))
+    assert not two.take(asked(two), FetchLinesResponse(0, 0, 1, records=records))
     assert end(two) == 0
-    assert "is damaged or does not follow" in (view(two).failure or "")
+    assert "the leader's batch" in (view(two).failure or "")
 
 
 def test_a_follower_keeps_what_was_sound_before_a_damaged_batch(two: ReplicaManager) -> None:
     """And forgets the trouble with the next good answer."""
-    bad = replace(GOOD, base_offset=1, crc32c=7)
+    bad = DAMAGED[:7] + b"\1" + DAMAGED[8:]
     two.become_follower(TP, 3)
 
-    assert not two.take(asked(two), FetchLinesResponse(0, 0, 2, batches=(GOOD, bad)))
+    assert not two.take(asked(two), FetchLinesResponse(0, 0, 2, records=GOOD + bad))
     assert end(two) == 1
     assert two.take(asked(two), FetchLinesResponse(0, 0, 1))
     assert view(two).failure is None
@@ -227,7 +230,7 @@ def test_a_follower_keeps_what_was_sound_before_a_damaged_batch(two: ReplicaMana
 
 def test_an_answer_to_another_question_changes_nothing(two: ReplicaManager) -> None:
     """Of a former term, of a former position, or after the role has ended."""
-    good = FetchLinesResponse(0, 1, 1, batches=(GOOD,))
+    good = FetchLinesResponse(0, 1, 1, records=GOOD)
     two.become_follower(TP, 3)
     old_term = asked(two)
     two.become_follower(TP, 4)

@@ -25,7 +25,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Follower, Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse, batch_of
+from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse, records_of
 
 OTHER = TopicPartition("orders", 1)
 
@@ -73,7 +73,7 @@ def test_rule_1_a_leader_that_lacks_the_epoch_answers_diverging(one: ReplicaMana
     response = fetch(one, 5, replica=2, leader_epoch=3, last_fetched_epoch=2)
 
     assert response.diverging == EpochEnd(0, 2)
-    assert (response.error, response.batches) == (ErrorCode.NONE, ())
+    assert (response.error, response.records) == (ErrorCode.NONE, b"")
     assert view(one).followers[2].log_end_offset is None
 
 
@@ -336,7 +336,7 @@ def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: R
     fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
 
     response = fetch(one, 0, replica=2, leader_epoch=0, broker_epoch=6)
-    assert (response.error, response.batches, response.high_watermark) == (ErrorCode.NONE, (), 2)
+    assert (response.error, response.records, response.high_watermark) == (ErrorCode.NONE, b"", 2)
     assert view(one).followers == {2: Follower(log_end_offset=0, caught_up=False, lost=True)}
     one.set_isr(TP, 0, {1})
 
@@ -396,8 +396,11 @@ def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
 ) -> None:
     """A new leader may know a lower one than the last did, so that says nothing of what was acknowledged."""
     one.become_follower(TP, 0)
-    batches = tuple(batch_of([line], offset, 0) for offset, line in enumerate((b"a", b"b")))
-    one.take(asked(one), FetchLinesResponse(0, 0, 2, batches=batches))
+    records = b"".join(
+        records_of([line], timestamp_ms=1, base_offset=offset, leader_epoch=0)
+        for offset, line in enumerate((b"a", b"b"))
+    )
+    one.take(asked(one), FetchLinesResponse(0, 0, 2, records=records))
     one.become_leader(TP, 1, (1, 2), {1, 2})
     assert (end(one), watermark(one)) == (2, 0)
     emptied = hosts.open(2)
@@ -446,5 +449,5 @@ def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaManager, 
 
     ends = [(each.error, each.log_end_offset, each.high_watermark) for each in (*told, stopped)]
     assert ends == [(0, 3, 0), (0, 2, 0), (0, 2, 0)]
-    assert all(not each.batches for each in (*told, stopped))
+    assert all(not each.records for each in (*told, stopped))
     assert view(one).followers == before

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from zkgroup.lines.fetching import Fetching, Verdict
 from zkgroup.model import TopicPartition
-from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse, LineBatch, batch_of
+from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse, records_of
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
-ABC = batch_of([b"a", b"b", b"c"], 4, 2)
+ABC = records_of([b"a", b"b", b"c"], timestamp_ms=1, base_offset=4, leader_epoch=2)
 
 
-def answer(*batches: LineBatch, high_watermark: int = 100, **named: object) -> FetchLinesResponse:
-    return FetchLinesResponse(0, high_watermark, 100, batches=batches, **named)  # type: ignore[arg-type]
+def answer(
+    records: bytes = b"", high_watermark: int = 100, diverging: EpochEnd | None = None
+) -> FetchLinesResponse:
+    return FetchLinesResponse(0, high_watermark, 100, diverging, records)
 
 
 def asking(offset: int) -> Fetching:
@@ -87,19 +87,20 @@ def test_out_of_range_is_believed_the_second_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "batch",
+    "records",
     [
-        dataclasses.replace(ABC, crc32c=1),
-        dataclasses.replace(ABC, count=2),
-        batch_of([b"x"], 9, 2),
-        batch_of([b"x"], 3, 2),
+        ABC[:-2] + bytes([ABC[-2] ^ 1]) + ABC[-1:],
+        ABC[:-1],
+        records_of([b"x"], timestamp_ms=1, base_offset=9, leader_epoch=2),
+        records_of([b"x"], timestamp_ms=1, base_offset=3, leader_epoch=2),
     ],
+    ids=["checksum", "cut short", "behind", "before"],
 )
-def test_what_does_not_fit_is_not_taken(batch: LineBatch) -> None:
+def test_what_does_not_fit_is_not_taken(records: bytes) -> None:
     """Damaged, or not at the position: the leader is doubted, and asked again."""
     fetching = asking(4)
 
-    assert fetching.answered(TP, answer(batch)) is Verdict.DOUBT
+    assert fetching.answered(TP, answer(records)) is Verdict.DOUBT
     assert (fetching.take(10), fetching.ready()) == ([], [TP])
 
 

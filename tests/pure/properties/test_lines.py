@@ -16,7 +16,7 @@ from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, Delivery, Outcome, ProducerSettings, Producing
 from zkgroup.lines.reader import LineReader
 from zkgroup.model import TopicPartition
-from zkgroup.wire.replica_host import AppendLinesResponse, FetchLinesResponse, batch_of
+from zkgroup.wire.replica_host import AppendLinesResponse, FetchLinesResponse, records_of
 
 TP = TopicPartition("orders", 0)
 LINES = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"")), max_size=30)
@@ -109,16 +109,18 @@ def test_a_reader_gets_every_line_below_the_high_watermark_once(
     """In order, from any position on, whatever part of them an answer holds."""
     lines, log = [line for batch in batches for line in batch], []
     for number, batch in enumerate(batches):
-        log.append(batch_of(batch, sum(map(len, batches[:number])), number // 2))
+        base_offset = sum(map(len, batches[:number]))
+        records = records_of(batch, timestamp_ms=1, base_offset=base_offset, leader_epoch=number // 2)
+        log.append((base_offset + len(batch), records))
     watermark = data.draw(st.integers(0, len(lines)))
     start = position = data.draw(st.integers(0, watermark))
     fetching, read = Fetching(100), list[bytes]()
     while position < watermark:
         fetching.want({TP: position})
         request = fetching.request(TP, 9, 0)
-        from_here = [one for one in log if one.base_offset + one.count > request.offset]
-        some = from_here[: data.draw(st.integers(1, 3))]
-        assert fetching.answered(TP, FetchLinesResponse(0, watermark, len(lines), batches=tuple(some))) in (
+        from_here = [records for end_offset, records in log if end_offset > request.offset]
+        some = b"".join(from_here[: data.draw(st.integers(1, 3))])
+        assert fetching.answered(TP, FetchLinesResponse(0, watermark, len(lines), records=some)) in (
             Verdict.LINES,
             Verdict.NOTHING,
         )

@@ -8,6 +8,8 @@ import pytest
 
 from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
 from tests.pure.simulation.crashing import each_fifth
+from zkgroup.broker.log.data_dir import stored_records
+from zkgroup.lines.fetching import lines_in
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
 from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
@@ -19,8 +21,7 @@ MOVED_MS = 8_000
 
 def lines_of(world: ClusterWorld, broker: int) -> tuple[bytes, ...]:
     """The lines of `t-0` on a broker."""
-    log = world.log_dirs[broker].open(T0)
-    return () if log is None else tuple(each.lines for each in log.read(0, log.end_offset, 1 << 30))
+    return lines_in(stored_records(world.storages[broker], T0))
 
 
 def _delete(simulation: ClusterSimulation, operations: Operations) -> None:

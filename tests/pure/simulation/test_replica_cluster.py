@@ -146,7 +146,7 @@ def test_kip_279_fast_failovers_leave_nothing_behind(hosts: Hosts) -> None:
 def _cuts_to_the_high_watermark(replica: Replica, leader_epoch: int) -> ErrorCode:
     error = FOLLOW(replica, leader_epoch)
     if replica.high_watermark < replica.end_offset:
-        replica._log.cut(replica.high_watermark)
+        replica._log.truncate_to(replica.high_watermark)
     return error
 
 

@@ -21,7 +21,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import decode_response, decode_rest, encode, framed
-from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse, LineBatch
+from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse
 from zkgroup.wire.schema import (
     Boolean,
     Bytes,
@@ -148,13 +148,6 @@ def test_what_may_be_missing_has_a_sign_before_it() -> None:
     assert decode_rest(FetchLinesResponse, 0, present, 0).diverging == EpochEnd(3, 9)
     error = corrupt(FetchLinesResponse, absent[:18] + b"\0" + absent[19:])
     assert (error.field, error.offset, error.found) == ("FetchLinesResponse.diverging", 18, "0")
-
-
-def test_a_batch_of_lines_lies_as_documented() -> None:
-    """int64 base offset, int32 epoch, int32 count, uint32 checksum, bytes."""
-    batch = LineBatch(5, 2, 2, 0xFFFFFFFF, b"a\nb\n")
-
-    assert encode(batch, 0) == struct.pack(">qiiIi4s", 5, 2, 2, 0xFFFFFFFF, 4, b"a\nb\n")
 
 
 PARTITION = PartitionStateInfo("t", 0, 1, 1, 0, (1,), 0, (1,))

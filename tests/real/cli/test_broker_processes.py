@@ -13,6 +13,7 @@ import pytest
 
 from tests.waiting import becomes, eventually
 from tests.worlds.processes import Process
+from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
@@ -64,7 +65,7 @@ class Brokers:
         return self.shell.home / f"broker-{broker}"
 
     def lines(self, broker: int) -> list[str]:
-        return (self.folder(broker) / "t" / "0.jsonl").read_text().splitlines()
+        return [line.decode() for line in lines_on_disk(self.folder(broker), TopicPartition("t", 0))]
 
     def produce(self, *lines: str) -> None:
         ran = self.shell.run("produce", "t", stdin="".join(f"{line}\n" for line in lines))
@@ -166,8 +167,8 @@ def test_a_leader_whose_disk_fails_ends_and_another_leads(brokers: Brokers, witn
     state = _state(witness)
 
     reason = (
-        f"t-0, which this broker led: {brokers.folder(1)}/t/0.jsonl: File too large; it stops, so that "
-        "others can lead: make room or mend the disk, then start it again"
+        f"t-0, which this broker led: {brokers.folder(1)}/t-0/00000000000000000000.log: "
+        "File too large; it stops, so that others can lead: make room or mend the disk, then start it again"
     )
     assert code == 1
     assert brokers.processes[1].errors.splitlines()[-1] == f"error: {reason}"

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S, joined
 from tests.worlds.memory_brokers import T0, MemoryBrokers
+from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.running_brokers import QUICK, ask
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
@@ -28,6 +29,7 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
 )
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
+from zkgroup.wire.replica_host import records_of
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import LEADER_REPLICAS
@@ -68,7 +70,8 @@ def test_the_metrics_of_a_broker(world: MemoryBrokers) -> None:
     assert value("requests_total", request="AppendLines") == 2
     assert value("request_seconds_count", request="AppendLines") == 2
     assert value("bytes_in_total") == 5
-    world.becomes(lambda: value("bytes_out_total"), 7)  # with their newlines
+    batches = [records_of([line], timestamp_ms=1) for line in (b"abc", b"de")]
+    world.becomes(lambda: value("bytes_out_total"), sum(map(len, batches)))
     assert (value("connection_count") or 0) >= 1
 
     world.running.brokers[2].close()
@@ -401,7 +404,7 @@ def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
     world.running.controller_epoch += 1
     world.running.lead(world.zk, T0, 1, (1,), leader_epoch=3)
     assert caplog.text.count("keeps lines of gone-0, which the controller has not placed here") == 2
-    assert (tmp_path / "one" / "gone" / "0.jsonl").read_bytes() == b"a\n"
+    assert lines_on_disk(tmp_path / "one", TopicPartition("gone", 0)) == [b"a"]
 
 
 def test_a_folder_in_use_is_refused(world: MemoryBrokers, tmp_path: Path) -> None:

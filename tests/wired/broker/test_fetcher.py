@@ -13,7 +13,8 @@ from tests.worlds.replica_managers import in_memory
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker import fetcher
 from zkgroup.broker.fetcher import ReplicaFetcherManager
-from zkgroup.broker.log.line_log import MemoryLogDir
+from zkgroup.broker.log.data_dir import DataDir
+from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -37,7 +38,7 @@ class Broken(ReplicaManager):
     """Fails for one partition, as no host may, and counts what it is asked."""
 
     def __init__(self) -> None:
-        super().__init__(1, MemoryLogDir())
+        super().__init__(1, DataDir.in_memory(LogConfig(), lambda: 1_000))
         self.asked: list[TopicPartition] = []
 
     def next_fetch(

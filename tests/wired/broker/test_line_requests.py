@@ -19,14 +19,14 @@ from zkgroup.wire.replica_host import (
     CONSUMER,
     AppendLinesResponse,
     FetchLinesResponse,
-    LineBatch,
+    records_of,
 )
 
 LED = ReplicaView(Role.LEADER, 3, log_end_offset=10, high_watermark=10, term_start=0)
 
 
-def fetched(high_watermark: int = 10, *batches: LineBatch) -> FetchLinesResponse:
-    return FetchLinesResponse(0, high_watermark, 10, None, batches)
+def fetched(high_watermark: int = 10, records: bytes = b"") -> FetchLinesResponse:
+    return FetchLinesResponse(0, high_watermark, 10, None, records)
 
 
 @on_a_loop
@@ -197,8 +197,8 @@ async def test_a_producer_that_leaves_is_not_waited_for() -> None:
 @on_a_loop
 async def test_a_fetch_waits_for_lines() -> None:
     """No longer than it says; a change of the partition without anything to say goes on waiting."""
-    batch = LineBatch(10, 3, 1, 0, b"x\n")
-    host = ScriptedHost(views={ORDERS: LED}, fetches=[fetched(), fetched(), fetched(10, batch)])
+    records = records_of([b"x"], timestamp_ms=1, base_offset=10, leader_epoch=3)
+    host = ScriptedHost(views={ORDERS: LED}, fetches=[fetched(), fetched(), fetched(10, records)])
     async with served(host) as one:
         assert one.thread is not None
         client = await one.client()
@@ -207,7 +207,7 @@ async def test_a_fetch_waits_for_lines() -> None:
             await until(lambda so_far=asked: len(host.asked) == so_far)
             await one.thread.call(lambda _: host.show(ORDERS, log_end_offset=11))
 
-        assert await client.receive(FetchLinesResponse) == fetched(10, batch)
+        assert await client.receive(FetchLinesResponse) == fetched(10, records)
         host.fetches = [fetched()]
         assert await client.ask(fetch(wait_ms=1), FetchLinesResponse) == fetched()
         assert await client.ask(fetch(wait_ms=-5), FetchLinesResponse) == fetched()

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import ORDERS, leader_and_isr, state
-from tests.worlds.replica_managers import in_memory
+from tests.worlds.replica_managers import in_memory, lines_in
 from tests.worlds.serving import Client, Served, on_a_loop, served
 from zkgroup.broker.machine.isr import Isr, IsrOutcome
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -76,7 +76,7 @@ async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has
 
         assert await answer == AppendLinesResponse(0, 0, 2)
         found = await reading
-        assert (found.high_watermark, [batch.lines for batch in found.batches]) == (2, [b"a\nb\n"])
+        assert (found.high_watermark, lines_in(found.records)) == (2, [b"a", b"b"])
         assert follower.high_watermark(ORDERS) == 2
         for client in (controller, producer, fetcher, consumer):
             await client.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE_S, eventually_at
+from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.running_brokers import QUICK
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.admin.topics.creation import create_topic, plan_topic
@@ -91,7 +92,7 @@ def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     broker(1, "one")
     lost = broker(2, "two")
     make_topic(operator)
-    eventually_at(server.clock, lambda: (tmp_path / "two" / "t").is_dir())
+    eventually_at(server.clock, lambda: (tmp_path / "two" / "t-0").is_dir())
     lost.close()
     delete_topic(operator, plan_topic_deletion(operator, "t"))
     awaited = "waits for broker 2 to be back"
@@ -99,7 +100,7 @@ def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     broker(2, "new")
     eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
 
-    assert list((tmp_path / "two" / "t").iterdir()), "what the lost broker had is where it was"
+    assert list((tmp_path / "two" / "t-0").iterdir()), "what the lost broker had is where it was"
 
 
 def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
@@ -126,7 +127,7 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
     back = broker(2, "two")
 
     eventually_at(server.clock, lambda: follows(back, 3), what=lambda: str(back.replicas()))
-    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\nnew 2\n"
+    assert lines_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1", b"new 2"]
     assert operator.zk.children(stray_replicas_path())[0] == ()
 
 
@@ -149,14 +150,14 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     )
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
     eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
-    old = (tmp_path / "two" / "t" / "0.jsonl").read_bytes()
+    old = lines_on_disk(tmp_path / "two", T0)
     make_topic(operator)
     produce(operator, b"new 0", b"new 1")
     back = broker(2, "two")
 
     eventually_at(server.clock, lambda: follows(back, 2), what=lambda: str(back.replicas()))
-    assert old == b"old 0\nold 1\nold 2\n"
-    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
+    assert old == [b"old 0", b"old 1", b"old 2"]
+    assert lines_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1"]
     assert operator.zk.children(stray_replicas_path())[0] == ()
 
 
@@ -190,4 +191,4 @@ def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
     view = leader.replicas()[T0]
     assert (view.role, view.leader_epoch, view.failure) == (Role.LEADER, 0, None)
     leader.check()
-    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
+    assert lines_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1"]

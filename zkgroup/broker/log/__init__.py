@@ -1,25 +1,26 @@
-"""Logs: the records of a broker's replicas in Kafka's files, and the lines that they will replace.
+"""Logs: the records of a broker's replicas, in Kafka's files or in memory (docs/adr/0033).
 
-Below a broker's folder:
+Below a broker's data folder:
 
 | file | what is in it |
 | --- | --- |
-| `meta.json` | whose folder it is: cluster id, broker id, and a uuid that no other folder has |
-| `lock` | held by the process that uses the folder |
-| `<topic>/<partition>.jsonl` | the lines, as `FileSource` reads them |
-| `<topic>/<partition>.index` | base offset, count, byte position, leader epoch, CRC-32C of each batch |
-| `<topic>/<partition>.epochs` | text: a line for each leader epoch, with its start offset |
-| `<topic>/<partition>.high-watermark` | text; -1 in a replica that was never level with a leader |
-| `<topic>/<partition>.deleted` | was the `.jsonl` of a partition whose deletion has not been finished |
+| `meta.properties` | whose folder it is: cluster id, broker id, and an id that no other folder has |
+| `.lock` | held by the process that uses the folder |
+| `.kafka_cleanshutdown` | after a clean shutdown: nothing has to be checked at the next start |
+| `recovery-point-offset-checkpoint` | by partition: what is forced to the disk |
+| `log-start-offset-checkpoint`, `replication-offset-checkpoint` | by partition: log start, high watermark |
+
+In the folder `<topic>-<partition>` of a partition:
+
+| file | what is in it |
+| --- | --- |
+| `<base offset>.log`, `.index`, `.timeindex` | a segment with record batches, and its indexes |
+| `<offset>.snapshot` | the idempotent producers up to this offset |
+| `leader-epoch-checkpoint` | each leader epoch, with its start offset |
+| `high-watermark` | the high watermark, written whenever it moves (docs/adr/0018) |
 
 What has been answered is in the files, so it outlives the process. It does not outlive the machine, unless
-`Flush.BATCH` pays for that with two fsyncs a batch. `meta.json`, written once, is forced in any case.
-
-* `line_log`: the ports `LineLog` and `LogDir`, and `MemoryLogDir`; `log_dir`: `DiskLogDir`, a broker's
-  folder; `partition_files`: the files of one partition as its log, how they are made, opened after a crash
-  and deleted; `recovery`: what is good in those files
-
-Records (docs/adr/0033):
+`Flush.BATCH` pays for that with a forced write for each append.
 
 * `data_dir`: `DataDir`, a broker's data folder, with its logs; `storage`: its files, on disk or in memory
 * `partition_log`: `PartitionLog`, the log of a replica; `log_loader`: how one is made and opened

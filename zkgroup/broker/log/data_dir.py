@@ -258,6 +258,14 @@ class DataDir:
                 self._storage.replace(CLEAN_SHUTDOWN, b"", True)
 
 
+def stored_records(storage: Storage, topic_partition: TopicPartition) -> bytes:
+    """The record batches in the files of a partition, also while a log uses them; to compare replicas."""
+    folder = folder_of(topic_partition)
+    with storage_errors(folder):
+        names = [name for name in storage.names(folder) if name.endswith(".log")]
+        return b"".join(storage.read_all(f"{folder}/{name}") or b"" for name in names)
+
+
 def partition_of(folder: str) -> TopicPartition | None:
     """The partition whose folder has this name."""
     topic, _, partition = folder.rpartition("-")

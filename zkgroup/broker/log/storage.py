@@ -102,7 +102,11 @@ class DiskStorage:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        file = self._descriptor(path)
+        with self._named(path):
+            return self._read(self._descriptor(path), position, size)
+
+    @staticmethod
+    def _read(file: int, position: int, size: int) -> bytes:
         data = os.pread(file, size, position)
         if len(data) == size or not data:
             return data
@@ -114,23 +118,26 @@ class DiskStorage:
         return b"".join(parts)
 
     def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
-        file = self._descriptor(path, create=True)
-        done = os.pwrite(file, data, position)
-        while done < len(data):
-            done += os.pwrite(file, memoryview(data)[done:], position + done)
+        with self._named(path):
+            file = self._descriptor(path, create=True)
+            done = os.pwrite(file, data, position)
+            while done < len(data):
+                done += os.pwrite(file, memoryview(data)[done:], position + done)
 
     def truncate(self, path: str, size: int) -> None:
-        os.ftruncate(self._descriptor(path), size)
+        with self._named(path):
+            os.ftruncate(self._descriptor(path), size)
 
     def flush(self, path: str) -> None:
-        if path in self._open:
-            os.fsync(self._open[path])
-            return
-        file = os.open(self._full(path), os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+        with self._named(path):
+            if path in self._open:
+                os.fsync(self._open[path])
+                return
+            file = os.open(self._full(path), os.O_RDONLY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
 
     def size(self, path: str) -> int | None:
         try:
@@ -183,6 +190,15 @@ class DiskStorage:
         while self._open:
             _close(self._open.popitem()[1])
 
+    @contextmanager
+    def _named(self, path: str) -> Iterator[None]:
+        """An error of an open file does not name it by itself."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or self._full(path)
+            raise
+
     def _full(self, path: str) -> str:
         return f"{self._folder}/{path}" if path else self._folder
 
@@ -210,6 +226,12 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self._folders: dict[str, dict[str, bytearray]] = {"": {}}
+        self.broken: set[str] = set()
+        """Folders that can be neither opened nor made nor removed, as on a disk that has gone bad."""
+
+    def lose(self) -> None:
+        """What a new disk does: no file is here any more. No log may use the storage then."""
+        self._folders = {"": {}}
 
     @property
     def files(self) -> Mapping[str, bytearray]:
@@ -249,13 +271,16 @@ class MemoryStorage:
         self._folder_of(path)[_name(path)] = bytearray(data)
 
     def names(self, folder: str) -> list[str]:
+        self._check(folder)
         folders = [name for name in self._folders if name] if not folder else []
         return sorted([*self._folders.get(folder, ()), *folders])
 
     def make_folder(self, folder: str) -> None:
+        self._check(folder)
         self._folders.setdefault(folder, {})
 
     def rename(self, path: str, to: str) -> None:
+        self._check(path)
         if path in self._folders:
             self._folders[to] = self._folders.pop(path)
         else:
@@ -266,6 +291,10 @@ class MemoryStorage:
             self._folder_of(path).pop(_name(path), None)
 
     def close(self) -> None: ...
+
+    def _check(self, path: str) -> None:
+        if path in self.broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def _found(self, path: str) -> bytearray | None:
         return self._folders.get(path.rpartition("/")[0], {}).get(_name(path))

@@ -1,4 +1,4 @@
-"""The replicas of a broker: the decisions of leaders and followers, over any `LogDir`.
+"""The replicas of a broker: the decisions of leaders and followers, over a `DataDir`.
 
 * `manager`: `ReplicaManager`, all replicas of a broker; `executor`: the one thread that calls it
 * `replica`: one replica, its roles and the two requests for lines; the followers of a leader, and the high

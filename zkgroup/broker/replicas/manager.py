@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 
-from zkgroup.broker.log.line_log import LogDir
+from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.replicas.replica import FollowerState, Replica, no_append, no_fetch
 from zkgroup.broker.replicas.replica_view import Failure, ReplicaView, Role
 from zkgroup.errors import ConfigError, ReplicaStorageError
@@ -49,18 +49,18 @@ log = logging.getLogger("zkgroup.broker")
 class ReplicaManager:
     """The replicas of one broker. The module docstring applies to all methods."""
 
-    def __init__(self, broker: int, log_dir: LogDir, wall_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, broker: int, data_dir: DataDir, wall_ms: Callable[[], int] | None = None) -> None:
         """
         Args:
             broker: its id.
-            log_dir: keeps the lines; belongs to this manager until `close`.
+            data_dir: keeps the logs; belongs to this manager until `close`.
             wall_ms: the time of a failure, in epoch milliseconds; the system's clock by default.
         """
         self.broker = broker
         self._wall_ms = wall_ms or _system_wall_ms
         self._failed_at_ms: dict[TopicPartition, int] = {}
         """When each failed replica failed, in epoch milliseconds."""
-        self._log_dir = log_dir
+        self._data_dir = data_dir
         self._replicas: dict[TopicPartition, Replica] = {}
         self._failures: dict[TopicPartition, str] = {}
         """The replicas that are not open, with the reason why they have no role."""
@@ -74,7 +74,7 @@ class ReplicaManager:
     @property
     def folder_id(self) -> str | None:
         """The uuid of the folder with the lines; None if they are in memory."""
-        return self._log_dir.folder_id
+        return self._data_dir.folder_id
 
     # --- actions of the controller ----------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class ReplicaManager:
         self.stop(topic_partition)
         with self._changing(topic_partition):
             if (replica := self._replicas.pop(topic_partition, None)) is not None:
-                replica.close()
-            self._log_dir.delete(_named(topic_partition))
+                replica.stop()
+            self._data_dir.delete(_named(topic_partition))
             return ErrorCode.NONE
         return ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -179,7 +179,7 @@ class ReplicaManager:
             return no_append(self._absence(topic_partition))
         end_offset = replica.end_offset
         with self._changing(topic_partition):
-            return replica.append(request)
+            return replica.append(request, self._wall_ms())
         return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, -1)
 
     def maximal_isr_size(self, topic_partition: TopicPartition) -> int | None:
@@ -275,7 +275,7 @@ class ReplicaManager:
 
     def partitions(self) -> Collection[TopicPartition]:
         """The partitions with a role or lines here, ordered."""
-        return tuple(sorted({*self._replicas, *self._log_dir.partitions()}))
+        return tuple(sorted({*self._replicas, *self._data_dir.partitions()}))
 
     def view(self, topic_partition: TopicPartition) -> ReplicaView | None:
         """The state of a replica; None if it is not here."""
@@ -325,13 +325,26 @@ class ReplicaManager:
         """
         self._failure_listeners.append(listener)
 
+    def checkpoint(self) -> None:
+        """Forces full segments to the disk and writes Kafka's checkpoint files; to be called every minute.
+
+        After a crash less has to be read then. A replica whose files fail has no role any more.
+        """
+        for topic_partition, replica in tuple(self._replicas.items()):
+            with self._changing(topic_partition):
+                replica.flush_rolled()
+        try:
+            self._data_dir.checkpoint()
+        except ReplicaStorageError as error:
+            log.warning("the checkpoint files cannot be written: %s", error)
+
     def close(self) -> None:
         """Ends all roles and closes the files. Idempotent; no other method may be called after it."""
         replicas, self._replicas = self._replicas, {}
         for replica in replicas.values():
-            replica.close()
+            replica.stop()
         self._failures.clear()
-        self._log_dir.close()
+        self._data_dir.close()
 
     # --- opening and failing ----------------------------------------------------------------------
 
@@ -339,15 +352,16 @@ class ReplicaManager:
         """The replica if there is one; opens it if necessary."""
         if (replica := self._replicas.get(topic_partition)) is not None:
             return replica
-        lines = self._log_dir.open(_named(topic_partition))
-        if lines is None:
+        found = self._data_dir.open(_named(topic_partition))
+        if found is None:
             return None
-        return self._enter(topic_partition, Replica(self.broker, topic_partition, lines))
+        return self._enter(topic_partition, Replica(self.broker, topic_partition, found))
 
     def _made(self, topic_partition: TopicPartition, leader_epoch: int) -> Replica:
         """A new replica without lines. In the first leader epoch of a partition it lacks none."""
-        lines = self._log_dir.create(_named(topic_partition), high_watermark=0 if leader_epoch == 0 else None)
-        return self._enter(topic_partition, Replica(self.broker, topic_partition, lines))
+        high_watermark = 0 if leader_epoch == 0 else None
+        made = self._data_dir.create(_named(topic_partition), high_watermark)
+        return self._enter(topic_partition, Replica(self.broker, topic_partition, made))
 
     def _enter(self, topic_partition: TopicPartition, replica: Replica) -> Replica:
         self._failures.pop(topic_partition, None)
@@ -385,7 +399,8 @@ class ReplicaManager:
             if (following := replica.following) is not None:
                 self._stranded[topic_partition] = following
             led = replica.leads
-            replica.close()
+            replica.stop()
+        self._data_dir.release(topic_partition)
         self._note_failure(topic_partition, failure)
         if led and not is_answered:
             for listener in self._failure_listeners:

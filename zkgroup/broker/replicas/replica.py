@@ -18,7 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from zkgroup.broker.log.line_log import LineLog
+from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, Follower, ReplicaView, Role
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
@@ -32,10 +32,8 @@ from zkgroup.wire.replica_host import (
     EpochEnd,
     FetchLinesRequest,
     FetchLinesResponse,
-    LineBatch,
     are_lines,
-    batch_of,
-    is_whole,
+    records_of,
 )
 
 
@@ -150,7 +148,7 @@ class FollowerState(NamedTuple):
 class Replica:
     """A replica of one partition on one broker."""
 
-    def __init__(self, broker: int, topic_partition: TopicPartition, log: LineLog) -> None:
+    def __init__(self, broker: int, topic_partition: TopicPartition, log: PartitionLog) -> None:
         self._broker = broker
         self._topic_partition = topic_partition
         self._log = log
@@ -257,10 +255,9 @@ class Replica:
         self._role = Role.NONE
         self._leader_state = self._level_at = self._failure = None
 
-    def close(self) -> None:
-        """Lets go of the log; the replica is of no use then."""
-        self.stop()
-        self._log.close()
+    def flush_rolled(self) -> None:
+        """Forces the full segments of its log to the disk."""
+        self._log.flush_rolled()
 
     def _enter(self, leader_epoch: int, role: Role) -> None:
         same = leader_epoch == self._leader_epoch and self._role not in (Role.NONE, role)
@@ -293,17 +290,19 @@ class Replica:
             self._leader_state.set_maximal_isr(isr)
             self._advance(self._leader_state)
 
-    def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
-        """Appends lines and answers at once."""
+    def append(self, request: AppendLinesRequest, now_ms: int) -> AppendLinesResponse:
+        """Appends lines as one batch with this timestamp and answers at once."""
         error = self._refusal(request.leader_epoch)
         if error is ErrorCode.NONE and not are_lines(request.lines):
             error = ErrorCode.INVALID_RECORD
         if error is not ErrorCode.NONE or self._leader_state is None:
             return no_append(error)
-        base_offset = self.end_offset
-        self._log.append(batch_of(request.lines, base_offset, self._leader_state.leader_epoch))
+        records = records_of(request.lines, timestamp_ms=now_ms)
+        appended = self._log.append_as_leader(records, self._leader_state.leader_epoch, now_ms)
+        if (error := ErrorCode(appended.error)) is not ErrorCode.NONE:
+            return no_append(error)
         self._advance(self._leader_state)
-        return AppendLinesResponse(ErrorCode.NONE, base_offset, self.high_watermark)
+        return AppendLinesResponse(ErrorCode.NONE, appended.base_offset, self.high_watermark)
 
     def keeps(self, leader_epoch: int, end_offset: int) -> bool:
         """Whether this replica leads with that epoch's lines up to there; see `ReplicaManager.keeps`."""
@@ -340,9 +339,7 @@ class Replica:
     def _to_consumer(self, request: FetchLinesRequest) -> FetchLinesResponse:
         if request.last_fetched_epoch != NO_EPOCH and (diverging := self._diverging(request)) is not None:
             return self._fetched(diverging=diverging)
-        if request.offset > self.end_offset:
-            return no_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return self._fetched(self._read(request, self.high_watermark))
+        return self._records(request, self.high_watermark)
 
     def _to_follower(
         self, request: FetchLinesRequest, leader_state: LeaderState, held: bool
@@ -364,19 +361,19 @@ class Replica:
         self._advance(leader_state)
         if leader_state.has_lost_lines(request.replica_id, self.high_watermark):
             return self._fetched()  # until it is out of the ISR: with some of the lines it could be elected
-        return self._fetched(self._read(request, self.end_offset))
+        return self._records(request, self.end_offset)
 
-    def _read(self, request: FetchLinesRequest, end: int) -> tuple[LineBatch, ...]:
-        return self._log.read(request.offset, end, min(request.max_bytes, FETCH_BYTES_MAX))
+    def _records(self, request: FetchLinesRequest, end: int) -> FetchLinesResponse:
+        if not self._log.start_offset <= request.offset <= self.end_offset:
+            return no_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self._fetched(self._log.read(request.offset, end, min(request.max_bytes, FETCH_BYTES_MAX)))
 
     def _diverging(self, request: FetchLinesRequest) -> EpochEnd | None:
         return self._log.epochs.diverging(self.end_offset, request.last_fetched_epoch, request.offset)
 
-    def _fetched(
-        self, batches: tuple[LineBatch, ...] = (), diverging: EpochEnd | None = None
-    ) -> FetchLinesResponse:
+    def _fetched(self, records: bytes = b"", diverging: EpochEnd | None = None) -> FetchLinesResponse:
         return FetchLinesResponse(
-            ErrorCode.NONE, self.high_watermark, self.end_offset, diverging=diverging, batches=batches
+            ErrorCode.NONE, self.high_watermark, self.end_offset, diverging=diverging, records=records
         )
 
     def _advance(self, leader_state: LeaderState) -> None:
@@ -412,9 +409,10 @@ class Replica:
         self._failure = None
         if response.diverging is not None:
             return self._cut_back(response.diverging)
-        sound = self._take_batches(response.batches)
+        damage = self._log.append_as_follower(response.records, self._leader_epoch)
+        self._failure = damage
         self._learn(response.high_watermark, response.log_end_offset)
-        return sound and (bool(response.batches) or self.end_offset >= response.log_end_offset)
+        return damage is None and (bool(response.records) or self.end_offset >= response.log_end_offset)
 
     def _cut_back(self, diverging: EpochEnd) -> bool:
         offset = self._log.epochs.cut_point(self.end_offset, diverging)
@@ -424,24 +422,7 @@ class Replica:
                 f"which ends at {self.end_offset}, and now it would have it cut to {offset}"
             )
             return False
-        self._log.cut(offset)
-        return True
-
-    def _take_batches(self, batches: tuple[LineBatch, ...]) -> bool:
-        for batch in batches:
-            last = self._log.epochs.of_line_before(self.end_offset)
-            in_order = last <= batch.leader_epoch <= self._leader_epoch
-            if batch.base_offset != self.end_offset or not in_order or not is_whole(batch):
-                self._failure = (
-                    f"the leader's batch of {batch.count} lines at {batch.base_offset}, epoch "
-                    f"{batch.leader_epoch}, is damaged or does not follow line {self.end_offset}"
-                )
-                return False
-            if batch.leader_epoch < self._log.epochs.last:
-                self._log.cut(
-                    self.end_offset
-                )  # the mark of a leader epoch in which this replica led, without a line
-            self._log.append(batch)
+        self._log.truncate_to(offset)
         return True
 
     def _learn(self, high_watermark: int, log_end_offset: int) -> None:

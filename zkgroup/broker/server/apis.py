@@ -140,7 +140,7 @@ class LineRequests:
     @staticmethod
     def says_nothing(first: FetchLinesResponse, response: FetchLinesResponse) -> bool:
         """Whether the request waits on: there is no line for it, and no change of the watermark."""
-        if response.error != ErrorCode.NONE or response.batches or response.diverging is not None:
+        if response.error != ErrorCode.NONE or response.records or response.diverging is not None:
             return False
         return response.high_watermark == first.high_watermark
 
@@ -399,15 +399,15 @@ class BrokerApis:
         """
         tp, leader_quota = TopicPartition(request.topic, request.partition), self._leader_quota
         lags = is_of_follower(request) and request.offset < response.high_watermark
-        if leader_quota is None or not lags or not response.batches or not leader_quota.holds(tp):
+        if leader_quota is None or not lags or not response.records or not leader_quota.holds(tp):
             return response
         loop = asyncio.get_running_loop()
         until = loop.time() + min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS) / 1000
         while (free_at := leader_quota.free_at(tp)) > (now := loop.time()):
             if now >= until:
-                return dataclasses.replace(response, batches=())
+                return dataclasses.replace(response, records=b"")
             await asyncio.sleep(min(free_at, until) - now)
-        leader_quota.took(tp, sum(len(batch.lines) for batch in response.batches), now)
+        leader_quota.took(tp, len(response.records), now)
         return response
 
     def _observe(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zkgroup.admin.cluster.brokers import Cluster
+from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
+from zkgroup.broker.log.data_dir import stored_records
+from zkgroup.broker.log.storage import DiskStorage
 from zkgroup.demo.brokers.checks import Acknowledged
 from zkgroup.demo.brokers.view import BrokerRow, ClusterView, LedPartitionRow
 from zkgroup.demo.brokers.worker import BrokerChild
@@ -18,6 +21,7 @@ from zkgroup.demo.group.worker import MemberChild, MemberChildSettings
 from zkgroup.demo.progress import DemoRun
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.lines.fetching import lines_in
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition
@@ -119,18 +123,14 @@ def read_cluster(ensemble: Ensemble, partitions: int) -> ClusterState:
 def high_watermark(folder: Path, partition: int) -> int:
     """The high watermark of a replica, from its broker's file; 0 where there is no file yet."""
     try:
-        return max(int((folder / TOPIC / f"{partition}.high-watermark").read_text()), 0)
-    except (OSError, ValueError):
+        return decode_high_watermark((folder / f"{TOPIC}-{partition}" / HIGH_WATERMARK).read_bytes()) or 0
+    except OSError:
         return 0
 
 
 def lines_of(folder: Path, partition: int) -> tuple[bytes, ...]:
-    """Every line of a replica, from the file of a stopped broker; none where it has no file."""
-    try:
-        data = (folder / TOPIC / f"{partition}.jsonl").read_bytes()
-    except FileNotFoundError:
-        return ()
-    return tuple(data.split(b"\n")[:-1])
+    """Every line of a replica, from the files of a stopped broker; none where it has no files."""
+    return lines_in(stored_records(DiskStorage(folder), TopicPartition(TOPIC, partition)))
 
 
 TURN_S = 0.05
@@ -271,8 +271,8 @@ class DemoCluster(DemoRun[ClusterView]):
         return self.folder / f"broker-{broker}"
 
     def files_of(self, broker: int) -> list[Path]:
-        """The files with lines in the broker's folder."""
-        return sorted((self.data_of(broker) / TOPIC).glob("*.jsonl"))
+        """The files with records in the broker's folder."""
+        return sorted(self.data_of(broker).glob(f"{TOPIC}-*/*.log"))
 
     def start_broker(self, broker: int) -> None:
         """Sends the broker its settings, so that it starts serving."""

@@ -8,8 +8,18 @@ from contextlib import suppress
 import pytest
 
 from tests.pure.broker.log.failing_storage import CountingStorage, DyingStorage, FullStorage, Killed, copied
-from tests.pure.broker.log.made_batches import FOLDER, append, batch, contents, headers_of, new_log, opened
+from tests.pure.broker.log.made_batches import (
+    FOLDER,
+    TP,
+    append,
+    batch,
+    contents,
+    headers_of,
+    new_log,
+    opened,
+)
 from zkgroup.broker.log.log_config import LogConfig
+from zkgroup.broker.log.log_loader import LoadMarks, load_log
 from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.errors import ReplicaStorageError
@@ -263,6 +273,24 @@ def actions(log: PartitionLog) -> Iterator[None]:
     yield
     append(log, b"z", epoch=8)
     yield
+
+
+@pytest.mark.parametrize("high_watermark", [0, 7])
+def test_killed_while_a_log_is_made_there_is_none_or_all_of_it(high_watermark: int) -> None:
+    """Never one without its high watermark: such a replica would not lead before it has caught up."""
+    ends = []
+    for changes in range(20):
+        storage = DyingStorage()
+        storage.changes_left = changes
+        with suppress(Killed):
+            new_log(storage, high_watermark=high_watermark)
+        storage.changes_left = None
+        log = load_log(storage, TP, LogConfig(), LoadMarks(), 2_000)
+        ends.append(log is not None)
+        assert log is None or log.kept_high_watermark == high_watermark
+
+    assert not ends[0]
+    assert ends[-1]
 
 
 def test_killed_at_every_change_of_a_file_the_log_opens_as_it_was_or_as_it_became() -> None:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.hosted_controller import RegisteredStore
-from zkgroup.broker.log.line_log import MemoryLogDir
+from zkgroup.broker.log.data_dir import DataDir, stored_records
+from zkgroup.broker.log.log_config import LogConfig
+from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.machine import events as ef
 from zkgroup.broker.machine.events import (
     BrokerMachineConfig,
@@ -46,6 +48,7 @@ from zkgroup.broker.server.control_requests import (
 )
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.lines.fetching import lines_in
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
@@ -94,14 +97,15 @@ class HeldFetch:
 
 
 class SimulatedBroker:
-    """One start of a broker. Its lines (`log_dir`) outlive it."""
+    """One start of a broker. Its files (`storage`) outlive it."""
 
     def __init__(
-        self, world: ClusterWorld, broker: int, log_dir: MemoryLogDir, *, pid: int, is_kafka: bool
+        self, world: ClusterWorld, broker: int, storage: MemoryStorage, *, pid: int, is_kafka: bool
     ) -> None:
         self.broker, self.pid = broker, pid
         self.name = f"b{broker}-{pid}"
-        self.host = ReplicaManager(broker, log_dir)
+        data_dir = DataDir.in_memory(LogConfig(), world.clock.wall_ms, storage)
+        self.host = ReplicaManager(broker, data_dir, world.clock.wall_ms)
         self.cache = MetadataCache()
         self.receiver = ControlRequestHandler(broker, self.cache)
         self.client = world.server.client(self.name, world.setup.session_timeout_ms)
@@ -142,7 +146,7 @@ class SimulatedBroker:
         self.shell = MachineShell(self.machine, store, world.clock, self._perform)
 
     def stop(self) -> None:
-        """Ends the process; its session stays."""
+        """Ends the process; its session stays, and its logs are not closed."""
         self.shell.stop()
         self.is_up = False
         self.host_tasks.clear()
@@ -151,7 +155,6 @@ class SimulatedBroker:
             fetch.follower.asking.pop(fetch.topic_partition, None)
         self.held_fetches.clear()
         self.answers.clear()
-        self.host.close()
 
     # --- the controller's requests --------------------------------------------------------------------
 
@@ -352,10 +355,7 @@ class SimulatedBroker:
 
     def keep(self, tp: TopicPartition) -> None:
         """Records the lines of this leader."""
-        log_dir = self._world.log_dirs[self.broker]
-        log = log_dir.open(tp)
-        batches = log.read(0, log.end_offset, 1 << 30) if log is not None else ()
-        lines = b"".join(batch.lines for batch in batches).decode().splitlines()
+        lines = [line.decode() for line in lines_in(stored_records(self._world.storages[self.broker], tp))]
         life = self._world.life(tp.topic)
         self._note("lines.kept", topic=tp.topic, partition=tp.partition, lines=lines, life=life)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.history.cluster.replay import ReplayedCluster
 from zkgroup.history.cluster.server_invariants import unfinished_work
@@ -14,6 +15,7 @@ from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.foreign_writers import NOTHING_AFFECTED, AffectedByCorruption
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
+from zkgroup.wire.replica_host import batches_in
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import ControllerStatus
@@ -376,9 +378,8 @@ def _moving(cluster: ReplayedCluster) -> Iterator[TopicPartition]:
         yield from (TopicPartition(name, number) for number in (topic.moving if topic is not None else ()))
 
 
-def _lines(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[bytes]:
-    log = world.log_dirs[broker].open(tp)
-    return [] if log is None else [batch.lines for batch in log.read(0, log.end_offset, 1 << 30)]
+def _lines(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[tuple[bytes, ...]]:
+    return [batch.lines for batch in batches_in(stored_records(world.storages[broker], tp))]
 
 
 def _unfinished(controller: object) -> str:

@@ -214,7 +214,7 @@ class ClusterFaults:
         broker = self._rng.choice(able)
         world.kill(broker)
         world.lost.add(broker)
-        world.log_dirs[broker].lose()
+        world.storages[broker].lose()
         return broker
 
     def _may_lose(self, broker: int) -> bool:
@@ -237,7 +237,7 @@ class ClusterFaults:
         if not partitions:
             return False
         broker, tp = self._rng.choice(self._world.setup.brokers), self._rng.choice(partitions)
-        self._world.log_dirs[broker].break_log(tp)
+        self._world.storages[broker].broken.add(str(tp))
         self._world.broken.add((broker, tp))
         return f"{tp} of {broker}"
 

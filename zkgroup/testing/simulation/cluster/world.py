@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from zkgroup.broker.log.line_log import MemoryLogDir
+from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.controller.machine.events import ShutdownAnswered
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
@@ -21,7 +21,7 @@ from zkgroup.testing.simulation.cluster.network import SimulatedNetwork
 from zkgroup.testing.simulation.cluster.setup import ClusterSetup
 from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import CONSUMER, NO_EPOCH, FetchLinesRequest
+from zkgroup.wire.replica_host import CONSUMER, NO_EPOCH, FetchLinesRequest, batches_in
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
 
@@ -46,7 +46,7 @@ class ClusterWorld:
         self.network = SimulatedNetwork(self.brokers)
         self.controllers: dict[int, Controller] = {}
         """Running controllers, active or not, by their broker's id."""
-        self.log_dirs = {broker: MemoryLogDir() for broker in setup.brokers}
+        self.storages = {broker: MemoryStorage() for broker in setup.brokers}
         self.consumers = Consumers(self, rng)
         self.lost: set[int] = set()
         """Brokers that are never started again."""
@@ -85,7 +85,7 @@ class ClusterWorld:
     def start_broker(self, broker: int) -> SimulatedBroker:
         self._pids += 1
         process = SimulatedBroker(
-            self, broker, self.log_dirs[broker], pid=self._pids, is_kafka=self.setup.kind == "kafka"
+            self, broker, self.storages[broker], pid=self._pids, is_kafka=self.setup.kind == "kafka"
         )
         self.brokers[broker] = process
         return process
@@ -261,7 +261,7 @@ class ClusterWorld:
             self.server.resume(name)
         repaired = {broker for broker, _ in self.broken}
         for broker, tp in self.broken:
-            self.log_dirs[broker].break_log(tp, broken=False)
+            self.storages[broker].broken.discard(str(tp))
         self.broken.clear()
         for broker in sorted(repaired & self.brokers.keys()):
             self.kill(broker)
@@ -421,9 +421,9 @@ class Consumers:
         )
         if response.error != ErrorCode.NONE:
             return  # beyond its end: lines read before are checked at the end
-        for batch in response.batches:
-            lines = batch.lines.splitlines()[max(0, offset - batch.base_offset) :]
+        for batch in batches_in(response.records):
+            lines = batch.lines[max(0, offset - batch.base_offset) :]
             if lines:
-                process.note_read(tp, offset, lines, batch.leader_epoch, life)
+                process.note_read(tp, offset, [*lines], batch.leader_epoch, life)
                 offset += len(lines)
         self._positions[tp, life] = offset

@@ -7,18 +7,17 @@ import sys
 from pathlib import Path
 
 from tests.project import ROOT
-from tests.worlds.replica_managers import TP, append, end, on_disk
+from tests.worlds.replica_managers import TP, DirectoryHosts, append, end, on_disk
 from zkgroup.wire.messages import ErrorCode
 
 APPENDS = f"""
 import sys
-from zkgroup.broker.log.log_dir import DiskLogDir
-from zkgroup.broker.replicas.manager import ReplicaManager
+from tests.worlds.replica_managers import on_disk
 from zkgroup.model import TopicPartition
 from zkgroup.wire.replica_host import AppendLinesRequest
 
 topic, partition = {tuple(TP)!r}
-host = ReplicaManager(1, DiskLogDir(sys.argv[1], 1))
+host = on_disk(1, sys.argv[1])
 leader_epoch = int(sys.argv[2])
 host.become_leader(TopicPartition(topic, partition), leader_epoch, (1,), (1,))
 offset = host.log_end_offset(TopicPartition(topic, partition))
@@ -34,7 +33,7 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
     answered = 0
     for leader_epoch in range(3):
         with subprocess.Popen(
-            [sys.executable, "-c", APPENDS, str(tmp_path / "b"), str(leader_epoch)],
+            [sys.executable, "-c", APPENDS, str(tmp_path / "1"), str(leader_epoch)],
             stdout=subprocess.PIPE,
             cwd=ROOT,
             text=True,
@@ -45,16 +44,16 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
             child.kill()
             answered = int((child.stdout.read().splitlines() or [str(answered)])[-1])
 
-        host = on_disk(1, tmp_path / "b")
+        host = on_disk(1, tmp_path / "1")
         kept = end(host)
         host.close()
-        lines = (tmp_path / "b" / TP.topic / f"{TP.partition}.jsonl").read_bytes().splitlines()
+        lines = DirectoryHosts(tmp_path).lines(1)
 
         assert kept is not None
         assert kept >= answered
         assert lines == [b"line %d" % offset for offset in range(kept)]
 
-    host = on_disk(1, tmp_path / "b")
+    host = on_disk(1, tmp_path / "1")
     assert host.become_leader(TP, 3, (1,), {1}) is ErrorCode.NONE
     assert append(host, 3, b"next").base_offset == len(lines)
     host.close()

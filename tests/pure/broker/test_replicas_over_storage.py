@@ -1,4 +1,4 @@
-"""`MemoryLogDir` for scripts: followers that wait, catch up in part, and folders that fail."""
+"""Replicas over a storage that a test controls: followers that wait, disks that are lost or fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tests.worlds.replica_managers import (
     append,
     end,
     in_memory,
+    over,
     pair,
     replicate,
     text_of,
@@ -14,7 +15,9 @@ from tests.worlds.replica_managers import (
     watermark,
 )
 from tests.worlds.replica_managers import fetch as fetch_from
-from zkgroup.broker.log.line_log import MemoryLogDir
+from zkgroup.broker.log.log_config import LogConfig
+from zkgroup.broker.log.log_loader import create_log
+from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.replicas.replica_view import Role
@@ -50,27 +53,26 @@ def test_a_follower_does_not_get_further_than_the_leader() -> None:
     assert not replicate(one, two, TP)
 
 
-def test_a_replica_that_is_closed_neither_leads_nor_follows() -> None:
+def test_a_replica_that_is_stopped_neither_leads_nor_follows() -> None:
     """Whoever still has it is refused, and its lines stay as they are."""
-    place = MemoryLogDir()
-    leader = Replica(1, TP, place.create(TP, high_watermark=0))
+    leader = Replica(1, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     leader.lead(0, (1,), {1})
     lines = AppendLinesRequest(TP.topic, TP.partition, 0, ACKS_LEADER, (b"a",))
-    assert leader.append(lines).error is ErrorCode.NONE
-    leader.close()
+    assert leader.append(lines, 1).error is ErrorCode.NONE
+    leader.stop()
 
     assert (leader.leads, leader.view().role) == (False, Role.NONE)
-    assert leader.append(lines).error is ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert leader.append(lines, 1).error is ErrorCode.NOT_LEADER_FOR_PARTITION
     assert leader.end_offset == 1
-    follower = Replica(2, TP, MemoryLogDir().create(TP, high_watermark=0))
+    follower = Replica(2, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     follower.follow(0)
-    follower.close()
+    follower.stop()
     assert (follower.following, follower.next_fetch(0, 1, 0)) == (None, None)
 
 
 def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:
     """Of lines that are lost nothing can be read; that they were acknowledged keeps it from leading."""
-    replica = Replica(1, TP, MemoryLogDir().create(TP, high_watermark=5))
+    replica = Replica(1, TP, create_log(MemoryStorage(), TP, LogConfig(), 5))
     assert (replica.view().high_watermark, replica.view().log_end_offset) == (0, 0)
 
     assert replica.lead(1, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -80,33 +82,38 @@ def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:
     )
 
 
-def test_a_place_outlives_its_host() -> None:
+def test_a_storage_outlives_its_host() -> None:
     """With its lines; what it loses is gone for the next host."""
-    place = MemoryLogDir()
-    first = ReplicaManager(1, place)
+    storage = MemoryStorage()
+    first = over(1, storage)
     first.become_leader(TP, 0, (1,), {1})
     append(first, 0, b"a")
     first.close()
-    second = ReplicaManager(1, place)
+    second = over(1, storage)
     assert second.become_leader(TP, 1, (1,), {1}) is ErrorCode.NONE
     assert text_of(fetch_from(second, 0)) == b"a\n"
     second.close()
 
-    place.lose()
+    storage.lose()
 
-    assert ReplicaManager(1, place).become_leader(TP, 2, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert over(1, storage).become_leader(TP, 2, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_log_that_is_broken_is_answered_with_an_error() -> None:
     """56 in either role and for its deletion, and no exception; mended it is as before."""
-    place = MemoryLogDir()
-    place.break_log(TP)
-    host = ReplicaManager(1, place)
+    storage = MemoryStorage()
+    first = over(1, storage)
+    first.become_leader(TP, 0, (1,), {1})
+    append(first, 0, b"a")
+    first.close()
+    storage.broken.add(str(TP))
+    host = over(1, storage)
 
-    assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert host.become_follower(TP, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert host.become_leader(TP, 1, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert host.become_follower(TP, 1) is ErrorCode.KAFKA_STORAGE_ERROR
     assert host.delete(TP) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (view(host).role, view(host).failure) == (Role.NONE, "the log of orders-0 is broken")
+    assert (view(host).role, view(host).failure) == (Role.NONE, "orders-0: Input/output error")
 
-    place.break_log(TP, broken=False)
-    assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.NONE
+    storage.broken.clear()
+    assert host.become_leader(TP, 1, (1,), {1}) is ErrorCode.NONE
+    assert end(host) == 1
