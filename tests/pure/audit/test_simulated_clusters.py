@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from zkgroup.audit.is_active import Finding
 
 from tests.pure.audit.simulated import events_of_log
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.gathering import facts_of
+from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
 from zkgroup.testing import ClusterSimulation
 
 OURS = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "ours"][:12]
-LATE = (1, 107, 336)
+LATE = (1, 137, 336)
 """Schedules in which a candidate of Kafka won, expired, and raised the epoch afterwards."""
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.memory_groups import MemoryGroups
+from zkgroup.broker.log.checkpoints import HIGH_WATERMARK
+from zkgroup.broker.log.data_dir import DataDir
+from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.demo.brokers.demo_cluster import (
     EMPTY_CLUSTER,
     ClusterState,
@@ -17,6 +20,7 @@ from zkgroup.demo.brokers.worker import BrokerChildSettings, decode_settings, en
 from zkgroup.demo.flight_data import TOPIC
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
+from zkgroup.wire.replica_host import records_of
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
@@ -71,11 +75,14 @@ def test_cluster_is_whole_when_all_is_led_and_in_sync() -> None:
 
 def test_files_of_a_replica_are_read(tmp_path: Path) -> None:
     """Its high watermark while it lives, its lines afterwards; nothing where it has no file."""
-    (tmp_path / TOPIC).mkdir()
-    (tmp_path / TOPIC / "0.jsonl").write_bytes(b"a\n\nb\n")
-    (tmp_path / TOPIC / "0.high-watermark").write_text("2\n")
-    (tmp_path / TOPIC / "1.high-watermark").write_text("-1\n")
-    (tmp_path / TOPIC / "2.high-watermark").write_text("")
+    data_dir = DataDir.on_disk(tmp_path, 1, None, LogConfig(), lambda: 1_000)
+    log = data_dir.create(TopicPartition(TOPIC, 0), 0)
+    log.append_as_leader(records_of([b"a", b"", b"b"], timestamp_ms=1), 0, 1)
+    log.keep_high_watermark(2)
+    data_dir.create(TopicPartition(TOPIC, 1), None)
+    data_dir.create(TopicPartition(TOPIC, 2), 0)
+    data_dir.close()
+    (tmp_path / f"{TOPIC}-2" / HIGH_WATERMARK).write_text("")
 
     assert lines_of(tmp_path, 0) == (b"a", b"", b"b")
     assert lines_of(tmp_path, 1) == ()

@@ -14,7 +14,7 @@ def test_the_reason_of_a_failed_replica_is_shown(shell: Shell, tmp_path: Path) -
     lasting = ("--set", "zookeeper.session.timeout.ms=60s")
     with shell.start("broker", "run", "--id", "1", "--data", str(data), *lasting) as broker:
         broker.until_event("controller")
-        (data / "orders").write_text("in the way")
+        (data / "orders-0").write_text("in the way")
         assert shell.run("topic", "create", "clicks", "--partitions", "1", "--wait").code == 0
         assert shell.run("topic", "create", "orders", "--partitions", "1").code == 0
         described = eventually(
@@ -26,6 +26,6 @@ def test_the_reason_of_a_failed_replica_is_shown(shell: Shell, tmp_path: Path) -
 
     (failed,) = described["failed"]
     assert (failed["topic"], failed["partition"]) == ("orders", 0)
-    assert str(data / "orders") in failed["reason"]
+    assert str(data / "orders-0") in failed["reason"]
     assert failed["since"] <= later  # it may have failed after the first read had begun
     assert table.lines[-1] == f"orders-0 has failed at {failed['since']}: {failed['reason']}"

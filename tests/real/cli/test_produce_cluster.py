@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.shell import Shell
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.consumer.sources.files import FileSource
 from zkgroup.model import TopicPartition
 
 QUICK = BrokerSettings(
@@ -55,10 +55,9 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
             broker.close()
 
     assert sorted(record["value"] + "\n" for record in records) == sorted(lines)
-    source = FileSource(tmp_path / "3")
     for partition in range(3):
-        stored = source.read(TopicPartition("orders", partition), 0, 1000)
-        assert {(partition, one.offset, one.value.decode()) for one in stored if one.value is not None} == {
+        stored = lines_on_disk(tmp_path / "3", TopicPartition("orders", partition))
+        assert {(partition, offset, line.decode()) for offset, line in enumerate(stored)} == {
             (record["partition"], record["offset"], record["value"])
             for record in records
             if record["partition"] == partition

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.admin.cluster.brokers import Cluster, read_states
-from zkgroup.consumer.sources.files import FileSource
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
@@ -66,7 +66,7 @@ def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
     for tp, state in states.items():
         assert state is not None
         assert state.leader in (2, 3)
-        log = [one.value for one in FileSource(tmp_path / f"b{state.leader}").read(tp, 0, 10 * COUNT)]
+        log = lines_on_disk(tmp_path / f"b{state.leader}", tp)
         for one in deliveries:
             for i, number in enumerate(one.numbers if one.topic_partition == tp else ()):
                 assert log[one.base_offset + i] == b"%d" % number
