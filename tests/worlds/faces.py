@@ -1,7 +1,7 @@
-"""Both faces behind one set of words, so that each behaviour is tested once and shown on both.
+"""Runs one test against both public APIs, the blocking one and the asyncio one, with the same calls.
 
-`Face.member(...)` and `Face.consumer(...)` give the real objects; those of the asyncio face are seen
-through `View`, which awaits on an event loop in a thread of its own.
+`Face.member(...)` and `Face.consumer(...)` return the real objects. Those of the asyncio API are wrapped in
+`View`, which awaits them on an event loop in a thread of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def orders(*partitions: int) -> list[TopicPartition]:
 
 @dataclass
 class Application:
-    """What happens in the callbacks: all are recorded; `on[name]` runs in the callback of that name."""
+    """Records every callback; `on[name]` is called in the callback of that name."""
 
     on: dict[str, Callable[..., object]] = field(default_factory=dict)
     seen: queue.Queue[tuple[str, Any]] = field(default_factory=queue.Queue)
@@ -66,14 +66,14 @@ class Application:
                 happened(self.held[name], what=f"{name} let go")
 
     def hold(self, name: str) -> threading.Event:
-        """The callback of this name returns when the result is set; time goes on meanwhile."""
+        """Blocks the callback of this name until the future has a result; time passes meanwhile."""
         return self.held.setdefault(name, threading.Event())
 
     def aside(self, name: str) -> AbstractContextManager[None]:
         return self.clock.aside() if self.clock is not None and name in self.held else nullcontext()
 
     def next(self, *names: str) -> Any:
-        """The argument of the next callback of one of these names; others in between are dropped."""
+        """The argument of the next callback with one of these names; drops other callbacks before it."""
         while True:
             if self.clock is not None:
                 self.clock.advance_until(lambda: not self.seen.empty(), f"a callback of {names}")
@@ -83,7 +83,7 @@ class Application:
 
 
 class Listener(RebalanceListener):
-    """Hands every callback to an `Application`."""
+    """A listener that passes every callback to an `Application`."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -99,7 +99,7 @@ class Listener(RebalanceListener):
 
 
 class AsyncListener(AsyncRebalanceListener):
-    """The same in coroutines; what `on` does may block, so it runs off the event loop."""
+    """The same for the asyncio API; `on` may block, so it runs in a thread off the event loop."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -131,11 +131,11 @@ class EventLoop:
         self._moving = ExitStack()
 
     def move(self, clock: FakeClock) -> None:
-        """What is awaited here moves this clock, as what blocks does on the thread of the test."""
+        """Advances this clock while the loop awaits, as a blocking call does on the test's thread."""
         self.run(lambda: self._moving.enter_context(clock.moving_here()) and None)
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Calls on the loop, awaits what is awaitable."""
+        """Calls a function on the loop and awaits its result if it is awaitable."""
 
         async def awaited() -> Any:
             result = call()
@@ -152,7 +152,7 @@ class EventLoop:
 
 
 class View:
-    """An object of the asyncio face: its coroutines are awaited, so it looks like the blocking one."""
+    """Wraps an object of the asyncio API: calls of its coroutines block until they are done."""
 
     def __init__(self, loop: EventLoop, target: Any) -> None:
         self._loop = loop
@@ -186,7 +186,7 @@ class View:
 
 @dataclass
 class Face:
-    """One of the two faces, and what must be closed at the end of a test."""
+    """One of the two APIs, and the objects to close at the end of a test."""
 
     name: str
     loop: EventLoop | None = None
@@ -227,11 +227,11 @@ class Face:
         return made
 
     def close(self) -> None:
-        """Ends what a failed test left open, so that it fails by its own error only."""
+        """Closes what a failed test left open, so that the test reports its own error only."""
         for made in self.opened:
             try:
                 made.close(timeout_s=1.0)
-            except Exception:  # noqa: BLE001 - told by the test already
+            except Exception:  # noqa: BLE001 - the test has reported its own error
                 continue
         if self.loop is not None:
             self.loop.close()
@@ -249,7 +249,7 @@ def face(request: pytest.FixtureRequest) -> Iterator[Face]:
 
 
 class MemberWorld:
-    """A memory ZooKeeper with a topic; its clients are named and end with the test."""
+    """A ZooKeeper in memory with one topic; the clients have names and are closed with the test."""
 
     def __init__(self, partitions: int = 4) -> None:
         self.clock = FakeClock()
@@ -264,11 +264,11 @@ class MemberWorld:
         return self.server.client(name, session_timeout_ms)
 
     def until(self, predicate: Callable[[], object], message: str | Callable[[], str] = "") -> None:
-        """Lets time pass until this is so."""
+        """Advances time until the predicate is true."""
         self.clock.advance_until(predicate, message, max_ms=60_000)
 
     def join(self, thread: threading.Thread) -> None:
-        """Lets time pass until the thread has ended."""
+        """Advances time until the thread has ended."""
         self.until(lambda: not thread.is_alive(), f"the end of {thread.name}")
 
     def owners(self) -> Mapping[int, str]:

@@ -1,4 +1,4 @@
-"""The part of JSON Schema that the published schemas use; an unknown keyword is an error."""
+"""The part of JSON Schema that the published schemas use. An unknown keyword is an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KNOWN = {
 
 
 def violations(value: Any, schema: Mapping[str, Any], where: str = "$") -> list[str]:
-    """Every place where the value is not what the schema says; empty when it fits."""
+    """The violations of the schema in a value; empty when the value is valid."""
     unknown = set(schema) - _KNOWN
     assert not unknown, f"schema keyword not supported here: {unknown}"
     if "anyOf" in schema:

@@ -1,12 +1,12 @@
-"""`zkgroup` processes without the time that Python takes to import it: forked off a process that has.
+"""Starts `zkgroup` processes by forking a process that has imported Python's modules already.
 
-What runs is what `python -c "from zkgroup_cli.app import main; main()"` runs: a process with its own pid,
-signals, environment, folder, standard streams, exit code, and Python's own end. Only the imports were done
-before. Tests of what happens while a process starts begin one afresh, and so does one test of each command
-that serves: a module that lacks an import of its own would not be seen here.
+A forked process runs what `python -c "from zkgroup_cli.app import main; main()"` runs, with its own pid,
+signals, environment, working directory, standard streams and exit code. Only the imports were done before
+the fork. Tests of the start of a process start a fresh Python, and so does one test of each command that
+serves, because a module with a missing import would pass here.
 
-The server has one thread, since what is forked off has no other. It ends when its standard input does, so
-at the latest with the process that started it, and what it has forked off is killed then.
+The server has one thread, since a fork copies no other. It ends when its standard input is closed, at the
+latest with the process that started it, and then kills all processes that it forked.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SIZE = 256 * 1024
 
 
 class Started:
-    """A process of the server's, with as much of `subprocess.Popen` as tests use."""
+    """A process forked by the server, with the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, channel: socket.socket, args: Sequence[str], files: list[IO[bytes] | None]) -> None:
         self._channel = channel
@@ -70,7 +70,7 @@ class Started:
         self.wait()
 
     def poll(self) -> int | None:
-        """The exit code, once it has ended; that of a signal is its number, negative."""
+        """The exit code, or None while it runs; negative, the number of the signal that ended it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0.0)
         return None
@@ -100,7 +100,7 @@ class Started:
 
 
 class Prefork:
-    """The server, as tests see it. It starts at once; the first process waits until it has imported all."""
+    """The fork server. It starts at once; the first process waits until the server has done its imports."""
 
     def __init__(self, folder: Path) -> None:
         self.address = str(folder / "prefork")
@@ -125,9 +125,9 @@ class Prefork:
         self._process.wait()
 
     def commands(self, folder: Path) -> None:
-        """Puts `zkgroup` and `python` into the folder, for shells: what ends by itself comes from the server.
+        """Writes the scripts `zkgroup` and `python` for shells; commands that end run in forked processes.
 
-        What serves is the real one, since others have to signal it: it becomes another process's child here.
+        Commands that serve run as real processes, since tests signal them: they are children of the shell.
         """
         for name, real in (
             ("zkgroup", Path(sys.executable).with_name("zkgroup")),
@@ -149,7 +149,7 @@ class Prefork:
         stderr: int | None = None,
         new_session: bool = False,
     ) -> Started:
-        """A `zkgroup` with these arguments. Each stream is a descriptor, `subprocess.PIPE`, or inherited."""
+        """Starts `zkgroup` with these arguments. A stream is a descriptor, `subprocess.PIPE` or inherited."""
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         channel.connect(self.address)
         given: list[int] = []
@@ -196,7 +196,7 @@ sys.exit(code if code >= 0 else 128 - code)
 
 
 class Request(NamedTuple):
-    """What to run, with which streams, and where to tell of it."""
+    """The command to run, its streams, and the socket that receives the pid and the exit code."""
 
     channel: socket.socket
     told: dict[str, Any]
@@ -204,7 +204,7 @@ class Request(NamedTuple):
 
 
 class Server:
-    """Forks on request, and tells of each process its pid and, later, its exit code."""
+    """Forks on request and sends the pid and, later, the exit code of each process."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -217,7 +217,7 @@ class Server:
             self._selector.register(source, selectors.EVENT_READ)
 
     def serve(self) -> Request | None:
-        """Returns in a process forked off, with what it is to run; None in the server, at its end."""
+        """Serves requests. Returns the request in each forked process, and None in the server at its end."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker)
@@ -242,13 +242,13 @@ class Server:
         return Request(channel, json.loads(data), streams)
 
     def _fork(self, request: Request) -> bool:
-        """Whether this is the new process."""
+        """Forks for one request; True in the new process."""
         pid = os.fork()
         if pid:
             self._channels[pid] = request.channel
             for stream in set(request.streams):
                 os.close(stream)
-            with contextlib.suppress(OSError):  # whoever asked is gone
+            with contextlib.suppress(OSError):  # the requester has closed its socket
                 request.channel.send(b"%d" % pid)
             return False
         signal.set_wakeup_fd(-1)
@@ -280,7 +280,7 @@ class Server:
 
 
 def become(request: Request) -> None:
-    """This process gets its environment, folder and streams."""
+    """Gives this process its environment, working directory and streams."""
     told = request.told
     if told["new_session"]:
         os.setsid()

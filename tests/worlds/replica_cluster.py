@@ -1,12 +1,12 @@
-"""Three brokers that replicate one partition, with a controller and a leader's ISR in a few lines each.
+"""Three brokers that replicate one partition, with a simple controller and a simple ISR of the leader.
 
-Everything that happens follows from a seed: appends, fetches whose answers come late, crashes and restarts,
-lost folders, decisions that some brokers hear late, ISR writes whose fate is open. After every step the
-cluster checks that no two replicas differ below their high watermarks and that no acknowledged line is gone.
+The seed decides everything: appends, fetches whose answers arrive late, crashes and restarts, lost folders,
+decisions that some brokers receive late, ISR writes with an unknown outcome. After every step the cluster
+checks that no two replicas differ below their high watermarks and that no acknowledged line is lost.
 
-The partition has been made when a schedule begins. The controller is a good one: it elects ISR members only,
-ends the term when a broker restarts, and takes a replica that answers 56 for offline. A folder is lost only
-while another ISR member that is up has all lines and its own folder: nothing can be promised beyond that.
+The partition exists when a schedule begins. The controller elects ISR members only, raises the leader epoch
+when a broker restarts, and treats a replica that answers error 56 as offline. A folder is lost only while
+another running ISR member has all lines and its own folder: without one, no line can be guaranteed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BROKERS = (1, 2, 3)
 
 
 class ViolationError(AssertionError):
-    """What must never be has happened."""
+    """An invariant does not hold."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What the partition's znode would hold."""
+    """The partition's state znode."""
 
     leader: int | None
     leader_epoch: int
@@ -39,7 +39,7 @@ class State:
 
 @dataclass
 class Leading:
-    """What a broker that leads, or believes so, knows of the znode."""
+    """The state znode as a leader knows it; the broker may have been replaced as leader."""
 
     state: State
     proposed: frozenset[int] | None = None
@@ -58,7 +58,7 @@ class Waiting:
 
 @dataclass
 class Cluster:
-    """See the module. `step` does one thing at random, `heal` brings everybody back and together."""
+    """The cluster of the module. `step` does one random thing, `heal` lets all brokers catch up."""
 
     hosts: Hosts
     seed: int
@@ -96,7 +96,7 @@ class Cluster:
     # --- the controller ---------------------------------------------------------------------------
 
     def decide(self, leader: int | None, isr: frozenset[int]) -> None:
-        """A new term, of which each broker hears when it is told."""
+        """Writes a new leader epoch; each broker receives it when `tell` is called for it."""
         self.state = State(leader, self.state.leader_epoch + 1, isr, self.state.version + 1)
         for broker in self.up:
             self.untold[broker] = self.state
@@ -109,7 +109,7 @@ class Cluster:
         self.decide(self.random.choice(able), frozenset(able))
 
     def notice(self, broker: int) -> None:
-        """The broker was away."""
+        """The controller notices that the broker has restarted."""
         self.unnoticed.discard(broker)
         if broker == self.state.leader:
             self.elect()
@@ -117,7 +117,7 @@ class Cluster:
             self.decide(self.state.leader, self.state.isr - {broker})
 
     def tell(self, broker: int) -> None:
-        """The broker hears the latest decision."""
+        """Sends the latest decision to the broker."""
         state = self.untold.pop(broker)
         host = self.up[broker]
         self.leading.pop(broker, None)
@@ -148,7 +148,7 @@ class Cluster:
             self._store(leading)  # the request was under way
 
     def start(self, broker: int, seen: bool = True) -> None:
-        """A restart that the controller has not noticed can stay so, but for the first term."""
+        """Starts a broker. The controller notices the restart if `seen` or in the first leader epoch."""
         self._open(broker)
         self.offline.discard(broker)
         if broker in self.unnoticed and (seen or self.state.leader_epoch == 0):
@@ -159,7 +159,7 @@ class Cluster:
             self.elect()
 
     def may_go(self, broker: int, loses: bool) -> bool:
-        """Whether the lines are safe when this one is gone."""
+        """Whether all lines are safe without this broker's folder."""
         safe = {member for member in self.state.isr if member not in self.emptied and self.has_all(member)}
         if not loses and safe == self.state.isr:
             return True
@@ -193,7 +193,7 @@ class Cluster:
         return True
 
     def written(self, broker: int) -> None:
-        """The fate of a proposal is known. Refused: the leader acts on the ISR no more."""
+        """Stores the ISR that the leader proposed. A leader whose write is refused keeps the larger ISR."""
         leading = self.leading[broker]
         if self._store(leading):
             self.up[broker].set_isr(TP, leading.state.leader_epoch, leading.state.isr)
@@ -222,7 +222,7 @@ class Cluster:
             )
 
     def ask(self, broker: int) -> bool:
-        """A follower asks the leader that it knows; the answer is on its way."""
+        """A follower fetches from the leader that it knows; the answer is in flight."""
         request = self.up[broker].next_fetch(
             TP, broker_epoch=self.broker_epochs[broker], max_bytes=self.random.choice((1, 40)), max_wait_ms=0
         )
@@ -283,7 +283,7 @@ class Cluster:
     # --- schedules --------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """One thing, at random among those that can happen."""
+        """Does one thing, chosen at random among those that can happen."""
         while True:
             name = self.random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
             if self._do(name, self.random.choice(BROKERS)):
@@ -324,7 +324,10 @@ class Cluster:
         return True
 
     def heal(self) -> None:
-        """Everybody comes back; then the ISR is whole, all logs are equal, and a line can be acknowledged."""
+        """Starts every broker; then the ISR is full, all logs are equal, and a line is acknowledged.
+
+        Raises ViolationError otherwise.
+        """
         for broker in BROKERS:
             if broker not in self.up:
                 self.start(broker)
@@ -360,7 +363,7 @@ WEIGHTS = {
 
 
 def run(hosts: Hosts, seed: int, steps: int) -> Cluster:
-    """A schedule. Raises ViolationError, which names the seed."""
+    """Runs one schedule. Raises ViolationError, which names the seed."""
     cluster = Cluster(hosts, seed)
     try:
         for _ in range(steps):

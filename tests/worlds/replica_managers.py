@@ -1,4 +1,4 @@
-"""Replica managers for tests: over both log directories, behind one way to make, restart and lose them."""
+"""Replica managers for tests, over both kinds of log directories, with one way to start and lose them."""
 
 from __future__ import annotations
 
@@ -33,44 +33,44 @@ EVERYTHING = 1 << 30
 
 
 def in_memory(broker: int) -> ReplicaManager:
-    """A manager whose lines nobody finds after it."""
+    """A replica manager whose lines are lost when it is closed."""
     return over(broker, MemoryStorage())
 
 
 def over(broker: int, storage: MemoryStorage, wall_ms: Callable[[], int] = lambda: 1_000) -> ReplicaManager:
-    """A manager of the logs that another has left in a storage."""
+    """A replica manager of the logs that another one has left in a storage."""
     return ReplicaManager(broker, DataDir.in_memory(LogConfig(), wall_ms, storage), wall_ms)
 
 
 def on_disk(
     broker: int, folder: str | Path, cluster_id: str | None = None, flush: Flush = Flush.NONE
 ) -> ReplicaManager:
-    """A manager over a broker's folder."""
+    """A replica manager over a broker's folder."""
     config = LogConfig(flush=flush)
     data_dir = DataDir.on_disk(folder, broker, cluster_id, config, lambda: 1_000)
     return ReplicaManager(broker, data_dir, lambda: 1_000)
 
 
 class Hosts(Protocol):
-    """Makes the hosts of brokers; a broker's host finds what its last one left."""
+    """Creates the replica managers of brokers; a broker's next one reads what its last one left."""
 
     def open(self, broker: int) -> ReplicaManager: ...
 
     def lose(self, broker: int) -> None:
-        """What a closed host has left behind is gone."""
+        """Deletes what a closed replica manager has left."""
         ...
 
     def epochs(self, broker: int) -> LeaderEpochs:
-        """The leader epochs that a broker's log of `TP` is marked with."""
+        """The leader epochs recorded in a broker's log of `TP`."""
         ...
 
     def lines(self, broker: int) -> list[bytes]:
-        """The lines that a broker has of `TP`, whatever its role."""
+        """The lines in a broker's log of `TP`, as a leader or as a follower."""
         ...
 
 
 class MemoryHosts:
-    """Hosts in memory."""
+    """Replica managers in memory."""
 
     def __init__(self) -> None:
         self._storages: dict[int, MemoryStorage] = {}
@@ -89,7 +89,7 @@ class MemoryHosts:
 
 
 class DirectoryHosts:
-    """Hosts in folders below one."""
+    """Replica managers in folders below one folder."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -135,10 +135,9 @@ def replicate(
     until: int | None = None,
     broker_epoch: int = 0,
 ) -> bool:
-    """What a follower's fetches do, without a network in between, batch by batch: up to the leader's end, or
-    until `until` lines are there.
+    """Fetches for a follower, batch by batch, without a network: to the leader's end, or to offset `until`.
 
-    The leader knows afterwards how far the follower has come. Returns whether it came that far.
+    The leader then knows the follower's offset. Returns whether the follower came that far.
     """
     while True:
         request = follower.next_fetch(topic_partition, broker_epoch=broker_epoch, max_bytes=1, max_wait_ms=0)
@@ -189,14 +188,14 @@ def text_of(response: FetchLinesResponse) -> bytes:
 
 
 def changes_of(host: ReplicaManager) -> Callable[[], int]:
-    """Counts what a host tells its listener of `TP` from now on."""
+    """A counter of the changes that the replica manager reports to a listener of `TP` from now on."""
     told: list[TopicPartition] = []
     host.listen(told.append)
     return lambda: told.count(TP)
 
 
 def pair(one: ReplicaManager, two: ReplicaManager, leader_epoch: int = 0) -> None:
-    """Broker 1 leads and broker 2 follows, both in the ISR."""
+    """Makes broker 1 the leader and broker 2 the follower, both in the ISR."""
     assert one.become_leader(TP, leader_epoch, (1, 2), {1, 2}) is ErrorCode.NONE
     assert two.become_follower(TP, leader_epoch) is ErrorCode.NONE
 
@@ -216,7 +215,7 @@ def view(host: ReplicaManager) -> ReplicaView:
 
 
 def asked(host: ReplicaManager) -> FetchLinesRequest:
-    """What a follower asks next."""
+    """The next fetch request of a follower."""
     request = host.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=7)
     assert request is not None
     return request

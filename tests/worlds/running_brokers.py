@@ -1,4 +1,4 @@
-"""Running brokers of ours without a controller of theirs: the test gives the orders."""
+"""Running zkgroup brokers without a controller: the test sends the control requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 
 def ask(port: int, request: Request, kind: type[ResponseT], clock: FakeClock | None = None) -> ResponseT:
-    """One request on a connection of its own. `clock`: of the broker, which moves until the answer comes."""
+    """Sends one request on a new connection. `clock`: the broker's, which advances until the answer comes."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(encode_request(request, 0, "test"))
         if clock is not None:
@@ -62,7 +62,7 @@ def ask(port: int, request: Request, kind: type[ResponseT], clock: FakeClock | N
 
 
 class Idle:
-    """In the controller's place beside a broker: notes what it is given."""
+    """Stands in for the controller that a broker hosts, and records its sessions and requests."""
 
     def __init__(self, seat: HostedControllerConfig) -> None:
         self.seat = seat
@@ -88,12 +88,12 @@ class Idle:
 
     @property
     def connected(self) -> list[int]:
-        """Incarnations of the sessions that it was told of."""
+        """The incarnations of the sessions that were reported to it."""
         return [event.session.incarnation for event in self.sessions if isinstance(event, Connected)]
 
 
 class Told(BrokerListener):
-    """Notes everything."""
+    """A listener that records every event."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -128,7 +128,7 @@ class Told(BrokerListener):
 
 @dataclass
 class RunningBrokers:
-    """Brokers by id, and the orders of a controller that is nowhere."""
+    """Brokers by id, and the control requests of a controller that does not run."""
 
     clock: FakeClock | None = None
     """Of all that is given to brokers, where it is not the system's."""
@@ -147,7 +147,7 @@ class RunningBrokers:
         settings: BrokerSettings | None = None,
         **more: Any,
     ) -> Broker:
-        """Starts a broker on an address or a client of its own."""
+        """Starts a broker, on an address or on a client."""
         told = Told()
         made: list[Idle] = []
 
@@ -190,7 +190,7 @@ class RunningBrokers:
         leader_epoch: int = 0,
         told: tuple[int, ...] | None = None,
     ) -> None:
-        """Writes the state as a controller does, and tells every replica (or `told`), the leader first."""
+        """Writes the state as a controller does; sends it to all replicas (or `told`), the leader first."""
         path = PartitionState.path(tp)
         state = PartitionState(leader, leader_epoch, isr or replicas, self.controller_epoch)
         found = zk.find(path)
@@ -224,12 +224,12 @@ class RunningBrokers:
             assert self.ask(broker, update, UpdateMetadataResponse).error == 0
 
     def append(self, broker: int, tp: TopicPartition, epoch: int, *lines: bytes) -> AppendLinesResponse:
-        """With acks=all."""
+        """Appends lines with acks=all."""
         request = AppendLinesRequest(tp.topic, tp.partition, epoch, ACKS_ALL, lines)
         return self.ask(broker, request, AppendLinesResponse)
 
     def ask(self, broker: int, request: Request, kind: type[ResponseT]) -> ResponseT:
-        """One request to a broker; on a clock of the test's own, time passes until it is answered."""
+        """Sends one request to a broker; with a clock of the test, time passes until the answer comes."""
         return ask(self.address(broker).port, request, kind, self.clock)
 
     def view(self, broker: int, tp: TopicPartition) -> ReplicaView:

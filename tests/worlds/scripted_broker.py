@@ -1,4 +1,4 @@
-"""A broker of which a test decides every word, and the owner of a channel, who notes what it is received."""
+"""A broker that sends what the test says, and a listener that records what a channel reports."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from zkgroup.wire.requests import decode_request
 
 @dataclass
 class Line:
-    """One connection as the broker sees it."""
+    """One connection, as the broker sees it."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def frame(self) -> bytes:
-        """The next request, its size included."""
+        """The next request, with its size."""
         async with asyncio.timeout(PATIENCE_S):
             size = await self.reader.readexactly(4)
             return size + await self.reader.readexactly(int.from_bytes(size, "big"))
 
     async def correlation(self) -> int:
-        """Of the next request."""
+        """The correlation id of the next request."""
         return decode_request((await self.frame())[4:])[0].correlation_id
 
     def say(self, data: bytes) -> None:
@@ -42,7 +42,7 @@ class Line:
             await self.writer.wait_closed()
 
     async def is_closed(self) -> bool:
-        """Whether the other side has gone, after whatever it still sent."""
+        """Whether the peer has closed the connection; bytes that it sent before are dropped."""
         async with asyncio.timeout(PATIENCE_S):
             try:
                 while await self.reader.read(65536):
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass
 class ScriptedBroker:
-    """Listens on loopback and hands its connections to the test."""
+    """Listens on loopback and passes its connections to the test."""
 
     lines: asyncio.Queue[Line] = field(default_factory=asyncio.Queue)
     server: asyncio.Server | None = None
@@ -62,7 +62,7 @@ class ScriptedBroker:
     port: int = 0
 
     async def listen(self) -> None:
-        """On the port that it had before, if any."""
+        """Listens, on the port that it had before, if any."""
         self.server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self.server.sockets[0].getsockname()[1]
 
@@ -77,7 +77,7 @@ class ScriptedBroker:
             return await self.lines.get()
 
     async def silence(self) -> None:
-        """No one listens any more, and whoever was connected is cut off."""
+        """Closes the listening socket and every connection."""
         assert self.server is not None
         self.server.close()
         for line in self.accepted:
@@ -87,7 +87,7 @@ class ScriptedBroker:
 
 @dataclass
 class RecordingListener:
-    """Writes down what a channel reports."""
+    """Records what a channel reports."""
 
     happened: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -114,7 +114,7 @@ class RecordingListener:
 
 
 class Pauses:
-    """The time between two tries; goes by at once, unless a gate is closed."""
+    """The pause between two attempts; it ends at once, unless a gate is closed."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -140,14 +140,14 @@ class Scene:
     task: asyncio.Task[None]
 
     async def line(self) -> Line:
-        """The next connection, once the channel's owner knows of it."""
+        """The next connection, once the channel has reported it to its owner."""
         ups = self.received.kinds.count("up")
         line = await self.broker.line()
         await until(lambda: self.received.kinds.count("up") > ups or self.received.kinds[-1:] == ["up"])
         return line
 
     def send(self, request: BrokerRequest) -> None:
-        """On the connection that was named last."""
+        """Sends on the connection that was accepted last."""
         self.channel.send(max(each[1] for each in self.received.happened if each[0] == "up"), request)  # type: ignore[type-var, arg-type]
 
 
@@ -159,7 +159,7 @@ async def channel_to_a_broker(
     jitter: Callable[[], float] = lambda: 0.0,
     listens: bool = True,
 ) -> AsyncIterator[Scene]:
-    """Both are gone at the end, with every task."""
+    """A broker and a channel to it; closes both at the end, with every task."""
     broker, received, pauses, clock = ScriptedBroker(), RecordingListener(), Pauses(), FakeClock()
     await broker.listen()
     if not listens:

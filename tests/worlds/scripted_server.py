@@ -1,4 +1,4 @@
-"""A ZooKeeper server that does what a test says: frames by hand, on real sockets."""
+"""A ZooKeeper server that follows a script of the test: frames written by hand, on real sockets."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WRITE = Multi((SetData("/n", b"data", 0),))
 
 
 def told(caller: Caller) -> list[str]:
-    """What the listener of a client was told, by name."""
+    """The events that a client reported to its listener, by name."""
     return [type(event).__name__ for event in caller.events]
 
 
 class Hello(NamedTuple):
-    """What a client says first (zookeeper.jute, ConnectRequest)."""
+    """The first message of a client (zookeeper.jute, ConnectRequest)."""
 
     last_zxid: int
     timeout_ms: int
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Peer:
-    """One connection as the server sees it."""
+    """One connection, as the server sees it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -61,7 +61,7 @@ class Peer:
         self.answers_pings = True
 
     def frame(self) -> bytes:
-        """Raises EOFError when the client has gone."""
+        """The next frame. Raises EOFError when the client has closed the connection."""
         (size,) = struct.unpack("!i", self._exactly(4))
         return self._exactly(size)
 
@@ -80,7 +80,7 @@ class Peer:
         return Hello(zxid, timeout_ms, session_id, body[28 : 28 + size])
 
     def grant(self, session_id: int = 7, timeout_ms: int = 6000) -> None:
-        """Answers the hello; a timeout of 0 says that the session is over."""
+        """Answers the ConnectRequest; a timeout of 0 means that the session has expired."""
         self.send(struct.pack("!iiqi", 0, timeout_ms, session_id, len(PASSWORD)) + PASSWORD + b"\0")
 
     def greet(self, session_id: int = 7, timeout_ms: int = 6000) -> Hello:
@@ -119,7 +119,7 @@ class Peer:
 
 
 class ScriptedServer:
-    """Runs `script(peer, number)` for each connection; its end closes the connection."""
+    """Runs `script(peer, number)` for each connection; the connection is closed when the script ends."""
 
     def __init__(self, script: Callable[[Peer, int], None], tls: ssl.SSLContext | None = None) -> None:
         self._script = script
@@ -179,7 +179,7 @@ class ScriptedServer:
             self._script(Peer(sock), number)
         except (EOFError, OSError):
             pass  # the client has gone
-        except BaseException as error:  # noqa: BLE001  told by __exit__
+        except BaseException as error:  # noqa: BLE001  __exit__ raises it
             self.failures.append(error)
         finally:
             sock.close()

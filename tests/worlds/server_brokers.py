@@ -1,4 +1,4 @@
-"""Brokers of ours with their controller at an address, and somebody who looks past a broken network."""
+"""zkgroup brokers with their controller at an address, and a client that bypasses the broken network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = replace(QUICKEST, replica_lag_time_max_ms=10_000)
 
 
 class Cluster:
-    """Brokers at an address, and somebody who looks and writes past the broken network."""
+    """Brokers at an address, and a client that reads and writes past the broken network."""
 
     def __init__(self, address: str, zk: Blocking) -> None:
         self.address = address
@@ -41,7 +41,7 @@ class Cluster:
             self.brokers[broker].wait_registered(PATIENCE_S)
 
     def find(self, path: str) -> bytes | None:
-        """The data, of a znode that has some."""
+        """The data of a znode; None where there is no such znode."""
         self.zk.sync(path)
         found = self.zk.find(path)
         return None if found is None else found.data
@@ -66,7 +66,7 @@ class Cluster:
         return () if state is None else state.isr
 
     def leaders(self, broker: int, topic: str) -> list[int]:
-        """As this broker tells clients."""
+        """The leaders of a topic's partitions, as this broker answers clients."""
         serving = self.brokers[broker].serving
         assert serving is not None
         (answer,) = ask(serving[1], MetadataRequest.of(topic), MetadataResponse).topics

@@ -26,7 +26,7 @@ WRITES_AT_ONCE = 900
 
 
 class ServerCluster:
-    """Brokers 1 to 3 of Kafka 1.1, of which 1 is controller; they do nothing by themselves."""
+    """Brokers 1 to 3 of Kafka 1.1 as znodes; broker 1 is the controller. No broker runs."""
 
     def __init__(self, groups: ServerGroups) -> None:
         self.zk = groups.zk
@@ -45,7 +45,7 @@ class ServerCluster:
         self.zk.multi(Create(BrokerRegistration.path(number), one.encode(), ephemeral=True))
 
     def topic(self, name: str, *replicas: tuple[int, ...], leaders: Mapping[int, int] | None = None) -> None:
-        """With states; the first replica leads unless `leaders` says else."""
+        """Creates a topic with its states; the first replica leads unless `leaders` says otherwise."""
         lists = dict(enumerate(replicas))
         writes: list[Operation] = [
             Create(TopicConfig.path(name), TopicConfig().encode()),
@@ -63,20 +63,20 @@ class ServerCluster:
             self.zk.multi(*writes[start : start + WRITES_AT_ONCE])
 
     def tree(self, path: str) -> list[str]:
-        """This znode and those below it, children first."""
+        """The paths of this znode and all those below it, children first."""
         names = self.zk.list_many([path])[path] or ()
         return [*(below for name in names for below in self.tree(f"{path}/{name}")), path]
 
     def ours(self) -> None:
-        """The controller becomes one of ours."""
+        """Makes a zkgroup controller the active one."""
         self.zk.multi(SetData(Controller.path(), Controller(1, 1).encode(), 0))
 
     def odd(self, path: str) -> None:
-        """A znode that nobody can read."""
+        """Writes a znode whose data cannot be decoded."""
         self.zk.multi(Create(path, b"{"))
 
     def finish(self) -> None:
-        """What the controller does at the end of a reassignment."""
+        """Ends a reassignment as the controller does."""
         request = self.zk.read(Reassignment.path())
         for (name, number), replicas in Reassignment.decode(request.path, request.data).targets.items():
             found = self.zk.read(Topic.path(name))
@@ -86,7 +86,7 @@ class ServerCluster:
 
 
 def reassignment_file(folder: Path, *moves: tuple[str, int, list[int]]) -> str:
-    """A file of Kafka's tool."""
+    """Writes a JSON file for Kafka's reassignment tool."""
     entries = [{"topic": topic, "partition": number, "replicas": to} for topic, number, to in moves]
     file = folder / "moves.json"
     file.write_text(json.dumps({"version": 1, "partitions": entries}))

@@ -1,4 +1,4 @@
-"""An active controller on a real server, over brokers that note what they are sent and answer at once."""
+"""An active controller on a real server, over brokers that record their requests and answer at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PARENTS = ("/brokers", broker_ids_path(), topics_path(), isr_changes_path())
 
 
 class CandidateThread:
-    """An elector in its own thread, on a connection of its own."""
+    """An elector in its own thread, on its own connection."""
 
     def __init__(
         self, address: str, connection: ClientSettings, elector: ControllerMachine, before: Before | None
@@ -80,7 +80,7 @@ class CandidateThread:
         assert not self.crashed
 
     def ask(self, question: Callable[[], bool]) -> bool:
-        """The answer to a question that is asked in the machine's own thread."""
+        """Calls a function in the machine's thread; its result."""
         answer: list[bool] = []
         done = threading.Event()
 
@@ -98,7 +98,7 @@ class CandidateThread:
 
 
 class RunningController(CandidateThread):
-    """One whose channels lead to the hosts of a cluster."""
+    """An elector whose channels lead to the hosts of a cluster."""
 
     def __init__(self, cluster: ServerControllers, broker: int, before: Before | None) -> None:
         self._cluster = cluster
@@ -116,7 +116,7 @@ class RunningController(CandidateThread):
         eventually(lambda: self.notes("controller.loaded"))
 
     def at_rest(self) -> bool:
-        """Whether nothing is left to look at and no broker has to answer."""
+        """Whether no event is queued and every broker has answered."""
 
         def rests() -> bool:
             active, idle = self.machine.active, self.machine.is_idle
@@ -130,7 +130,7 @@ class RunningController(CandidateThread):
         return self.ask(rests)
 
     def waiting(self) -> dict[str, str]:
-        """What waits for something, and for what; nothing while it does not rule."""
+        """The blocked events and the reason of each; empty while it is not the active controller."""
         active = self.machine.active
         return {} if active is None else dict(active.ports.events.blocked)
 
@@ -156,7 +156,7 @@ class ServerControllers:
         settings: ControllerSettings | None = None,
         connection: ClientSettings | None = None,
     ) -> None:
-        """settings, connection: of its controllers."""
+        """settings, connection: those of its controllers."""
         self.address, self.witness, self.settings = address, witness, settings or ControllerSettings()
         self.connection = connection or ClientSettings(session_timeout_ms=20_000)
         self.hosts: dict[int, Host] = {}
@@ -170,19 +170,19 @@ class ServerControllers:
     # --- who there is -----------------------------------------------------------------------------
 
     def new_elector(self, broker: int = 100, before: Before | None = None) -> RunningController:
-        """A new elector."""
+        """Starts a new elector."""
         controller = RunningController(self, broker, before)
         self.controllers.append(controller)
         return controller
 
     def new_controller(self, broker: int = 100, before: Before | None = None) -> RunningController:
-        """A new elector that has been elected and has loaded."""
+        """A new elector that has been elected and has loaded the cluster."""
         controller = self.new_elector(broker, before)
         controller.await_loaded()
         return controller
 
     def start_broker(self, *brokers: int) -> None:
-        """They register; the znodes are persistent, so that they go when the test says so."""
+        """Registers brokers with persistent znodes, which stay until the test deletes them."""
         for id_ in brokers:
             self.hosts.setdefault(id_, Host(id_))
             data = BrokerRegistration("h", 9000 + id_, 1, 0).encode()
@@ -192,7 +192,7 @@ class ServerControllers:
         self.witness.write(Delete(BrokerRegistration.path(broker), 0))
 
     def bounce(self, broker: int) -> None:
-        """Gone and back before anybody can look: one transaction."""
+        """Deletes and creates a registration in one transaction, so that no client sees it missing."""
         path = BrokerRegistration.path(broker)
         data = BrokerRegistration("h", 9000 + broker, 1, 0).encode()
         self.witness.write(Delete(path, 0), Create(path, data))
@@ -219,7 +219,7 @@ class ServerControllers:
         return None if znode is None else PartitionState.decode(path, znode.data)
 
     def await_state(self, topic_partition: TopicPartition, *, leader: int) -> PartitionState:
-        """The state once this broker leads."""
+        """The state, once this broker leads."""
         found: list[PartitionState] = []
 
         def leads() -> bool:
@@ -232,7 +232,7 @@ class ServerControllers:
         return found[0]
 
     def set_isr(self, topic_partition: TopicPartition, isr: Brokers) -> None:
-        """Its leader changes the ISR, as it does: the epochs stay."""
+        """Writes another ISR as the partition's leader does: the epochs stay the same."""
         path = PartitionState.path(topic_partition)
         znode = self.find(path)
         assert znode is not None
@@ -247,7 +247,7 @@ class ServerControllers:
             host.requests.clear()
 
     def live_lists(self, broker: int) -> list[set[int]]:
-        """Live brokers in each UpdateMetadata that it got."""
+        """The live brokers in each UpdateMetadata that the broker received."""
         return [
             {each.broker for each in request.brokers}
             for request in tuple(self.hosts[broker].requests)
@@ -255,7 +255,7 @@ class ServerControllers:
         ]
 
     def isrs(self, broker: int, topic_partition: TopicPartition) -> list[Brokers]:
-        """ISRs of the partition in each UpdateMetadata that it got."""
+        """The ISRs of the partition in each UpdateMetadata that the broker received."""
         return [
             info.isr
             for request in tuple(self.hosts[broker].requests)
@@ -265,7 +265,7 @@ class ServerControllers:
         ]
 
     def roles(self, broker: int) -> dict[TopicPartition, tuple[int, int, int]]:
-        """Partition to leader, leader epoch and znode version in the last LeaderAndIsr that named it."""
+        """Leader, leader epoch and znode version by partition, from the last LeaderAndIsr that named it."""
         return {
             info.topic_partition: (info.leader, info.leader_epoch, info.zk_version)
             for request in tuple(self.hosts[broker].requests)

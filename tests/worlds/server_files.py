@@ -1,4 +1,4 @@
-"""What real servers write under load and without their leader, and what a client sees of it."""
+"""The files that real servers write under load and without their leader, and the tree that a client reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL_FILES = {"snapCount": "500", "preAllocSize": "64", "extendedTypesEnabled":
 
 
 def churn(client: KazooClient, nodes: int, rounds: int) -> None:
-    """Many requests on the way at once, so that a snapshot is taken while writes go on."""
+    """Sends many requests at the same time, so that a snapshot is taken while writes go on."""
     client.ensure_path("/held")
     asked = [client.create_async(f"/held/é{number}", b"0") for number in range(nodes)]
     for turn in range(rounds):
@@ -42,7 +42,7 @@ def churn(client: KazooClient, nodes: int, rounds: int) -> None:
 
 
 def walked(client: KazooClient) -> list[Znode]:
-    """What a client sees of everything but the server's own, by path."""
+    """The znodes that a client reads by path, without the server's own."""
     found, level = [], ["/"]
     while level:
         asked = [(path, client.get_async(path), client.get_children_async(path)) for path in level]
@@ -60,7 +60,7 @@ def shown(tree: Tree) -> list[Znode]:
 
 
 def write(address: str, name: str, count: int) -> None:
-    """A znode whose data is its name and a number, from 0."""
+    """Creates a znode whose data is its name and a number, from 0."""
     with kazoo_on(address) as client:
         client.retry(client.ensure_path, f"/{name}")
         for turn in range(count):
@@ -68,21 +68,21 @@ def write(address: str, name: str, count: int) -> None:
 
 
 def leader_of(ensemble: EmbeddedZooKeeper) -> int:
-    """Number of the server that leads, once one does."""
+    """The number of the server that leads, once there is a leader."""
     found = eventually(lambda: [n for n in range(3) if "Mode: leader" in ensemble.server(n).ask("srvr")])
     return found[0]
 
 
 @dataclass(frozen=True)
 class Written:
-    """Folders of the servers of an ensemble, and what a client saw last."""
+    """The folders of an ensemble's servers, and the tree that a client read last."""
 
     folders: tuple[Path, ...]
     live: list[Znode]
 
 
 def without_its_leader(folder: Path, writes: int) -> Written:
-    """Three servers: churn, writes before, after and since the leader's death and return."""
+    """Runs three servers; writes before the leader is killed, while it is down, and after its restart."""
     with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=folder) as ensemble:
         with kazoo_on(ensemble.address) as client:
             churn(client, 200, 1)
@@ -100,7 +100,7 @@ def without_its_leader(folder: Path, writes: int) -> Written:
 
 
 def compared(history: History, *folders: Path) -> int:
-    """How many servers' own files reach the end of the history; their trees there are the history's."""
+    """How many servers' files reach the end of the history; checks that their trees equal the history's."""
     count = 0
     for folder in folders:
         alone = History(folder)

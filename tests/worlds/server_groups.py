@@ -1,4 +1,4 @@
-"""Groups on a real server, written znode by znode: members whose every state a test decides."""
+"""Groups on a real server, written znode by znode, so that the test decides every state of a member."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ServerGroups:
         self.zk.create_missing(*(owners_topic_path(group, topic) for topic in topics))
 
     def living(self, group: str, topic: str, partitions: int, members: tuple[str, ...] = ("a", "b")) -> None:
-        """Members that own every partition as range says, each with offset 10 times its number."""
+        """Writes members that own every partition by range, each with an offset of 10 times its number."""
         self.parents(group, topic)
         names = [f"{group}_{member}" for member in members]
         registration = Registration.of(StaticSubscription({topic: 1}), time.time_ns() // 1_000_000, OURS)
@@ -69,7 +69,7 @@ class ServerGroups:
             self.zk.multi(Create(path, thread.encode(), ephemeral=True), SetData(path, thread.encode(), 0))
 
     def leave(self, group: str, *members: str) -> None:
-        """Takes members and what they own away."""
+        """Deletes the registrations and the owner znodes of members."""
         for topic in self.zk.list_many([owners_path(group)])[owners_path(group)] or ():
             for number in (
                 self.zk.list_many([owners_topic_path(group, topic)])[owners_topic_path(group, topic)] or ()

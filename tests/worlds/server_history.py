@@ -1,4 +1,4 @@
-"""A server that only writes: histories of records that a real one could have written, and files of them."""
+"""Histories of records that a real server could have written, and the files of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[["ServerHistory"], Operation]
 
 
 class ServerHistory:
-    """Each method that writes gives the zxid. Time goes on by a second with each record."""
+    """A server that only writes. Each method that writes returns the zxid; a record advances time by 1 s."""
 
     def __init__(self, zxid: int = 1, *, digests: bool = True, lists: bool = True) -> None:
         self.tree = Tree()
@@ -36,15 +36,15 @@ class ServerHistory:
 
     @property
     def ms(self) -> int:
-        """Of the last record."""
+        """The time of the last record."""
         return self.transactions[-1].time_ms
 
     def new_epoch(self) -> None:
-        """Another leader: the counter begins again."""
+        """Begins the epoch of a new leader: the counter of zxids restarts."""
         self._next = ((self.zxid >> 32) + 1) << 32 | 1
 
     def skip(self, count: int) -> None:
-        """So many records that nobody will have."""
+        """Skips this many zxids, so that no file has them."""
         self._next += count
 
     def clock_steps(self, ms: int) -> None:
@@ -131,7 +131,7 @@ class ServerHistory:
         acl: Acl = OPEN_ACL,
         number: int = 1,
     ) -> Operation:
-        """`number`: which of the creates below its parent within a multi."""
+        """One create; `number`: its position among the creates below the same parent within a multi."""
         parent = self.tree.stored(path.rpartition("/")[0] or "/")
         assert parent is not None
         return Operation(
@@ -152,7 +152,7 @@ class ServerHistory:
     # --- files --------------------------------------------------------------------------------------
 
     def at(self, zxid: int) -> Tree:
-        """The tree after a record, from the first one on."""
+        """The tree after a record."""
         tree = Tree()
         for transaction in self.transactions:
             if transaction.zxid <= zxid:
@@ -160,7 +160,7 @@ class ServerHistory:
         return tree
 
     def log(self, folder: Path, from_zxid: int = 0, to_zxid: int | None = None) -> Path:
-        """Writes the records of a stretch as one log."""
+        """Writes a range of records as one log."""
         folder.mkdir(parents=True, exist_ok=True)
         return writer.write_log(
             folder,
@@ -181,10 +181,10 @@ class ServerHistory:
         told: int | None = None,
         without: str | None = None,
     ) -> Path:
-        """Writes a snapshot that began at a zxid and holds everything `until` another, the same by default.
+        """Writes a snapshot that began at a zxid and has everything up to `until`, by default that zxid.
 
-        `tells`: whether it ends with a digest, as from 3.6 on; `told`: of which zxid, if not the last.
-        `without`: a znode that was gone when its turn came, though its parent was written before.
+        `tells`: whether it ends with a digest, as from 3.6 on; `told`: that digest's zxid, if not the last.
+        `without`: a znode that was deleted before it was written, though its parent was written before.
         """
         tree = self.at(zxid if until is None else until)
         counted = tree if told is None else self.at(told)
@@ -223,7 +223,7 @@ def shown_tree(tree: Tree) -> list[tuple[Any, ...]]:
 
 
 def recorded_tree(name: str) -> list[tuple[Any, ...]]:
-    """The same of a tree in `tests/golden`."""
+    """Path, data, stat and ACL of each znode of a tree in `tests/golden`."""
     return [
         (
             each["path"],

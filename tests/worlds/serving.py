@@ -1,4 +1,4 @@
-"""A broker's port for tests, clients of it, and a host whose every answer the test decides."""
+"""A broker's port for tests, clients of it, and a replica manager whose every answer the test sets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def on_a_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 async def until(predicate: Callable[[], object]) -> None:
-    """As `wait_until`, on a loop, which goes on meanwhile."""
+    """Waits as `wait_until` does, on a loop, which runs meanwhile."""
     async with asyncio.timeout(PATIENCE_S):
         while not predicate():
             await asyncio.sleep(0.001)
@@ -58,7 +58,7 @@ async def until(predicate: Callable[[], object]) -> None:
 
 @dataclass
 class ScriptedHost(ReplicaManager):
-    """A `ReplicaManager` with views that the test sets. What is asked of it is noted, and on which thread."""
+    """A `ReplicaManager` with views that the test sets. Records each call and the thread of the call."""
 
     broken: set[TopicPartition] = field(default_factory=set)
     """Raises for these, as no host may."""
@@ -99,7 +99,7 @@ class ScriptedHost(ReplicaManager):
         return ErrorCode.NONE
 
     def show(self, tp: TopicPartition, **changes: object) -> None:
-        """The partition is as said from now on, and the listeners hear of it."""
+        """Sets the view of a partition and notifies the listeners."""
         self.views[tp] = replace(self.views.get(tp, NEW), **changes)  # type: ignore[arg-type]
         for listener in self._listeners:
             listener(tp)
@@ -163,7 +163,7 @@ class ScriptedHost(ReplicaManager):
 
 
 class Noted:
-    """An observer that remembers."""
+    """An observer that records every event."""
 
     def __init__(self) -> None:
         self.actions: list[tuple[Action, int]] = []
@@ -210,7 +210,7 @@ async def served(
     is_live: Callable[[int], bool] = lambda broker: True,
     min_insync: MinInsync | None = None,
 ) -> AsyncIterator[Served]:
-    """Closes everything at the end, and checks that nothing of it is left on the loop."""
+    """A served broker; at the end closes everything and checks that no task of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
     receiver = ControlRequestHandler(1, cache)
     thread = None if host is None else ReplicaExecutor(host)  # type: ignore[arg-type]
@@ -255,13 +255,13 @@ class Client:
         self.writer.write(frame)
 
     async def frame(self) -> bytes:
-        """The next frame without its size."""
+        """The next frame, without its size."""
         async with asyncio.timeout(PATIENCE_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return await self.reader.readexactly(size)
 
     async def receive(self, kind: type[ResponseT], number: int | None = None) -> ResponseT:
-        """The next answer; it is to the request of that number, by default the last one sent."""
+        """The next answer, which must belong to the request of that number, by default the last one sent."""
         correlation_id, response = decode_response(kind, await self.frame())
         assert correlation_id == (self.sent if number is None else number)
         return response
@@ -271,7 +271,7 @@ class Client:
         return await self.receive(kind)
 
     async def is_closed(self) -> bool:
-        """Whether the broker closes the connection without another byte."""
+        """Whether the broker closes the connection without sending another byte."""
         async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self.reader.read() == b""

@@ -1,6 +1,6 @@
-"""The session of a killed process ends when the test says so, and not when its timeout is over.
+"""Ends the session of a killed process when the test says so, instead of after its timeout.
 
-So the timeout can be long: no slow machine ends a session that shall live, and no test waits for one to end.
+So the timeout can be long: a slow machine ends no session by accident, and no test waits for a timeout.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
 def end_session_of(zk: Blocking, path: str, port: int) -> None:
-    """Closes the session that has this ephemeral znode, at a server's port, as its expiry would."""
+    """Closes the session that owns this ephemeral znode, at a server's port, as an expiry would."""
     end_session(zk.read(path).stat.ephemeral_owner, port)
 
 
 def end_session(session_id: int, port: int) -> None:
-    """Closes it by a second connection with its password. Raises ConnectionError when it is not alive."""
+    """Closes a session by a second connection with its password. Raises ConnectionError when it has ended."""
     raw_connection.end_session(port, session_id, password_of(session_id), PATIENCE_S)
 
 
 def password_of(session_id: int) -> bytes:
-    """As servers make it (ZooKeeperServer.generatePasswd): 16 bytes of java.util.Random, seeded by the id."""
+    """The password of a session as servers compute it (ZooKeeperServer.generatePasswd).
+
+    It is 16 bytes of java.util.Random, seeded by the session id.
+    """
     seed = ((session_id ^ _SECRET) ^ _MULTIPLIER) & _MASK
     found = b""
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Commands run in this process, with everything that a script would see of them."""
+"""Runs commands in this process and returns everything that a script would see of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.worlds.processes import Piped, Process
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What one command left: exit code, data and messages."""
+    """The result of one command: exit code, data and messages."""
 
     code: int
     out: str
@@ -29,7 +29,7 @@ class Ran:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Its JSON document, checked against the published schema."""
+        """Its JSON document, validated with the published schema."""
         document = json.loads(self.out)
         assert violations(document, SCHEMAS[document["schema"]]) == []
         return dict(document)
@@ -41,7 +41,7 @@ class Ran:
 
 @contextmanager
 def logs_as_before() -> Iterator[None]:
-    """What a command does to the logs of its process ends with the block, as a process would."""
+    """Restores the logging of this process after the block, as the end of a process would."""
     top, ours = logging.getLogger(), logging.getLogger("zkgroup")
     handlers, levels = list(top.handlers), (top.level, ours.level)
     top.handlers[:] = []  # or they would be closed

@@ -1,4 +1,4 @@
-"""One Spark session for the whole run: it takes up to a minute to start."""
+"""One Spark session for the whole test run, since its start takes up to a minute."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NAMES = (*HEALTHY, INCIDENTS)
 
 @dataclass
 class Running:
-    """The session, and what belongs to it: the JVM, the Python workers it starts, and sockets to it."""
+    """The session with its JVM, its Python workers and the sockets to them."""
 
     session: Any
     jvm: Any
 
     def pids(self) -> set[int]:
-        """The JVM and everything below it, now."""
+        """The pids of the JVM and of all processes below it, now."""
         return _below(self.jvm.pid)
 
     @property
     def socket_inodes(self) -> set[str]:
-        """Connections to the JVM come and go with what is asked of it; it opens one for accumulators, too."""
+        """The inodes of the sockets to the JVM. Each request may open one; accumulators open one more."""
         context = self.session.sparkContext
         gateway, accumulators = context._gateway.gateway_parameters.port, context._accumulatorServer
         return _connections(gateway, accumulators.server_address[1])
@@ -35,7 +35,7 @@ class Running:
 
 @pytest.fixture(scope="session")
 def running_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Started with the first test that needs it, and ended with the run."""
+    """The session, started with the first test that needs it and stopped at the end of the run."""
     from pyspark import SparkContext
 
     from zkgroup.audit.spark.session import open_session
@@ -71,7 +71,7 @@ def spark(running_spark: Running) -> Any:
 
 @pytest.fixture(scope="session")
 def audited(running_spark: Running, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """All golden folders as ensembles of their own, in one job; `output` is where."""
+    """All golden folders as ensembles of their own, audited in one job; `output` is the results' folder."""
     from zkgroup.audit.spark.job import run
 
     output = tmp_path_factory.mktemp("output")
@@ -98,7 +98,7 @@ def _parent(name: str) -> int:
 
 
 def _connections(to: int, at: int) -> set[str]:
-    """Inodes of the TCP sockets to one port of the machine, or at another."""
+    """The inodes of this process's TCP sockets to the port `to` or at the port `at`."""
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:

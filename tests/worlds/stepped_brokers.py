@@ -1,4 +1,4 @@
-"""Brokers' machines on a ZooKeeper in memory, driven step by step; their port and host are the test's."""
+"""Machines of brokers on a ZooKeeper in memory, run step by step; the test plays their port and host."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BrokerNode:
             self.answer(effect)
 
     def answer(self, effect: BrokerEffect) -> None:
-        """As the host would."""
+        """Answers a request as the host would."""
         match effect:
             case ReadFollowers(partitions):
                 seen = {tp: self.followers[tp] for tp in partitions if tp in self.followers}
@@ -87,7 +87,7 @@ class BrokerNode:
 
 
 class SteppedBrokers(SteppedMachines[BrokerNode]):
-    """A server, a clock, and brokers."""
+    """A server, a clock and brokers."""
 
     def node(
         self, broker: int | None = 1, *, name: str | None = None, folder: str | None = None, **config: object
@@ -98,7 +98,7 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
         return node
 
     def until_asked(self, node: BrokerNode, path: str) -> None:
-        """Everything up to the moment before this node's transaction about this path is executed."""
+        """Runs until the server is about to execute this node's transaction about this path."""
         self.run(lambda: self._asks(node, path))
         assert self._asks(node, path), f"{node.client.name} never asked about {path}"
 
@@ -107,7 +107,7 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
         return isinstance(flight, Multi) and any(op.path.startswith(path) for op in flight.operations)
 
     def lose(self, node: BrokerNode, fault: Fault) -> None:
-        """What becomes of the node's next request."""
+        """Sets the fault for the node's next request."""
         self.deliver(ServerStep("request", node.client.name), fault)
 
     def registration(self, broker: int) -> BrokerRegistration:
@@ -123,7 +123,7 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
         epoch: int = 0,
         extensions: Mapping[str, object] | None = None,
     ) -> None:
-        """The controller makes the node leader of `T0`: it writes the state and sends LeaderAndIsr."""
+        """Makes the node leader of `T0` as the controller does: writes the state and sends LeaderAndIsr."""
         path = PartitionState.path(T0)
         state = PartitionState(1, epoch, isr, 1, extensions or {})
         self.server.put(path, state.encode())
@@ -137,7 +137,7 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
 
 
 def alone(broker: int | None = 1, **config: object) -> tuple[SteppedBrokers, BrokerNode]:
-    """A world with one broker in it, at rest."""
+    """A world with one broker that has nothing left to do."""
     world = SteppedBrokers()
     node = world.node(broker, **config)  # type: ignore[arg-type]
     world.run()

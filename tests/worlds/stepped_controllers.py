@@ -1,4 +1,4 @@
-"""A whole cluster in memory: an active controller, its ZooKeeper, and brokers that answer as a test wants."""
+"""A whole cluster in memory: an active controller, its ZooKeeper, and brokers that answer as a test sets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CONTROLLER_ID = 100
 
 @dataclass
 class Host:
-    """A broker as its controller sees it: what it was sent, what it keeps, what it says."""
+    """A broker as its controller sees it: the requests it got, its replicas, its answers."""
 
     id_: int
     incarnation: int = 0
@@ -73,7 +73,7 @@ class Host:
     epoch: int = 0
 
     def take(self, request: ControlRequest) -> Response:
-        """What a broker does with a request, and says."""
+        """Executes a request as a broker does; its answer."""
         self.requests.append(request)
         stale = request.controller_epoch < self.epoch
         self.epoch = max(self.epoch, request.controller_epoch)
@@ -127,13 +127,13 @@ class ControllerNode(ElectorNode):
         return [each for each in self.effects if isinstance(each, ShutdownAnswered)]
 
     def answer_all(self) -> None:
-        """Whatever silent hosts have kept is answered."""
+        """Answers every request that silent hosts have kept."""
         for message in self.flying:
             self.answer(message)
         self.flying.clear()
 
     def lose_connection(self, broker: int) -> None:
-        """The connection breaks with what is in flight, and is made again."""
+        """Breaks the connection with all requests in flight, and connects again."""
         self.flying = [each for each in self.flying if each.broker != broker]
         incarnation = self._world.hosts[broker].incarnation
         self.loop.post(ChannelDown(broker, incarnation))
@@ -156,13 +156,13 @@ class ControllerNode(ElectorNode):
                     self.answer(message)
 
     def answer(self, message: BrokerRequest) -> None:
-        """The host takes a request, and its answer arrives."""
+        """Lets the host execute a request, and delivers its answer."""
         response = self._world.hosts[message.broker].take(message.request)
         self.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
 
 
 class SteppedControllers(SteppedElectors):
-    """Brokers 1, 2 and 3 by default; the controller is none of them."""
+    """A cluster with brokers 1, 2 and 3 by default; none of them is the controller."""
 
     def __init__(self, brokers: Brokers = (1, 2, 3), **settings: object) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class SteppedControllers(SteppedElectors):
     # --- who there is -----------------------------------------------------------------------------
 
     def new_controller(self) -> ControllerNode:
-        """A new controller, and everything that follows from its coming."""
+        """Starts a new controller and runs everything that follows."""
         controller = self.new_elector()
         self.run()
         if not controller.is_active:
@@ -185,7 +185,7 @@ class SteppedControllers(SteppedElectors):
         return controller
 
     def new_elector(self) -> ControllerNode:
-        """A new elector, that nothing has happened to yet."""
+        """A new elector that has not run yet."""
         self._controllers_made += 1
         config = ElectorConfig(broker=CONTROLLER_ID + self._controllers_made)
         controller = ControllerNode(
@@ -195,16 +195,16 @@ class SteppedControllers(SteppedElectors):
         return controller
 
     def crash(self, controller: ControllerNode) -> None:
-        """The controller's process is gone, and with it, at once, its session."""
+        """Crashes the controller's process and expires its session at once."""
         self.nodes.remove(controller)
         controller.loop.stop()
         self.server.expire(controller.name)
 
     def start_broker(self, id_: int, *, is_zkgroup: bool = False, run: bool = True) -> Host:
-        """It registers, in a session of its own; `is_zkgroup`: with the zkgroup key, which brokers of Kafka
+        """Registers a broker in a session of its own; `is_zkgroup`: with the zkgroup key, which Kafka brokers
         do not have.
 
-        run: everything that follows happens; so it is with `stop_broker` and `mark`.
+        run: everything that follows happens; the same holds for `stop_broker` and `mark`.
         """
         host = self.hosts.setdefault(id_, Host(id_))
         client = self.server.client(f"broker-{id_}-{len(self.server.clients)}")
@@ -221,7 +221,7 @@ class SteppedControllers(SteppedElectors):
         return host
 
     def stop_broker(self, id_: int, *, run: bool = True) -> None:
-        """Its session ends; its logs stay."""
+        """Ends the session of a broker; its logs stay."""
         path = BrokerRegistration.path(id_)
         self.server.expire_session(self.find(path).stat.ephemeral_owner)
         self.hosts[id_].incarnation = 0
@@ -234,26 +234,26 @@ class SteppedControllers(SteppedElectors):
     def make_topic(
         self, name: str, partitions: Mapping[int, Brokers], config: Mapping[str, str] = {}
     ) -> None:
-        """As a tool does."""
+        """Creates a topic as a tool does."""
         topic, overrides = Topic(dict(partitions)), TopicConfig(dict(config))
         self.write(
             Create(TopicConfig.path(name), overrides.encode()), Create(Topic.path(name), topic.encode())
         )
 
     def grow(self, name: str, partitions: Mapping[int, Brokers]) -> None:
-        """As Kafka's tool does: all lists, whatever happens there."""
+        """Adds partitions as Kafka's tool does: writes all lists, even while another change runs."""
         path = Topic.path(name)
         znode = self.find(path)
         self.write(SetData(path, Topic(dict(partitions)).encode(), znode.stat.version))
 
     def mark(self, name: str, *without: int, run: bool = True) -> None:
-        """A request to delete the topic, without these brokers."""
+        """Requests the deletion of the topic, without waiting for these brokers."""
         self.write(Create(TopicDeletion.path(name), TopicDeletion(without).encode()))
         if run:
             self.run()
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Changes the overrides of a topic and reports it, with a notification as 0.8.2.2 makes it."""
+        """Changes the overrides of a topic and sends a notification in the format of 0.8.2.2."""
         path = TopicConfig.path(name)
         data = TopicConfig(dict(config)).encode()
         self.write(
@@ -266,14 +266,14 @@ class SteppedControllers(SteppedElectors):
         return PartitionState.decode(path, self.find(path).data)
 
     def set_state(self, topic_partition: TopicPartition, **changes: object) -> None:
-        """Another client writes a state: the leader an ISR, or a Kafka controller."""
+        """Writes a state as another client: the leader writes an ISR, a Kafka controller writes all of it."""
         path = PartitionState.path(topic_partition)
         znode = self.find(path)
         state = dataclasses.replace(PartitionState.decode(path, znode.data), **changes)  # type: ignore[arg-type]
         self.write(SetData(path, state.encode(), znode.stat.version))
 
     def below(self, path: str) -> set[str]:
-        """The path and all below it, as far as it exists."""
+        """The path and all paths below it; empty where there is no such znode."""
         return {each for each in self.server.tree() if each == path or each.startswith(f"{path}/")}
 
     def delete(self, path: str) -> None:
@@ -282,7 +282,7 @@ class SteppedControllers(SteppedElectors):
     # --- steps ------------------------------------------------------------------------------------
 
     def run_until_written(self, controller: ControllerNode, writes: int) -> bool:
-        """Goes on until so many transactions of the controller were executed; False where it came to rest.
+        """Runs until this many transactions of the controller are executed; False where it had fewer.
 
         The replies of the last one have not arrived. Heartbeats do not count.
         """
@@ -309,7 +309,7 @@ TWO = {0: (1, 2), 1: (2, 3)}
 
 
 def loses_answer(world: SteppedControllers, controller: ControllerNode, nth: int, fault: Fault) -> bool:
-    """The nth write from here on gets no answer, and what follows of it; False where there are fewer."""
+    """Loses the answer of the nth write from here on and runs on; False where there are fewer writes."""
     if nth > 1 and not world.run_until_written(controller, nth - 1):
         return False
     world.run(lambda: is_writing(controller))
@@ -322,21 +322,21 @@ def loses_answer(world: SteppedControllers, controller: ControllerNode, nth: int
 
 
 def rounds(plays: Callable[..., bool], *more: object) -> int:
-    """How often a play takes place: with 1, 2 and so on, until it says that there were not so many writes."""
+    """Calls a scenario with 1, 2 and so on until it returns False; how many calls returned True."""
     return next(number for number in itertools.count() if not plays(number + 1, *more))
 
 
 def loaded_cluster(
     topic: Mapping[int, Brokers], brokers: Brokers = (1, 2, 3), **settings: object
 ) -> tuple[SteppedControllers, ControllerNode]:
-    """These brokers, topic `t`, and a controller that rules them."""
+    """These brokers, topic `t`, and an active controller."""
     world = SteppedControllers(brokers, **settings)
     world.make_topic("t", topic)
     return world, world.new_controller()
 
 
 def two_topic_cluster(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
-    """Brokers 1 to 3, topics `t` (two partitions) and `u`, and a controller that rules them."""
+    """Brokers 1 to 3, topics `t` (two partitions) and `u`, and an active controller."""
     world = SteppedControllers(**settings)
     world.make_topic("t", TWO, {"retention.ms": "5"})
     world.make_topic("u", {0: (1, 2, 3)})
@@ -350,6 +350,6 @@ def left_of(world: SteppedControllers, topic: str) -> set[str]:
 
 
 def is_gone(world: SteppedControllers, topic: str = "t") -> bool:
-    """Whether nothing of a topic is left, in ZooKeeper, in logs or in metadata."""
+    """Whether nothing of a topic is left in ZooKeeper, in logs or in metadata."""
     kept = [each for host in world.hosts.values() for each in (*host.logs, *host.metadata)]
     return not left_of(world, topic) and all(each.topic != topic for each in kept)

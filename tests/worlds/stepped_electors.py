@@ -1,4 +1,4 @@
-"""Candidates on a ZooKeeper in memory, driven step by step, and a broker of Kafka beside them."""
+"""Electors on a ZooKeeper in memory, run step by step, and a Kafka broker beside them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ElectorNode:
 
     @property
     def waiting(self) -> dict[str, str]:
-        """What its status says of waiting."""
+        """What its status reports as waiting."""
         return dict(self.active.ports.events.blocked)
 
     @property
@@ -67,12 +67,12 @@ class ElectorNode:
 
     @property
     def story(self) -> list[ControllerEffect]:
-        """Elections and resignations."""
+        """Its elections and resignations, in order."""
         return [each for each in self.effects if not isinstance(each, (ExtendLease, LogEvent))]
 
 
 class SteppedElectors(SteppedMachines[ElectorNode]):
-    """A server, a clock, and all electors."""
+    """A server, a clock and all electors."""
 
     def node(
         self,
@@ -90,7 +90,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         return node
 
     def until_asked(self, node: ElectorNode, path: str) -> Multi:
-        """Everything up to the moment before this node's transaction about this path is executed."""
+        """Runs until the server is about to execute this node's transaction about this path."""
         self.run(lambda: self.asked(node, path) is not None)
         request = self.asked(node, path)
         assert request is not None, f"{node.name} never asked about {path}"
@@ -107,7 +107,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         return ControllerRecord.decode(path, self.find(path).data)
 
     def depose(self) -> None:
-        """Another client deletes `/controller` by hand."""
+        """Deletes `/controller` by hand, as another client."""
         self.write(Delete(CONTROLLER, -1))
         self.run()
 
@@ -118,12 +118,12 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
     # --- the others -------------------------------------------------------------------------------
 
     def epoch(self) -> tuple[int, int]:
-        """Value and version of `/controller_epoch`."""
+        """The value and the version of `/controller_epoch`."""
         znode = self.find(EPOCH)
         return ControllerEpoch.decode(EPOCH, znode.data).epoch, znode.stat.version
 
     def bump(self) -> None:
-        """Another process raises the epoch."""
+        """Raises the epoch as another process."""
         value, version = self.epoch()
         self.write(SetData(EPOCH, ControllerEpoch(value + 1).encode(), version))
 
@@ -132,7 +132,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         return [node for node in self.nodes if node.is_active]
 
     def real(self, broker: int = 9, *, epoch: int | None = None) -> int:
-        """A broker of Kafka registers and becomes controller as 0.8.2.2 does; its session."""
+        """Registers a Kafka broker, which becomes controller as 0.8.2.2 does; its session."""
         client = self.server.client(f"kafka-{broker}")
         self.server.deliver(ServerStep("connect", client.name))
         assert client.session is not None
@@ -154,7 +154,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
 
 
 def alone(broker: int = 1, *, controller_only: bool = False) -> tuple[SteppedElectors, ElectorNode]:
-    """A world with one elector in it, at rest."""
+    """A world with one elector that has nothing left to do."""
     world = SteppedElectors()
     node = world.node(broker, controller_only=controller_only)
     world.run()
@@ -167,5 +167,5 @@ def elected(node: ElectorNode) -> Elected:
 
 
 def resigned(node: ElectorNode) -> list[str]:
-    """Why the node gave up, in order."""
+    """The reasons of the node's resignations, in order."""
     return [effect.reason for effect in node.effects if isinstance(effect, Resigned)]

@@ -1,7 +1,7 @@
-"""A stage for the machine's tests: real machines over the memory server, no faults but those asked for.
+"""Runs real machines of members over a ZooKeeper in memory, with only the faults that a test asks for.
 
-Everything that can happen happens in a fixed order whenever `run` lets time pass, so a test reads as a
-transcript: who joins, what they asked, what they were told.
+When `run` lets time pass, everything happens in a fixed order, so a test reads as a transcript: the members
+that join, their requests, and the effects that they report.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def tp(number: int, topic: str = "t") -> TopicPartition:
 
 
 class Called(RebalanceListener):
-    """An application that is asked before its partitions go."""
+    """An application that is called before its partitions are revoked."""
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         pass
 
 
 class Member(Actor):
-    """A member whose application is played by the test."""
+    """A member; the test plays its application."""
 
     def __init__(self, config: MemberConfig, stage: SteppedGroup, client: MemoryClient, pid: int) -> None:
         self.application = PositionsByHand()
@@ -52,7 +52,7 @@ class Member(Actor):
 
 
 class SteppedGroup:
-    """A group on one memory server."""
+    """A group on one ZooKeeper in memory."""
 
     def __init__(self, topics: Mapping[str, int] | None = None, **settings: object) -> None:
         self.clock = FakeClock()
@@ -107,11 +107,11 @@ class SteppedGroup:
         return actor
 
     def stranger(self, *operations: Operation) -> None:
-        """A write by somebody who is no member."""
+        """Writes as a client that is no member of the group."""
         self.server.write(*operations)
 
     def commit(self, actor: Member, values: Mapping[TopicPartition, int], **fields: object) -> None:
-        """Asks for a commit and lets it come to its end."""
+        """Requests a commit and runs until it is done."""
         request = actor.application.commit(values)
         actor.post(ev.CommitRequested(request.commit_id, request.positions, **fields))  # type: ignore[arg-type]
         self.drain()
@@ -123,11 +123,11 @@ class SteppedGroup:
         action: Callable[[], object] | None = None,
         fault: Fault | None = None,
     ) -> None:
-        """Just before the server executes the next such request of this client: act, or lose it."""
+        """Calls a function or loses the request, just before the server executes a client's next such one."""
         self._interferences.append((client, wanted, action or (lambda: fault)))
 
     def _interfere(self, step: ServerStep) -> Fault | None:
-        """What a test wants to happen at this moment; a fault for the request, if any."""
+        """Calls what a test set for this moment; the fault for the request, if any."""
         if step.kind != "request":
             return None
         request = self.server.clients[step.client].requests[0].request
@@ -143,7 +143,7 @@ class SteppedGroup:
     # --- time -------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Everything that can happen without time passing."""
+        """Runs everything that can happen without time passing."""
         for _ in range(20_000):
             steps = self.server.pending()
             for step in steps:
@@ -162,7 +162,7 @@ class SteppedGroup:
         return actor.run() > 0
 
     def run(self, ms: int) -> None:
-        """Lets time pass; clients that are connected are heard of."""
+        """Advances time; clients that are connected send heartbeats."""
         end_ms = self.clock.now_ms() + ms
         self.drain()
         while self.clock.now_ms() < end_ms:
@@ -178,7 +178,7 @@ class SteppedGroup:
             self.drain()
 
     def run_until(self, condition: Callable[[], object], limit_ms: int = 30_000) -> int:
-        """Lets time pass until it holds; returns how long that took."""
+        """Advances time until the predicate is true; how long that took."""
         started_ms = self.clock.now_ms()
         while not condition():
             assert self.clock.now_ms() - started_ms < limit_ms, "it does not come to that"
@@ -188,7 +188,7 @@ class SteppedGroup:
     # --- what can be seen -------------------------------------------------------------------------
 
     def owners(self, topic: str = "t") -> dict[int, str]:
-        """Partition number to thread id without the group, as the tree has it."""
+        """Partition number to thread id without the group, as the owner znodes have it."""
         found = {}
         for path, znode in self.server.tree().items():
             components = path.split("/")
@@ -225,7 +225,7 @@ def multis(requests: Sequence[Request]) -> list[tuple[Operation, ...]]:
 
 
 def writes_to(part: str, kind: type[Operation] | None = None) -> Callable[[Request], bool]:
-    """A transaction with an operation (of this kind) on a path that contains `part`."""
+    """Matches a transaction with an operation (of this kind) on a path that contains `part`."""
 
     def wanted(request: Request) -> bool:
         return isinstance(request, Multi) and any(
@@ -236,12 +236,12 @@ def writes_to(part: str, kind: type[Operation] | None = None) -> Callable[[Reque
 
 
 def reads(part: str) -> Callable[[Request], bool]:
-    """A bulk read of a path that contains `part`."""
+    """Matches a bulk read of a path that contains `part`."""
     return lambda request: isinstance(request, ReadMany) and any(part in path for path in request.paths)
 
 
 def packets(requests: Sequence[Request]) -> int:
-    """How many packets a real client sends for them."""
+    """How many packets a real client sends for these requests."""
     return sum(len(r.paths) if isinstance(r, CreateMissing) else 1 for r in requests)
 
 

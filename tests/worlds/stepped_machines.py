@@ -1,4 +1,4 @@
-"""A ZooKeeper in memory and machines in their loops, driven step by step."""
+"""A ZooKeeper in memory and machines in their loops, run step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ N = TypeVar("N", bound=Looped)
 
 
 class SteppedMachines(Generic[N]):
-    """A server, a clock, and nodes. Nothing happens by itself."""
+    """A server, a clock and nodes. Nothing happens until the test asks for it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -33,7 +33,7 @@ class SteppedMachines(Generic[N]):
     def looped(
         self, machine: Any, store: Store, perform: Callable[[Any], None], name: str
     ) -> MachineLoop[Any, Any]:
-        """The machine's loop, which listens; what it raises is raised in the test."""
+        """The machine's loop, which listens; an exception of the machine is raised in the test."""
 
         def crashed(error: BaseException) -> None:
             raise error
@@ -53,7 +53,7 @@ class SteppedMachines(Generic[N]):
     # --- time and steps ---------------------------------------------------------------------------
 
     def run(self, until: Callable[[], object] = lambda: False) -> None:
-        """Everything that happens without time passing, in turns; stops where `until` is true."""
+        """Runs everything that happens without time passing, node by node; stops when `until` is true."""
         for _ in range(10_000):
             steps = self.server.pending()
             for step in steps:
@@ -72,7 +72,7 @@ class SteppedMachines(Generic[N]):
             node.loop.run_pending()
 
     def advance(self, ms: int, step_ms: int = 250) -> None:
-        """Time passes, and everything that it brings happens."""
+        """Advances time and runs everything that follows."""
         end_ms = self.clock.now_ms() + ms
         while self.clock.now_ms() < end_ms:
             self.clock.advance(min(step_ms, end_ms - self.clock.now_ms()))

@@ -1,4 +1,4 @@
-"""Stores (`zkgroup.model.ports.Store`) for tests: wrapped ones that meddle, and ones without a server."""
+"""Stores (`zkgroup.model.ports.Store`) for tests: wrappers that interfere, and stores without a server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Before = Callable[[Request], object]
 
 
 class WrappedStore:
-    """Hands everything on to another store. Subclasses override what they do otherwise."""
+    """Passes everything on to another store. Subclasses override what they do differently."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -59,7 +59,7 @@ class WrappedStore:
 
 
 class MeddledStore(WrappedStore):
-    """Calls `before` with each request, just before it is handed on."""
+    """Calls `before` with each request, just before the request is passed on."""
 
     def __init__(self, store: Store, before: Before = lambda request: None) -> None:
         super().__init__(store)
@@ -76,7 +76,7 @@ class MeddledStore(WrappedStore):
 
 
 def before_nth(kind: type[Request], number: int, happening: Callable[[], object]) -> Before:
-    """Lets something happen before the n-th request of a kind, for `MeddledStore`."""
+    """Calls a function before the n-th request of a kind; for `MeddledStore`."""
     count = 0
 
     def before(request: Request) -> None:
@@ -106,7 +106,7 @@ class LosingStore(WrappedStore):
 
 
 class ServerlessStore:
-    """Tells listeners these events; subclasses answer requests in `submit`."""
+    """Reports these events to listeners; subclasses answer requests in `submit`."""
 
     last_zxid = 0
 

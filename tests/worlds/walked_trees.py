@@ -1,4 +1,4 @@
-"""A living tree with everything in it that ZooKeeper has, walked and compared with the server's own files."""
+"""A tree with every kind of znode that ZooKeeper has, walked and compared with the server's own files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = "/walked"
 
 
 def plant(client: KazooClient) -> None:
-    """Data of all kinds, ACLs, sequences, changes, deletions, an ephemeral of a session that lives."""
+    """Writes data of all kinds, ACLs, sequences, changes, deletions, and an ephemeral of an open session."""
     world = make_acl("world", "anyone", all=True)
     client.create(ROOT, b"")
     client.create(f"{ROOT}/grüße", b"\x00\xff")
@@ -36,7 +36,7 @@ def plant(client: KazooClient) -> None:
 
 
 def walk_and_compare(address: str, folder: Path) -> LiveTree:
-    """Everything that a walk finds standing still is what the server's files have at that zxid."""
+    """Walks a tree at rest and checks that the server's files have the same tree at that zxid."""
     with ZooKeeperClient(address) as client, Blocking(client, 30) as zk:
         found = walk(zk)
     past = History(folder).tree_at(zxid=found.zxid_before)

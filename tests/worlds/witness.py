@@ -1,4 +1,4 @@
-"""A witness: a third party on the servers of a test, whose session outlives what is done to others."""
+"""A third client on the servers of a test, whose session survives the faults of the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TREES = ("zk_chaos", "zk_chaos_server", "zk_ensemble", "zk_server")
 
 @contextlib.contextmanager
 def witness_on(address: str) -> Iterator[Blocking]:
-    """Reads and writes at the address; every call waits as long as the patience of tests lasts."""
+    """A client that reads and writes at the address; every call waits as long as tests may wait."""
     from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
     from zkgroup.zookeeper.blocking import Blocking
 
@@ -32,7 +32,7 @@ def witness_on(address: str) -> Iterator[Blocking]:
 
 @pytest.fixture
 def witness(request: pytest.FixtureRequest) -> Iterator[Blocking]:
-    """A witness on the test's own tree, past the proxies where there are some."""
+    """A client on the test's own tree, past the proxies where there are some."""
     name = next(tree for tree in _TREES if tree in request.fixturenames)
     tree = request.getfixturevalue(name)
     with witness_on(getattr(tree, "direct_address", None) or tree.address) as blocking:

@@ -1,4 +1,4 @@
-"""The rows that a log and a snapshot have to give, made of plain values one by one, and those that they gave.
+"""The rows expected of a log and a snapshot, made value by value from plain Python, and the rows returned.
 
 It shares nothing with the columnar readers but the names of the columns.
 """
@@ -30,7 +30,7 @@ def single(kind: int, zxid: int, **fields: Any) -> Transaction:
 
 
 def everything() -> list[Transaction]:
-    """Each kind of record that numpy decodes, ten times over: more than find takes one by one."""
+    """Ten of each kind of record that numpy decodes: more than the readers decode one by one."""
     made: list[Transaction] = []
     numbers = itertools.count((7 << 32) + 1)
     for turn in range(10):
@@ -72,7 +72,7 @@ def _with_digest(each: Transaction, number: int) -> Transaction:
 
 
 def use_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if numpy were not installed."""
+    """Makes the readers behave as if numpy were not installed."""
     for name in ("zkgroup.zkfiles.vectorised", "zkgroup.zkfiles.snapshot_arrays"):
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delattr(name, raising=False)
@@ -134,7 +134,7 @@ def log_rows(transactions: Iterable[Transaction], path: Path) -> Iterator[Row]:
 
 
 def op_name(kind: int) -> str:
-    """By the words of file-columns.md."""
+    """The name of an operation, as in file-columns.md."""
     if kind in (1, 15, 19, 21):
         return "create"
     if kind in (2, 20):
@@ -172,7 +172,7 @@ def snapshot_rows(
 
 
 def kind_of(owner: int) -> str:
-    """By the bytes of `ephemeralOwner`."""
+    """The kind of a znode, from the bytes of its `ephemeralOwner`."""
     if owner == 0:
         return "persistent"
     raw = owner % 2**64

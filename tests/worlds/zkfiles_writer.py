@@ -1,7 +1,4 @@
-"""Writes snapshots and logs byte by byte as ZooKeeper's sources say, for files that no server would leave.
-
-It shares no code with `zkgroup.zkfiles`: what both have wrong would have to be wrong twice.
-"""
+"""Writes snapshots and logs byte by byte as ZooKeeper's sources specify, also those that no server writes."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def buffer(value: bytes | None) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A jute ustring, as BinaryOutputArchive has it: what is beyond 16 bits as two surrogates."""
+    """A jute ustring, as BinaryOutputArchive writes it: a character beyond 16 bits as two surrogates."""
     raw = b"".join(
         character.encode()
         if ord(character) < 0x10000
@@ -54,7 +51,7 @@ def acl_list(acl: Acl | None) -> bytes:
 
 
 def body(operation: Operation) -> bytes:
-    """An operation; a create without `parent_cversion` is one from before 3.4."""
+    """An operation; a create without `parent_cversion` is in the format before 3.4."""
     kind, path = operation.type, text(operation.path or "")
     if kind in (TransactionType.CREATE, TransactionType.CREATE2):
         front = path + buffer(operation.data) + acl_list(operation.acl)
@@ -109,12 +106,12 @@ def record(raw: bytes) -> bytes:
 
 
 def log(transactions: Iterable[Transaction], padding: int = 0) -> bytes:
-    """A whole log, with so many zeros behind its records."""
+    """A whole log, with this many zeros behind its records."""
     return LOG_HEADER + b"".join(record(entry(each)) for each in transactions) + bytes(padding)
 
 
 def write_log(folder: Path, transactions: Sequence[Transaction], padding: int = 0) -> Path:
-    """The log under the name that a server would give it."""
+    """Writes the log under the name that a server would give it."""
     first = transactions[0].zxid if transactions else 0
     path = folder / f"log.{first:x}"
     path.write_bytes(log(transactions, padding))
@@ -130,7 +127,7 @@ def snapshot(
     digest: tuple[int, TreeDigest] | None = None,
     last_zxid: int | None = None,
 ) -> bytes:
-    """A whole snapshot. `acl_ids` by path, -1 otherwise; `digest` with the zxid it was computed at."""
+    """A whole snapshot. `acl_ids` by path, -1 otherwise; `digest` with the zxid of its computation."""
     raw = SNAPSHOT_HEADER + struct.pack(">i", len(sessions or {}))
     raw += b"".join(struct.pack(">qi", *each) for each in (sessions or {}).items())
     raw += struct.pack(">i", len(acls or {}))
@@ -150,19 +147,19 @@ def snapshot(
 
 
 def sealed(raw: bytes) -> bytes:
-    """With the checksum of all of it behind it."""
+    """The bytes with the checksum of all of them behind."""
     return raw + struct.pack(">q", adler32(raw)) + text("/")
 
 
 def snappy_stream(plain: bytes, block_bytes: int = 32 * 1024) -> bytes:
-    """The JVM library's stream, in blocks of literals alone."""
+    """The JVM library's snappy stream, in blocks of literals alone."""
     blocks = [plain[at : at + block_bytes] for at in range(0, len(plain), block_bytes)]
     packed = [snappy_literals(block) for block in blocks]
     return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(buffer(block) for block in packed)
 
 
 def snappy_literals(plain: bytes) -> bytes:
-    """A raw block that repeats nothing."""
+    """A raw snappy block that repeats nothing."""
     raw = varint(len(plain))
     for at in range(0, len(plain), 1 << 16):
         piece = plain[at : at + (1 << 16)]
@@ -171,7 +168,7 @@ def snappy_literals(plain: bytes) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """A varint: seven bits in each byte, the lowest first."""
     raw = b""
     while value > 0x7F:
         raw += bytes([value & 0x7F | 0x80])
