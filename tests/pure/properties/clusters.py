@@ -1,4 +1,4 @@
-"""Random clusters and what is planned for them, for the properties of placements."""
+"""Random clusters and the plans made for them, for the properties of placements."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def clusters(draw: st.DrawFn, most: int = 6) -> tuple[Broker, ...]:
 
 
 @st.composite
-def pictures(draw: st.DrawFn, most: int = 6, partitions: int = 8, gone: bool = True) -> ClusterSnapshot:
-    """Up to 3 replicas a partition, on few brokers or on many; sizes or none."""
+def cluster_snapshots(
+    draw: st.DrawFn, most: int = 6, partitions: int = 8, gone: bool = True
+) -> ClusterSnapshot:
+    """Clusters with up to 3 replicas a partition, on few brokers or on many; with sizes or without."""
     brokers = draw(clusters(most))
     ids = [broker.id for broker in brokers] + [GONE] * gone
     favourites = draw(st.lists(st.sampled_from(ids), min_size=1, unique=True))
@@ -53,36 +55,36 @@ def pictures(draw: st.DrawFn, most: int = 6, partitions: int = 8, gone: bool = T
 
 
 def listed(lists: list[tuple[int, ...]], racks: list[str | None]) -> ClusterSnapshot:
-    """One topic and its brokers, written down."""
+    """A cluster of one topic and its brokers, for examples."""
     return ClusterSnapshot(
         replicas={TopicPartition("t", number): one for number, one in enumerate(lists)},
         brokers=tuple(Broker(number, rack) for number, rack in enumerate(racks)),
     )
 
 
-def after(picture: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
-    return changed(picture, replicas={**picture.replicas, **plan.target})
+def after(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
+    return changed(snapshot, replicas={**snapshot.replicas, **plan.target})
 
 
-def racks_of(picture: ClusterSnapshot, replicas: Collection[int]) -> int:
-    """How many racks a list is in; 0 where there are none."""
-    return len({broker.rack for broker in picture.brokers if broker.rack and broker.id in replicas})
+def racks_of(snapshot: ClusterSnapshot, replicas: Collection[int]) -> int:
+    """The number of racks of a replica list; 0 where brokers have no racks."""
+    return len({broker.rack for broker in snapshot.brokers if broker.rack and broker.id in replicas})
 
 
-def decommission_first(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
-    return decommission(picture, [0], allow=allow)
+def decommission_first(snapshot: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
+    return decommission(snapshot, [0], allow=allow)
 
 
-def replace_first(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
-    return replace(picture, {0: max(broker.id for broker in picture.brokers)}, allow=allow)
+def replace_first(snapshot: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
+    return replace(snapshot, {0: max(broker.id for broker in snapshot.brokers)}, allow=allow)
 
 
-def set_rf_2(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
-    return set_rf(picture, 2, allow=allow)
+def set_rf_2(snapshot: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
+    return set_rf(snapshot, 2, allow=allow)
 
 
-def even_out(picture: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
-    return balance(picture, allow=allow)
+def even_out(snapshot: ClusterSnapshot, allow: Collection[PlanViolation]) -> Plan:
+    return balance(snapshot, allow=allow)
 
 
 PLANNERS = (decommission_first, replace_first, set_rf_2, even_out)
@@ -90,11 +92,11 @@ Planner = Callable[[ClusterSnapshot, Collection[PlanViolation]], Plan]
 
 
 def planned(
-    planner: Planner, picture: ClusterSnapshot, allow: Collection[PlanViolation] = EVERYTHING
+    planner: Planner, snapshot: ClusterSnapshot, allow: Collection[PlanViolation] = EVERYTHING
 ) -> Plan:
-    """The plan; examples for which there is none are passed over."""
+    """The plan; skips examples for which no plan exists."""
     try:
-        return planner(picture, allow)
+        return planner(snapshot, allow)
     except (PlacementError, PlanRefusedError):
         assume(False)
         raise

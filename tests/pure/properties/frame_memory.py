@@ -1,4 +1,4 @@
-"""The memory that decoding takes, measured in a process of its own: in this one other threads allocate, too.
+"""Measures the memory that decoding takes, in a separate process, since other threads allocate in this one.
 
 python -m tests.pure.properties.frame_memory    pickled arguments of `peaks` on stdin, results on stdout
 """
@@ -20,7 +20,7 @@ from zkgroup.wire.messages import decode_rest
 
 
 def peaks(kind: type[Any], payloads: Sequence[bytes], version: int = 0) -> list[int]:
-    """Bytes allocated at most while each payload is decoded or refused; not what is made once for a kind."""
+    """The most bytes allocated while each payload is decoded or refused, without what a kind caches."""
     found = []
     for payload in payloads[:1]:  # of a message without fields there is none
         with suppress(CorruptFrameError):
@@ -39,7 +39,7 @@ def peaks(kind: type[Any], payloads: Sequence[bytes], version: int = 0) -> list[
 
 
 class MemoryMeter:
-    """`peaks` in the other process."""
+    """Calls `peaks` in the separate process."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(

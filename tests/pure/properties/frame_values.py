@@ -1,4 +1,4 @@
-"""Any value of any message of the wire, in any of its versions."""
+"""Strategies for any value of any message of the wire protocol, in any of its versions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from zkgroup.wire.schema import (
 
 
 def values_of_kind(kind: type, version: int) -> st.SearchStrategy[Any]:
-    """Any value that a version of a message can hold; what it cannot hold is what reading gives."""
+    """Any value that a version of a message can hold; a field that it lacks has its decoded default."""
     return values_of(schema_of(kind), version)
 
 
 def values_of(node: Node, version: int) -> st.SearchStrategy[Any]:
-    """Any value of a node."""
+    """Any value of a node of a schema."""
     match node:
         case Integer():
             low = 0 if node.code.isupper() else -(2 ** (8 * node.size - 1))

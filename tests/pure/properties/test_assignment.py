@@ -23,7 +23,7 @@ PARTITIONS = st.dictionaries(st.sampled_from(TOPICS), st.lists(st.integers(0, 20
 
 
 def units(text: str) -> list[int]:
-    """The UTF-16 units of a text, by which Java compares and hashes it; written out from the standard."""
+    """The UTF-16 units of a text, by which Java compares and hashes it, computed as the standard says."""
     found: list[int] = []
     for code in map(ord, text):
         if code < 0x10000:
@@ -60,7 +60,7 @@ def wanted(group: list[EvaluatedMember], partitions: Mapping[str, list[int]]) ->
 def assert_legal(
     group: list[EvaluatedMember], partitions: Mapping[str, list[int]], owners: Mapping[TopicPartition, str]
 ) -> None:
-    """Complete and disjoint (a mapping cannot be otherwise), and every owner asked for the topic."""
+    """Checks that every partition has an owner, and that every owner subscribes to the topic."""
     assert owners.keys() == wanted(group, partitions)
     threads = threads_by_topic(group)
     assert all(thread in threads[tp.topic] for tp, thread in owners.items())
@@ -133,7 +133,7 @@ def test_round_robin_covers_every_partition_once_and_evenly(
 def test_sticky_is_even_and_moves_no_more_than_it_must(
     before: list[EvaluatedMember], after: list[EvaluatedMember], partitions: dict[str, list[int]]
 ) -> None:
-    """Within 1 of even; every move fills a thread that would otherwise be too empty."""
+    """Loads are within 1 of even; a partition moves only to a thread that would otherwise have too few."""
     past = assign("sticky", before, partitions).owners
     owners = assign("sticky", after, partitions, past).owners
 
@@ -148,7 +148,7 @@ def test_sticky_is_even_and_moves_no_more_than_it_must(
 def test_the_order_of_the_input_changes_nothing(
     group: list[EvaluatedMember], partitions: dict[str, list[int]], chance: object
 ) -> None:
-    """Every member computes the same whatever order it read things in."""
+    """The order in which a member read its input does not change the assignment."""
     shuffle = chance.shuffle  # type: ignore[attr-defined]
     past = assign("range", group[::2], partitions).owners
     for strategy in ("range", "sticky"):
@@ -167,7 +167,7 @@ def test_the_order_of_the_input_changes_nothing(
 
 @st.composite
 def tiny(draw: st.DrawFn) -> tuple[list[EvaluatedMember], dict[str, list[int]], dict[TopicPartition, str]]:
-    """At most 4 threads and 5 partitions, with any past."""
+    """Groups of at most 4 threads and 5 partitions, with any former assignment."""
     topics = ("a", "b")
     group = [
         EvaluatedMember(name, dict.fromkeys(sorted(draw(st.sets(st.sampled_from(topics)))), 1))
@@ -186,7 +186,7 @@ def tiny(draw: st.DrawFn) -> tuple[list[EvaluatedMember], dict[str, list[int]], 
 def test_sticky_equals_an_exhaustive_search(
     case: tuple[list[EvaluatedMember], dict[str, list[int]], dict[TopicPartition, str]],
 ) -> None:
-    """No assignment is more even, and none as even takes fewer partitions from their owner."""
+    """No assignment is more even, and no equally even one takes fewer partitions from their owner."""
     group, partitions, past = case
     owners = assign("sticky", group, partitions, past).owners
     assert_legal(group, partitions, owners)
@@ -199,7 +199,7 @@ def test_sticky_equals_an_exhaustive_search(
 
 
 def cost(owners: dict[TopicPartition, str], past: Mapping[TopicPartition, str]) -> tuple[int, int]:
-    """Unevenness first, then moves."""
+    """The cost of an assignment: unevenness first, then moves."""
     return sum(load**2 for load in Counter(owners.values()).values()), len(
         assignment_diff(past, owners).moved
     )

@@ -1,4 +1,4 @@
-"""Properties of what a broker takes from its controllers, whatever they send and in whatever order."""
+"""Properties of a broker's handling of control requests, in any content and any order."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ sent: st.SearchStrategy[Sent] = (
 @given(st.lists(sent, max_size=12))
 @example([LeaderAndIsrRequest(9, 1, (state(PARTITIONS[0], 2, isr=(2,), replicas=(1, 2)),), ())] * 2)
 def test_a_fence_never_goes_back(requests: list[Sent]) -> None:
-    """Controller items 66 and 67: the controllers' for all, the leaders' unless the replica was deleted.
+    """Controller items 66 and 67: the controller epoch never falls; a leader epoch only with a deletion.
 
-    What is refused changes nothing, and every answer names only what was asked for, once. A follower that was
-    not told where its leader lives takes the same epoch again.
+    A refused request changes nothing, and every answer names each requested partition once and no other. A
+    follower whose request lacked the leader's address accepts the same epoch again.
     """
     receiver = ControlRequestHandler(ME, MetadataCache())
     for request in requests:
@@ -92,7 +92,7 @@ def test_a_fence_never_goes_back(requests: list[Sent]) -> None:
 
 @given(st.lists(st.builds(UpdateMetadataRequest, st.just(9), epochs, lists, places), max_size=8))
 def test_every_answer_can_be_sent_and_names_live_brokers_only(requests: list[UpdateMetadataRequest]) -> None:
-    """And it is the answer of a cache that has not been asked before, so nothing of an old one is left."""
+    """The answer of a metadata cache equals that of a new cache, so nothing of an old answer is left."""
     cache = MetadataCache()
     for number, request in enumerate(requests, 1):
         cache.update(request, 0)
@@ -114,7 +114,7 @@ def test_every_answer_can_be_sent_and_names_live_brokers_only(requests: list[Upd
 
 
 class StateZnode:
-    """The `state` of one partition, and writes whose answers were lost and that are applied late."""
+    """The `state` of one partition, with writes whose answers are lost and which are applied late."""
 
     def __init__(self, isr: tuple[int, ...]) -> None:
         self.data = b""
@@ -159,9 +159,9 @@ def progress(able: Iterable[int], lost: Iterable[int]) -> dict[int, Follower]:
 def test_whoever_is_stored_is_counted_whatever_becomes_of_the_writes(
     script: list[tuple[set[int], set[int], str, bool]],
 ) -> None:
-    """Controller item 70: also of a write that is applied after it was read back as not applied.
+    """Controller item 70: the maximal ISR has every stored replica, also when a lost write is applied late.
 
-    And the leader is never left out, and is never stuck: with answers again, the ISR wanted is stored.
+    The leader is always in the ISR, and is never stuck: once answers come again, the wanted ISR is stored.
     """
     decision = state(leader=ME, epoch=2, isr=(1, 2), replicas=(1, 2, 3, 4))
     isr, znode = Isr(ME, decision, 0), StateZnode((1, 2))

@@ -1,4 +1,4 @@
-"""Properties of the znodes of brokers and controllers: nothing is lost, and 0.8.2.2 can read it."""
+"""Properties of the znodes of brokers and controllers: nothing is lost, and 0.8.2.2 can read them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ INT32_JSON = st.recursive(
 
 @st.composite
 def documents(draw: st.DrawFn, codec: Any) -> bytes:
-    """A valid document with some keys changed, some gone and some added."""
+    """A valid document with some keys changed, some removed and some added."""
     fields = dict(EXAMPLES[codec])
     keys = sorted(fields)
     fields.update(draw(st.dictionaries(st.sampled_from(keys), JSON, max_size=2)))
@@ -132,7 +132,7 @@ def documents(draw: st.DrawFn, codec: Any) -> bytes:
 @settings(max_examples=FEW)
 @given(st.data())
 def test_whatever_is_stored_is_read_or_reported(codec: Any, data: st.DataObject) -> None:
-    """No bytes make a codec raise anything but CorruptZnodeError."""
+    """A codec raises CorruptZnodeError for invalid bytes, and no other error."""
     near = documents(codec) if codec in EXAMPLES else JSON.map(lambda value: json.dumps(value).encode())
     with suppress(CorruptZnodeError):
         codec.decode("/x", data.draw(st.none() | st.binary(max_size=30) | near))
@@ -144,7 +144,7 @@ def test_whatever_is_stored_is_read_or_reported(codec: Any, data: st.DataObject)
 @settings(max_examples=FEW)
 @given(st.data())
 def test_what_was_read_is_written_whole_or_refused(codec: Any, data: st.DataObject) -> None:
-    """It comes back equal, and 0.8.2.2's parser reads it; the rest is a ConfigError (controller item 5)."""
+    """It comes back equal and 0.8.2.2's parser reads it; others are a ConfigError (controller item 5)."""
     with suppress(CorruptZnodeError, ConfigError):
         value = codec.decode("/x", data.draw(documents(codec)))
         written = value.encode()
@@ -155,7 +155,7 @@ def test_what_was_read_is_written_whole_or_refused(codec: Any, data: st.DataObje
 @pytest.mark.parametrize("codec", KEEPING, ids=lambda each: each.__name__)
 @given(st.dictionaries(st.text(max_size=6), INT32_JSON, max_size=3))
 def test_keys_that_we_do_not_know_are_kept(codec: Any, unknown: dict[str, object]) -> None:
-    """Whatever they hold, as long as 0.8.2.2 can read it (controller item 4)."""
+    """Unknown keys are kept with any value that 0.8.2.2 can read (controller item 4)."""
     fields = {**unknown, **EXAMPLES[codec]}
 
     assert json.loads(codec.decode("/x", json.dumps(fields).encode()).encode()) == fields
@@ -163,7 +163,7 @@ def test_keys_that_we_do_not_know_are_kept(codec: Any, unknown: dict[str, object
 
 @given(st.dictionaries(st.integers(0, 2**31 - 1), BROKERS, max_size=6), st.integers(1, 3))
 def test_a_topic_survives_the_round_trip(partitions: dict[int, tuple[int, ...]], version: int) -> None:
-    """Any partitions of any brokers, in the order given."""
+    """Any partitions of any brokers come back in the same order."""
     again = Topic.decode("/x", Topic(partitions, version).encode())
 
     assert again == Topic(partitions, version)
@@ -178,7 +178,7 @@ def test_another_replica_list_changes_one_partition(
     adding: tuple[int, ...],
     removing: tuple[int, ...],
 ) -> None:
-    """All others keep their lists, their moves and their place."""
+    """Other partitions keep their replica lists, their reassignments and their order."""
     before = Topic(partitions, 2, {9: (1,)}, {9: (2,)}, extensions={"x": 1})
     after = before.with_replicas(number, replicas, adding, removing)
 
@@ -206,7 +206,7 @@ LISTENERS = st.lists(
 def test_a_registration_survives_the_round_trip(
     listeners: list[Endpoint], version: int, timestamp_ms: int, rack: str | None
 ) -> None:
-    """In every format that can say it; 0.8.2.2 finds host and port of the first plain listener."""
+    """In every format that can express it; 0.8.2.2 finds host and port of the first plaintext listener."""
     with suppress(ConfigError):
         broker = BrokerRegistration.of(listeners, timestamp_ms, version, rack=rack)
         written = broker.encode()
@@ -220,7 +220,7 @@ def test_a_registration_survives_the_round_trip(
 
 @given(st.text(min_size=1, max_size=12), st.none() | st.text(min_size=1, max_size=12))
 def test_names_of_users_and_clients_are_told_apart_and_found_again(user: str, client: str | None) -> None:
-    """Whatever they hold, the path has its four parts and gives the names back."""
+    """Any two names have different paths of four parts, from which the names are read back."""
     with suppress(ConfigError):  # "." and ".."
         entity = ConfigEntity.user_client(user, client)
         assert ConfigEntity.parse("/x", entity.entity_path) == entity
@@ -242,12 +242,12 @@ def test_a_configuration_survives_the_round_trip(overrides: dict[str, str], name
 
 @given(st.sets(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1)), max_size=5))
 def test_throttled_replicas_survive_the_round_trip(replicas: set[tuple[int, int]]) -> None:
-    """Each once, in any order."""
+    """Each replica once, in any order."""
     assert parse_throttled_replicas(throttled_replicas(replicas)) == replicas
 
 
 @given(NAMES)
 def test_a_bare_notification_is_the_topic_between_quotes(topic: str) -> None:
-    """Which is all that 0.8.2.2 strips."""
+    """The topic's name in quotes, which is the only form that 0.8.2.2 understands."""
     with suppress(ConfigError):  # "." and ".."
         assert ConfigChange(ConfigEntity.topic(topic), "bare").encode() == f'"{topic}"'.encode()

@@ -1,4 +1,4 @@
-"""Whatever somebody wrote into the tree, an audit ends with findings and never with an error."""
+"""For any content of the tree, an audit ends with findings and never with an error."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ SEEDS = st.builds(
 def test_no_history_brings_a_finding_down(
     records: list[Transaction], seeds: list[StoredZnode], first_zxid: int
 ) -> None:
-    """Deletions of what never was, texts without meaning, clocks that leap: it is all in some log."""
+    """Deletions of missing znodes, meaningless data and jumping clocks all occur in some log."""
     numbered = [
         Transaction(
             first_zxid + place,

@@ -1,4 +1,4 @@
-"""Lines on their way to a log and back: what holds whatever is answered, lost or cut."""
+"""Properties of lines on their way to a log and back, for any answers, losses and cuts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FATES = ("acknowledged", "lost", "gone", "unsent", "moved", "moved_after", "olde
 def test_acknowledged_lines_are_at_their_offsets(
     fates: list[str], count: int, batch_lines: int, acks: Acks
 ) -> None:
-    """Each line is told of once, in order; twice in the log is only what says so, missing what failed."""
+    """Each line has one delivery report, in order; a duplicate is reported, a missing line has failed."""
     limits = ProducerSettings(acks=acks, batch_lines=batch_lines, delivery_timeout_ms=1000)
     producing, log, now_ms = Producing(limits), list[int](), 0
     for number in range(count):
@@ -60,12 +60,12 @@ def test_acknowledged_lines_are_at_their_offsets(
             case _:
                 producing.unanswered(TP, fate != "unsent", fate, now_ms)
 
-    judge(producing.take_deliveries(), log, count)
+    check_guarantees(producing.take_deliveries(), log, count)
     assert producing.held_bytes == 0
 
 
-def judge(deliveries: list[Delivery], log: list[int], count: int) -> None:
-    """What a producer promises."""
+def check_guarantees(deliveries: list[Delivery], log: list[int], count: int) -> None:
+    """Checks what a producer guarantees."""
     told = [number for one in deliveries for number in one.numbers]
     assert sorted(told) == [*range(count)]
     assert told == sorted(told)
@@ -85,7 +85,7 @@ def judge(deliveries: list[Delivery], log: list[int], count: int) -> None:
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_a_stream_is_split_at_newlines_only(data: bytes, cuts: list[int]) -> None:
-    """However it comes in pieces; a last line needs no newline."""
+    """The stream may arrive in any pieces; the last line needs no newline."""
     splitter, lines, bounds = LineSplitter("file"), list[bytes](), sorted({0, *cuts, len(data)})
     for start, end in itertools.pairwise(bounds):
         lines += splitter.feed(data[start:end])
@@ -106,7 +106,7 @@ def test_a_stream_is_split_at_newlines_only(data: bytes, cuts: list[int]) -> Non
 def test_a_reader_gets_every_line_below_the_high_watermark_once(
     batches: list[list[bytes]], data: st.DataObject
 ) -> None:
-    """In order, from any position on, whatever part of them an answer holds."""
+    """Lines come in order from any position on, for answers of any size."""
     lines, log = [line for batch in batches for line in batch], []
     for number, batch in enumerate(batches):
         base_offset = sum(map(len, batches[:number]))
@@ -145,7 +145,7 @@ def brokers() -> Iterator[LineBrokers]:
 )
 @given(LINES, st.integers(1, 64))
 def test_any_bytes_come_back(brokers: LineBrokers, lines: list[bytes], batch_bytes: int) -> None:
-    """Over real connections, replicated, at the offsets that were told."""
+    """Any bytes come back over real connections, replicated, at the offsets that were reported."""
     tp = TopicPartition(f"t{len(brokers.topics)}", 0)
     brokers.lead(tp, 1)
     offsets: dict[int, int] = {}

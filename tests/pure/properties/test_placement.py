@@ -1,4 +1,4 @@
-"""Properties of placements over random clusters: Kafka's spread, and what holds for every plan."""
+"""Properties of placements over random clusters: Kafka's spread, and the properties of every plan."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.pure.properties.clusters import (
     PLANNERS,
     Planner,
     after,
+    cluster_snapshots,
     clusters,
     decommission_first,
-    pictures,
     planned,
     racks_of,
     replace_first,
@@ -34,7 +34,7 @@ from zkgroup.placement import Broker, ClusterSnapshot, Start, generate, grow, ph
 def test_every_spread_is_legal(
     brokers: tuple[Broker, ...], partitions: int, factor: int, index: int, shift: int
 ) -> None:
-    """Full lists of different brokers, as many racks as there can be, leaders within 1 of even."""
+    """Every list has different brokers, in as many racks as possible; leaders are within 1 of even."""
     assume(factor <= len(brokers))
     found = spread(brokers, partitions, factor, start=Start(index, shift)).replicas
 
@@ -54,7 +54,7 @@ def test_every_spread_is_legal(
 def test_every_growth_follows_on(
     brokers: tuple[Broker, ...], old: int, more: int, factor: int, compat: str
 ) -> None:
-    """Only new partitions, with the factor of the old; leaders of later Kafkas go on in turn."""
+    """Only partitions are added, with the old factor; in later Kafkas the leaders continue in turn."""
     assume(factor <= len(brokers))
     existing = spread(brokers, old, factor).replicas
 
@@ -71,7 +71,7 @@ def test_every_growth_follows_on(
 def test_generate_covers_every_partition(
     brokers: tuple[Broker, ...], topics: dict[str, int], factor: int
 ) -> None:
-    """With its factor; without racks leaders are even over all topics together."""
+    """Every partition keeps its factor; without racks, leaders are even over all topics together."""
     assume(factor <= len(brokers))
     existing = {topic: dict.fromkeys(range(count), (GONE,) * factor) for topic, count in topics.items()}
 
@@ -87,82 +87,82 @@ def test_generate_covers_every_partition(
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-@given(pictures())
-def test_every_plan_is_legal_and_explained(planner: Planner, picture: ClusterSnapshot) -> None:
-    """Different brokers, the factor kept, newcomers registered, a reason for each change, the price right."""
-    plan = planned(planner, picture)
+@given(cluster_snapshots())
+def test_every_plan_is_legal_and_explained(planner: Planner, snapshot: ClusterSnapshot) -> None:
+    """Different brokers, the same factor, registered newcomers, a reason for each change, the right price."""
+    plan = planned(planner, snapshot)
 
-    registered = {broker.id for broker in picture.brokers}
+    registered = {broker.id for broker in snapshot.brokers}
     for change in plan.changes:
-        assert change.before == picture.replicas[change.topic_partition] != change.after
+        assert change.before == snapshot.replicas[change.topic_partition] != change.after
         assert len(set(change.after)) == len(change.after)
         assert len(change.after) == (2 if planner is set_rf_2 else len(change.before))
         assert set(change.after) <= registered | set(change.before)
         assert change.reason
     assert plan.moves == sum(len(set(one.after) - set(one.before)) for one in plan.changes)
     assert plan.least_moves <= plan.moves
-    held = Counter(itertools.chain.from_iterable(after(picture, plan).replicas.values()))
+    held = Counter(itertools.chain.from_iterable(after(snapshot, plan).replicas.values()))
     assert {broker: load.replicas for broker, load in plan.after.loads.items()} == {
         broker: held[broker] for broker in registered
     }
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-@given(pictures())
-def test_planning_the_result_again_changes_nothing(planner: Planner, picture: ClusterSnapshot) -> None:
-    """A plan leaves nothing to do for the same intent; the broker that left has nothing to give."""
-    plan = planned(planner, picture)
+@given(cluster_snapshots())
+def test_planning_the_result_again_changes_nothing(planner: Planner, snapshot: ClusterSnapshot) -> None:
+    """A second plan for the same intent is empty; the broker that was emptied has nothing left to move."""
+    plan = planned(planner, snapshot)
 
-    result = after(picture, plan)
-    if planner in (decommission_first, replace_first) and len(picture.brokers) > 1:
+    result = after(snapshot, plan)
+    if planner in (decommission_first, replace_first) and len(snapshot.brokers) > 1:
         assert not any(0 in lists for lists in result.replicas.values())
     assert planner(result, EVERYTHING).changes == ()
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-@given(pictures())
-def test_no_plan_costs_a_rack_unless_allowed(planner: Planner, picture: ClusterSnapshot) -> None:
-    """Where a partition would be in fewer racks than its factor needs and it was in, the plan is refused."""
-    plan = planned(planner, picture, ("factor", "balance", "source"))
+@given(cluster_snapshots())
+def test_no_plan_costs_a_rack_unless_allowed(planner: Planner, snapshot: ClusterSnapshot) -> None:
+    """A plan that puts a partition in fewer racks than before, and than its factor needs, is refused."""
+    plan = planned(planner, snapshot, ("factor", "balance", "source"))
 
     for change in plan.changes:
-        assert racks_of(picture, change.after) >= min(racks_of(picture, change.before), len(change.after))
+        assert racks_of(snapshot, change.after) >= min(racks_of(snapshot, change.before), len(change.after))
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-@given(pictures(), st.randoms(use_true_random=False))
+@given(cluster_snapshots(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_changes_nothing(
-    planner: Planner, picture: ClusterSnapshot, chance: object
+    planner: Planner, snapshot: ClusterSnapshot, chance: object
 ) -> None:
-    """Partitions and brokers may come in any order."""
-    plan = planned(planner, picture)
-    items, brokers = list(picture.replicas.items()), list(picture.brokers)
+    """The order of partitions and brokers does not change the plan."""
+    plan = planned(planner, snapshot)
+    items, brokers = list(snapshot.replicas.items()), list(snapshot.brokers)
     chance.shuffle(items)  # type: ignore[attr-defined]
     chance.shuffle(brokers)  # type: ignore[attr-defined]
-    shuffled = changed(picture, replicas=dict(items), brokers=tuple(brokers))
+    shuffled = changed(snapshot, replicas=dict(items), brokers=tuple(brokers))
 
     assert planner(shuffled, EVERYTHING) == plan
 
 
-@given(pictures(), st.integers(1, 4), st.none() | st.integers(1, 3), st.integers(1, 4))
+@given(cluster_snapshots(), st.integers(1, 4), st.none() | st.integers(1, 3), st.integers(1, 4))
 def test_phases_lead_to_the_target_step_by_step(
-    picture: ClusterSnapshot, max_moves: int, per_broker: int | None, partitions: int
+    snapshot: ClusterSnapshot, max_moves: int, per_broker: int | None, partitions: int
 ) -> None:
-    """Each begins where the last one ended, keeps to the limits, and has no shorter list than needed."""
-    plan = planned(decommission_first, picture)
-    now = dict(picture.replicas)
+    """Each phase begins where the last one ended, keeps the limits, and has no shorter list than needed."""
+    plan = planned(decommission_first, snapshot)
+    now = dict(snapshot.replicas)
 
     for phase in phases(
-        plan, picture, max_moves=max_moves, max_moves_per_broker=per_broker, max_partitions=partitions
+        plan, snapshot, max_moves=max_moves, max_moves_per_broker=per_broker, max_partitions=partitions
     ):
         received = Counter[int]()
         for change in phase.changes:
             assert now[change.topic_partition] == change.before
-            assert len(change.after) >= len(picture.replicas[change.topic_partition])
+            assert len(change.after) >= len(snapshot.replicas[change.topic_partition])
             now[change.topic_partition] = change.after
             received.update(change.added)
         assert phase.moves == received.total() <= max_moves
         assert len(phase.changes) <= partitions
         assert per_broker is None or max(received.values(), default=0) <= per_broker
 
-    assert now == after(picture, plan).replicas
+    assert now == after(snapshot, plan).replicas

@@ -1,4 +1,4 @@
-"""Properties of the replay: what a fuzzy snapshot has of its log already makes no difference."""
+"""Properties of the replay: records that a fuzzy snapshot contains already make no difference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HISTORIES = st.tuples(st.lists(STEPS, max_size=60), st.booleans())
 
 
 def written(steps: Sequence[tuple[int, int, int]], *, lists: bool) -> ServerHistory:
-    """A history that a server could have written, from numbers."""
+    """A history that a server could have written, made from numbers."""
     world = ServerHistory(lists=lists)
     for session in SESSIONS:
         world.open(session)
@@ -78,10 +78,10 @@ def _step(world: ServerHistory, action: int, which: int, how: int) -> None:
 
 
 def fuzzy(transactions: Sequence[Transaction], start: int, pauses: Sequence[int]) -> tuple[Tree, int]:
-    """A snapshot begun behind `start` records, with so many records between one znode and the next.
+    """A snapshot that begins after `start` records and has this many records between one znode and the next.
 
-    As DataTree.serializeNode walks: what a znode holds, and its children's names, are of the moment it is
-    come to. Gives its tree, and how many records had been applied at its end.
+    It follows DataTree.serializeNode: a znode's data and its children's names are those of its visit. Returns
+    its tree, and the number of records that were applied at its end.
     """
     living, waiting = Tree(), list(pauses)
     for transaction in transactions[:start]:
@@ -103,7 +103,7 @@ def fuzzy(transactions: Sequence[Transaction], start: int, pauses: Sequence[int]
 
 
 def ended(tree: Tree, world: ServerHistory, end: int, *, is_counted: bool) -> Base:
-    """A dump that ended after so many records, of which the server has counted the last or not."""
+    """A snapshot that ended after this many records; the server has counted the last one or not."""
     began = tree.zxid
     told = max(began, world.transactions[end - 1].zxid - (not is_counted) if end else 0)
     digest = TreeDigest(2, world.at(told).digest) if told else None
@@ -119,10 +119,11 @@ def ended(tree: Tree, world: ServerHistory, end: int, *, is_counted: bool) -> Ba
 def test_a_fuzzy_snapshot_and_the_log_behind_it_give_the_same_tree(
     history: tuple[list[tuple[int, int, int]], bool], begun: int, pauses: list[int], is_counted: bool
 ) -> None:
-    """Snapshot at a random point + log = log alone, from the end of the snapshot's window on.
+    """A snapshot at a random point and the log from the end of its window on give the tree of the log alone.
 
-    The dump can hold a record that its end does not tell yet, as the server counts after the change. Where a
-    close lists nothing, a pzxid is lost if an ephemeral goes between its parent's turn and its own.
+    The snapshot can contain a record that its trailing zxid does not cover, as the server counts after the
+    change. Where a close lists no paths, a pzxid is lost if an ephemeral is deleted between the visits of its
+    parent and of itself.
     """
     world = written(history[0], lists=history[1])
     records = world.transactions
@@ -147,10 +148,10 @@ def test_a_fuzzy_snapshot_and_the_log_behind_it_give_the_same_tree(
 
 @given(st.lists(STEPS, min_size=20, max_size=40), st.integers(0, 5))
 def test_a_dump_with_one_record_that_it_does_not_tell(steps: list[tuple[int, int, int]], place: int) -> None:
-    """Each record of a history in turn comes while a dump is at one of its znodes, and is not counted yet.
+    """Each record in turn arrives while the snapshot is at one of its znodes, and is not counted yet.
 
-    The record before it comes behind the root's turn, so that there is one to compare where the dump is told
-    to end.
+    The record before it arrives after the visit of the root, so that there is one to compare at the
+    snapshot's end.
     """
     world = written(steps, lists=True)
     records = world.transactions
@@ -170,7 +171,7 @@ def test_a_dump_with_one_record_that_it_does_not_tell(steps: list[tuple[int, int
 def test_a_stretch_applied_twice_is_applied_once(
     history: tuple[list[tuple[int, int, int]], bool], begun: int
 ) -> None:
-    """The whole window can be in the snapshot already."""
+    """A record of the window that the snapshot contains already is not applied twice."""
     world = written(history[0], lists=history[1])
     tree = world.at(world.zxid)
     for transaction in world.transactions[begun % len(world.transactions) :]:
@@ -183,7 +184,7 @@ def test_a_stretch_applied_twice_is_applied_once(
 def test_records_of_a_right_history_raise_no_doubt(
     history: tuple[list[tuple[int, int, int]], bool],
 ) -> None:
-    """Else an old server's folder would be called wrong for nothing, and there no digest says otherwise."""
+    """Otherwise an old server's folder would be reported as wrong, where no digest proves the opposite."""
     world = written(history[0], lists=history[1])
     tree = Tree()
     assert [apply_and_doubt(tree, each) for each in world.transactions] == [None] * len(world.transactions)
@@ -194,7 +195,7 @@ def test_records_of_a_right_history_raise_no_doubt(
 def test_a_journal_finds_what_comparing_two_trees_finds(
     history: tuple[list[tuple[int, int, int]], bool], begun: int
 ) -> None:
-    """It remembers only what was touched, so what it forgets would be missing from a diff."""
+    """A journal records only the changed paths; a path that it forgot would be missing from the diff."""
     world = written(history[0], lists=history[1])
     start = begun % (len(world.transactions) + 1)
     before, tree = Tree(), Tree()
@@ -212,7 +213,7 @@ def test_a_journal_finds_what_comparing_two_trees_finds(
 def test_lives_are_what_the_tree_shows_after_each_record(
     history: tuple[list[tuple[int, int, int]], bool],
 ) -> None:
-    """They are folded from records alone; the tree says whether the path was there."""
+    """Lifetimes come from records alone; the tree shows whether the path existed."""
     world = written(history[0], lists=history[1])
     path, tree = "/a", Tree()
     shown = []

@@ -1,4 +1,4 @@
-"""What holds of every choice of a leader."""
+"""Properties of every choice of a leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETS = st.frozensets(IDS)
 
 
 def sound(choice: object, live: frozenset[int], held: frozenset[int]) -> bool:
-    """The leader is live, in sync from now on, and free of late deletions; nobody held is told."""
+    """Whether the leader is live, in sync and safe from late deletions, and held replicas get no request."""
     assert isinstance(choice, Choice)
     return (
         choice.leader in choice.isr
@@ -31,7 +31,7 @@ def sound(choice: object, live: frozenset[int], held: frozenset[int]) -> bool:
 def test_an_offline_election_is_clean_whenever_it_can_be(
     replicas: Brokers, isr: Brokers, live: frozenset[int], held: frozenset[int], unclean: bool
 ) -> None:
-    """Controller item 28: and without a live in-sync replica it is none, or unclean, or of an emptied ISR."""
+    """Controller item 28: without a live in-sync replica it is none, unclean, or of an emptied ISR."""
     able = [each for each in replicas if each in live - held]
     in_sync = [each for each in able if each in isr]
 

@@ -1,4 +1,4 @@
-"""Properties of frames: what is written is read back; what comes is read or refused, within its size."""
+"""Properties of frames: what is written is read back; other bytes are read or refused, in bounded memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MEMORY_CONSTANT = 20_000
 
 
 def accepted(kind: type, payload: bytes) -> None:
-    """Reads it or raises CorruptFrameError at a place within it; what is read is written as it was."""
+    """Decodes bytes, or raises CorruptFrameError at a place in them; the value encodes to the same bytes."""
     refusal: CorruptFrameError | None = None
     try:
         value = decode_rest(kind, 0, payload, 0)
@@ -66,7 +66,7 @@ def test_a_message_survives_the_round_trip(kind: type, data: st.DataObject) -> N
 @settings(max_examples=15)
 @given(st.data())
 def test_a_message_cut_short_or_long_anywhere_is_refused(kind: type, data: st.DataObject) -> None:
-    """At every byte: no part of a message is taken for one, and no rest is ignored."""
+    """Cut at every byte: a part of a message is not accepted as one, and no trailing bytes are ignored."""
     payload = encode(data.draw(values_of_kind(kind, 0)), 0)
 
     for end in range(len(payload)):
@@ -81,7 +81,7 @@ def test_a_message_cut_short_or_long_anywhere_is_refused(kind: type, data: st.Da
 @settings(max_examples=25)
 @given(st.data())
 def test_a_frame_survives_its_way_in_pieces(kind: type[Request], data: st.DataObject) -> None:
-    """Header and body of a request, cut anywhere on the way, and its response behind it."""
+    """Header and body of a request, cut anywhere, and its response after it."""
     request = data.draw(values_of_kind(kind, 0))
     response = data.draw(values_of_kind(kind.RESPONSE, 0))
     header = data.draw(values_of_kind(RequestHeader, 1))
@@ -105,7 +105,7 @@ def test_a_frame_survives_its_way_in_pieces(kind: type[Request], data: st.DataOb
 @settings(max_examples=50)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(kind: type, payload: bytes) -> None:
-    """Nothing but CorruptFrameError is raised, and what is accepted is written as it came."""
+    """CorruptFrameError is the only error, and what is accepted encodes to the same bytes."""
     accepted(kind, payload)
 
 
@@ -113,7 +113,7 @@ def test_any_bytes_are_read_or_refused(kind: type, payload: bytes) -> None:
 @settings(max_examples=40)
 @given(st.data())
 def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
-    """A good message with bytes changed, taken out or put in is another good one, or refused."""
+    """A message with bytes changed, removed or added is another valid message, or is refused."""
     payload = bytearray(encode(data.draw(values_of_kind(kind, 0)), 0))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(payload)))
@@ -127,7 +127,7 @@ def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
     | st.sampled_from(list(VERSION_0)).map(lambda key: key.to_bytes(2, "big") + bytes(20))
 )
 def test_any_frame_is_a_request_or_refused(payload: bytes) -> None:
-    """Whatever a peer sends, one kind of error is all that the server has to handle."""
+    """The server has one kind of error to handle, whatever a peer sends."""
     with suppress(WireError):
         header, request = decode_request(payload, VERSION_0)
         assert encode_request(request, header.correlation_id, header.client_id) == framed(payload)
@@ -135,7 +135,7 @@ def test_any_frame_is_a_request_or_refused(payload: bytes) -> None:
 
 @pytest.fixture(scope="module")
 def meter() -> Iterator[MemoryMeter]:
-    """Past bug: measured here, what threads of other tests' servers allocated was counted too."""
+    """Measures in another process. Past bug: in this one, other tests' servers allocated memory too."""
     with MemoryMeter() as meter:
         yield meter
 
@@ -152,7 +152,7 @@ def assert_bounded(meter: MemoryMeter, kind: type, payloads: list[bytes]) -> Non
 def test_no_number_in_a_message_makes_more_memory_than_its_bytes(
     meter: MemoryMeter, kind: type, data: st.DataObject
 ) -> None:
-    """Every length and count of a message replaced by the largest: memory follows the size of the frame."""
+    """With every length and count of a message set to the maximum, memory is bounded by the frame's size."""
     payload = encode(data.draw(values_of_kind(kind, 0)), 0)
     damaged = [
         payload[:at] + claim + payload[at + len(claim) :]
@@ -164,7 +164,7 @@ def test_no_number_in_a_message_makes_more_memory_than_its_bytes(
 
 @each_message
 def test_many_of_the_smallest_items_take_memory_by_their_bytes(meter: MemoryMeter, kind: type) -> None:
-    """A long message of nothing but zeros, and one whose first array is as long as it can be."""
+    """A long message of zeros, and one whose first array is as long as possible."""
     size = 20_000
     longest = [bytes(at) + (size // 30).to_bytes(4, "big") + bytes(size) for at in range(20)]
     assert_bounded(meter, kind, [bytes(size), *longest])

@@ -1,4 +1,4 @@
-"""Every version of every message: what is written is read back; what comes is read or refused in its size."""
+"""Properties of every version of every message: it is read back; other bytes are read or refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def versions_of(kind: type[Message]) -> st.SearchStrategy[int]:
 @settings(max_examples=6)
 @given(st.data())
 def test_each_version_survives_the_round_trip(kind: type[Message], data: st.DataObject) -> None:
-    """Any values in any version; cut short or long it is refused."""
+    """Any value in any version comes back; cut short or extended it is refused."""
     version = data.draw(versions_of(kind))
     survives(kind, version, data.draw(values_of_kind(kind, version)))
 
@@ -60,7 +60,7 @@ def survives(kind: type[Message], version: int, value: Any) -> None:
 @settings(max_examples=3)
 @given(st.data())
 def test_a_frame_is_read_by_its_header(kind: Any, data: st.DataObject) -> None:
-    """Header versions go with the message's; the buffers of a response are its frame."""
+    """The version of the header follows from the message's; the buffers of a response are its frame."""
     version = data.draw(versions_of(kind))
     request = data.draw(values_of_kind(kind, version))
     response = data.draw(values_of_kind(kind.RESPONSE, version))
@@ -79,10 +79,10 @@ def test_a_frame_is_read_by_its_header(kind: Any, data: st.DataObject) -> None:
 @settings(max_examples=6)
 @given(st.data())
 def test_any_damage_to_any_version_is_read_or_refused(kind: type[Message], data: st.DataObject) -> None:
-    """A good message with bytes changed, taken out or put in is another good one, or refused.
+    """A message with bytes changed, removed or added is another valid message, or is refused.
 
-    What is accepted means the same when it is written and read again. It need not be the same bytes: unknown
-    tagged fields are left out, and a varint may have come in more bytes than it takes.
+    What is accepted has the same meaning when it is written and read again. Its bytes may differ: unknown
+    tagged fields are dropped, and a varint may have been longer than it needs to be.
     """
     version = data.draw(versions_of(kind))
     good = values_of_kind(kind, version).map(lambda value: encode(value, version))
@@ -114,7 +114,7 @@ def meter() -> Iterator[MemoryMeter]:
 def test_no_claim_in_any_version_makes_more_memory_than_its_bytes(
     meter: MemoryMeter, kind: type[Message]
 ) -> None:
-    """Long messages of zeros, of ones and of large counts; in the last version, whose lengths are compact."""
+    """Long messages of zeros, of ones and of large counts, in the last version, whose lengths are compact."""
     size = 6_000
     version = kind.VERSIONS[-1]
     counts = [b"\x7f\xff\xff\xff", uvarint(2**31), uvarint(size // 2), b"\1"]

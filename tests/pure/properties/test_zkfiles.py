@@ -1,6 +1,6 @@
-"""Logs and snapshots made at random come back as they were; random bytes never do harm.
+"""Random logs and snapshots are read back unchanged; random bytes cause typed errors only.
 
-`ZKGROUP_FILES=100000` reads so many random files instead of the few of a usual run.
+`ZKGROUP_FILES=100000` reads this many random files instead of the few of a usual run.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ packings = st.sampled_from([bytes, gzip.compress, writer.snappy_stream])
 def test_a_log_comes_back(
     written: list[Transaction], padding: int, pack: Callable[[bytes], bytes], every: int
 ) -> None:
-    """In one go, and in parts by its hop index."""
+    """Read in one pass, and in parts by its hop index."""
     with _file("log.1", pack(writer.log(written, padding))) as path:
         found = list(read_log(path))
         assert [replace(each, offset=0) for each in found] == written
@@ -155,7 +155,7 @@ def test_a_snapshot_comes_back(
     pack: Callable[[bytes], bytes],
     chosen: random.Random,
 ) -> None:
-    """With any sessions, ACLs and sections, in any packing."""
+    """With any sessions, ACLs and sections, in any compression."""
     by_path = {each.path: chosen.choice([-1, *table]) for each in znodes}
     known = {-1: writer.OPEN_ACL, **table}
     written = [replace(each, acl=known[by_path[each.path]]) for each in znodes]
@@ -176,7 +176,7 @@ def test_a_snapshot_comes_back(
 def test_a_log_that_was_tampered_with_gives_nothing_that_was_not_in_it(
     written: list[Transaction], data: st.DataObject
 ) -> None:
-    """Bytes changed, cut out or put in anywhere behind the header: what is given is a part, in order."""
+    """With bytes changed, cut or added anywhere behind the header, the records read are a part, in order."""
     raw = bytearray(writer.log(written, padding=100))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(len(writer.LOG_HEADER), len(raw)))
@@ -198,7 +198,7 @@ def _file(name: str, raw: bytes) -> _Written:
 
 
 class _Written:
-    """A file in a folder of its own, for as long as the block runs."""
+    """A file in a folder of its own, which is deleted at the end of the block."""
 
     def __init__(self, name: str, raw: bytes) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -213,7 +213,7 @@ class _Written:
 
 
 def _mutated(chosen: random.Random, raw: bytes) -> bytes:
-    """Bytes as they might be in a file that somebody, or a disk, has had a hand in."""
+    """The bytes of a file that a person or a disk has damaged."""
     damaged = bytearray(raw)
     for _ in range(chosen.randrange(1, 6)):
         at = chosen.randrange(len(damaged) + 1)
@@ -292,7 +292,7 @@ def _samples(kind: str) -> list[bytes]:
 @pytest.mark.timeout(60 + FILES // 10)
 @pytest.mark.parametrize("kind", ["log", "snapshot"])
 def test_random_files_give_typed_errors_in_bounded_memory(kind: str, tmp_path: Path) -> None:
-    """No other error, no crash, no hang; and what a checksum does not cover is not believed."""
+    """No other error, no crash and no hang; data that no checksum covers is not trusted."""
     path = tmp_path / f"{kind}.1"
     outcomes = {"whole": 0, "damaged": 0, "foreign": 0}
     read: Callable[[Path], Iterator[object]] = (

@@ -1,4 +1,4 @@
-"""Properties of the codecs: what is written is read back, and whatever is read is at worst reported."""
+"""Properties of the codecs: what is written is read back; any other data is read or reported as corrupt."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_static_registration_survives_the_round_trip(
 
 @given(st.text(max_size=12), THREADS)
 def test_a_wildcard_survives_the_round_trip(expression: str, threads: int) -> None:
-    """Any expression that Java knows comes back character by character; the others are refused."""
+    """Any regular expression that Java accepts comes back unchanged; others are refused."""
     with suppress(ConfigError):
         data = Registration.of(Whitelist(expression, threads), 1).encode()
         assert Registration.decode("/x", data).wanted() == Whitelist(expression, threads)
@@ -95,35 +95,35 @@ def test_a_wildcard_survives_the_round_trip(expression: str, threads: int) -> No
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.__name__)
 @given(st.none() | st.binary(max_size=40) | DOCUMENTS)
 def test_whatever_is_stored_is_read_or_reported(codec: Any, data: bytes | None) -> None:
-    """No bytes make a codec raise anything but CorruptZnodeError."""
+    """A codec raises CorruptZnodeError for invalid bytes, and no other error."""
     with suppress(CorruptZnodeError):
         codec.decode("/x", data)
 
 
 @given(JSON.filter(lambda value: isinstance(value, dict | list)))
 def test_the_jvm_reader_agrees_with_python_where_it_accepts(value: Any) -> None:
-    """Standard documents mean the same to both, or are refused for their numbers."""
+    """Both readers give the same value for a standard document, or refuse it because of its numbers."""
     with suppress(JvmJsonError):
         assert parse(json.dumps(value).encode()) == value
 
 
 @given(st.text(max_size=30))
 def test_the_jvm_reader_raises_nothing_else(text: str) -> None:
-    """Any text is a document or a JvmJsonError."""
+    """The reader returns a document or raises JvmJsonError, for any text."""
     with suppress(JvmJsonError):
         parse(text.encode("utf-8", "surrogatepass"))
 
 
 @given(st.text("ab1.-_|*+?(){}[]^$\\,:=!<>&~# \"'wdsbpQAzZiuxk", max_size=14))
 def test_any_expression_is_compiled_or_refused(text: str) -> None:
-    """The translator raises ConfigError only, and Python warns of nothing that it writes."""
+    """The translator raises ConfigError only, and its output causes no warning of Python."""
     with suppress(ConfigError):
         compile_java(normalise(text))
 
 
 @given(NAMES.filter(lambda name: name not in (".", "..")), NAMES, st.integers(0, 10**9 - 1))
 def test_ids_are_taken_apart_as_they_were_put_together(group: str, host: str, number: int) -> None:
-    """Whatever separators group and host hold."""
+    """Ids are split as they were joined, whatever separators group and host contain."""
     member = make_member_id(group, None, host, 1396019241689, "0123abcd")
     parsed = parse_member_id(group, member)
 
