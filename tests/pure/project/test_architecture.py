@@ -1,4 +1,4 @@
-"""The shape of the code: sizes, and one home for each kind of thing. Import rules: `lint-imports`."""
+"""The structure of the code: sizes, and one module for each kind of thing. Import rules: `lint-imports`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _relative(file: Path) -> str:
 
 
 def test_files_and_their_functions_can_be_read_in_one_go() -> None:
-    """No file beyond 600 lines, no function beyond 60."""
+    """No file has more than 600 lines, no function more than 60."""
     files = [
         f"{_relative(file)}: {lines} lines"
         for file in python_files(*SHIPPED)
@@ -42,7 +42,7 @@ def test_files_and_their_functions_can_be_read_in_one_go() -> None:
 
 
 def _path_literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Strings that look like a znode path of Kafka's or ours; docstrings are not code."""
+    """Strings that have the form of a znode path of Kafka or zkgroup; docstrings are not code."""
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -66,9 +66,9 @@ def _path_literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_znode_paths_are_spelled_in_znodes_only() -> None:
-    """Where a znode is, is written once: no other package builds such a path from a literal.
+    """Only `zkgroup.znodes` builds znode paths: no other package builds one from a literal.
 
-    The doubles for tests may: an audit that used our own paths could not see that one is wrong.
+    The test doubles may: an audit that used our own paths could not detect a wrong one.
     """
     offences = [
         f"{_relative(file)}:{line} {text!r}"
@@ -91,7 +91,7 @@ def _sleeps(tree: ast.Module) -> bool:
 def test_no_test_sleeps() -> None:
     """Tests wait for events, with a deadline; the bounded polls in `leaks` and `waiting` may sleep.
 
-    So may the program of a child process, whose work takes a while.
+    The program of a child process may sleep too, to simulate long work.
     """
     may_sleep = ("leaks.py", "waiting.py", "member.py")
     offences = [
@@ -104,7 +104,7 @@ def test_no_test_sleeps() -> None:
 
 
 def test_every_test_says_what_it_shows() -> None:
-    """Each test function has a docstring; it is the sentence that people read when it fails."""
+    """Each test function has a docstring, which is the sentence that people read when the test fails."""
     offences = [
         f"{_relative(file)}::{node.name}"
         for file in python_files("tests")
@@ -137,14 +137,14 @@ def _undocumented(file: Path) -> Iterator[str]:
 def test_public_things_are_documented() -> None:
     """Every shipped module, public function and public class with methods has a docstring.
 
-    A class that is a kind of another one may leave the explaining to that one.
+    A subclass may leave the explanation to its base class.
     """
     assert [line for file in python_files(*SHIPPED) for line in _undocumented(file)] == []
 
 
 @pytest.mark.parametrize("folder", ["zkgroup", "cli", "tests", "docs", ".ci"])
 def test_nothing_names_a_machine(folder: str) -> None:
-    """No file names an absolute path of the machine it was written on."""
+    """No file contains an absolute path of the machine where it was written."""
     pattern = re.compile(r"/(?:work|home/\w+|Users/\w+|root)/(?!\.|<)")
     suffixes = {".py", ".md", ".cfg", ".toml", ".yml", ".yaml", ".sh", ".java", ".svg", ".json", ""}
 

@@ -1,4 +1,4 @@
-"""What docstrings and comments cite stands on a page of the repository, under that number."""
+"""Every mark that docstrings and comments cite exists on a page of the repository."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _said_in(tree: ast.Module, text: str) -> Iterator[str]:
 
 @functools.cache
 def _said() -> tuple[tuple[str, str], ...]:
-    """File and text, of all files but this one."""
+    """File and text of every module except this one."""
     folders = ("tests", "zkgroup", "cli")
     files = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     return tuple(
@@ -75,7 +75,7 @@ def _said() -> tuple[tuple[str, str], ...]:
 
 
 def test_what_is_cited_stands_on_a_page() -> None:
-    """A mark that its page does not have is a mistake, and a page without marks is one of this test."""
+    """A cited mark must exist on its page, and a page must have marks."""
     pages = {path.name for path in DOCS.rglob("*.md")} | {"README.md", "CHANGELOG.md"}
     kinds = {**CITED, "page": (r"(?<![\w/*.-])([a-z][\w-]*\.md)\b", frozenset(pages))}
     missing, kept = [], dict.fromkeys(kinds, 0)
@@ -91,12 +91,12 @@ def test_what_is_cited_stands_on_a_page() -> None:
 
 
 def test_nothing_outside_the_repository_is_cited() -> None:
-    """A clone is all that a reader has."""
+    """A clone of the repository has everything that is cited."""
     assert [(file, found[0]) for file, text in _said() if (found := ELSEWHERE.search(text))] == []
 
 
 def test_every_invariant_that_is_reported_is_explained() -> None:
-    """What the checkers name in a violation has a row, with how it is decided."""
+    """Each invariant that a checker names in a violation has a row on a page, with how it is decided."""
     folder = ROOT / "zkgroup" / "history"
     text = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
 
@@ -106,7 +106,7 @@ def test_every_invariant_that_is_reported_is_explained() -> None:
 
 
 def test_docstrings_and_comments_are_read() -> None:
-    """Strings that are values are not."""
+    """Docstrings and comments count; strings that are values do not."""
     text = '"""S1."""\nX = "S2"  # S3\n\n\ndef f():\n    """S4\n    S5."""\n    return "S6"\n'
 
     assert list(_said_in(ast.parse(text), text)) == ["S1.", "S4 S5.", "# S3"]

@@ -11,7 +11,7 @@ import pytest
 
 EVERY_NAME = "import zkgroup\nfor name in zkgroup.__all__: getattr(zkgroup, name)"
 MODULES_MAX = {"import zkgroup": 10, EVERY_NAME: 400}
-"""Beyond bare Python. Loading everything is kazoo, the standard library's sockets and asyncio, and ours."""
+"""Modules beyond bare Python. All names load kazoo, the sockets and asyncio of Python, and zkgroup."""
 HEAVY = ("pyspark", "pyarrow", "kafka", "click", "rich", "prometheus_client", "testcontainers")
 
 
@@ -25,10 +25,10 @@ def _loaded(statement: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", MODULES_MAX, ids=["import", "every name"])
 def test_import_loads_little_and_nothing_heavy(statement: str) -> None:
-    """No work at import time, and no name loads Spark, Kafka clients, click or rich.
+    """An import does little work, and no name loads Spark, Kafka clients, click or rich.
 
-    kazoo comes with the first use of a name that needs it. What an import costs follows from what it loads;
-    counted, since on a busy machine the same work can take several times as long.
+    kazoo is loaded by the first use of a name that needs it. The cost of an import follows from the modules
+    that it loads. They are counted, since on a busy machine the same work can take several times as long.
     """
     loaded = _loaded(statement)
 
@@ -51,10 +51,10 @@ def test_with_a_fixture(memory_zookeeper):
 
 
 def test_asserts_of_the_library_are_not_rewritten_in_runs_of_its_users(tmp_path: Path) -> None:
-    """pytest would compile each of its modules anew, for want of a way to mark a plugin alone.
+    """pytest would recompile each of our modules, since a plugin cannot be marked without its package.
 
-    What is left is what loads the plugin, and the suites that users inherit. The distribution lies in the
-    folder as a wheel installs it: of an editable one older pytests do not know the modules.
+    Only the modules that load the plugin and the suites that users inherit are rewritten. The distribution is
+    in the folder as a wheel installs it: older pytests do not know the modules of an editable one.
     """
     installed = tmp_path / "installed-1.0.dist-info"
     installed.mkdir()

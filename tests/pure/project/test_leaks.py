@@ -1,4 +1,4 @@
-"""The leak watch itself: each kind of leftover fails a test, what a wider fixture keeps does not."""
+"""The leak watch: each kind of leftover fails a test; a resource that a wider fixture keeps does not."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ MODULES = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What one run of all modules under this project's conftest says."""
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output of one pytest run of all modules under this project's conftest."""
     folder = tmp_path_factory.mktemp("leaks")
     (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     for name, body in MODULES.items():
@@ -148,36 +148,36 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout + done.stderr
 
 
-def _outcomes(told: str, module: str) -> Counter[str]:
-    """How many tests of a module passed, and in how many something was left behind."""
-    lines = [line.split() for line in told.splitlines() if f" test_{module}.py::" in line]
+def _outcomes(output: str, module: str) -> Counter[str]:
+    """The outcomes of a module: how many tests passed, and how many left something behind."""
+    lines = [line.split() for line in output.splitlines() if f" test_{module}.py::" in line]
     return Counter(words[0] for words in lines if words[0] in ("PASSED", "FAILED", "ERROR"))
 
 
-def _is_told(told: str, pattern: str) -> bool:
-    return any(fnmatch.fnmatch(line, f"*{pattern}") for line in told.splitlines())
+def _is_printed(output: str, pattern: str) -> bool:
+    return any(fnmatch.fnmatch(line, f"*{pattern}") for line in output.splitlines())
 
 
 @pytest.mark.parametrize("kind", LEAKS)
-def test_leftover_fails_the_test_that_made_it(told: str, kind: str) -> None:
+def test_leftover_fails_the_test_that_made_it(output: str, kind: str) -> None:
     """A thread, socket or process that outlives its test is an error that names it."""
-    assert _outcomes(told, kind.replace(" ", "_")) == {"PASSED": 2, "ERROR": 1}
-    assert _is_told(told, "the test 'test_it' left behind*")
-    assert _is_told(told, LEAKS[kind][1])
+    assert _outcomes(output, kind.replace(" ", "_")) == {"PASSED": 2, "ERROR": 1}
+    assert _is_printed(output, "the test 'test_it' left behind*")
+    assert _is_printed(output, LEAKS[kind][1])
 
 
-def test_wider_fixture_keeps_its_server_and_may_restart_it(told: str) -> None:
-    """A module fixture's process is its own, also after a restart inside a test, until its end."""
-    assert _outcomes(told, "restarted") == {"PASSED": 3}
+def test_wider_fixture_keeps_its_server_and_may_restart_it(output: str) -> None:
+    """A process belongs to its module fixture until the fixture ends, even if a test restarts it."""
+    assert _outcomes(output, "restarted") == {"PASSED": 3}
 
 
-def test_wider_fixture_may_open_sockets_that_it_names(told: str) -> None:
-    """As a proxy does when those that use it connect anew; another socket is a leak as ever."""
-    assert _outcomes(told, "named_sockets") == {"PASSED": 3, "ERROR": 1}
-    assert _is_told(told, "the test 'test_leak' left behind*")
+def test_wider_fixture_may_open_sockets_that_it_names(output: str) -> None:
+    """A proxy opens sockets when its clients reconnect; a socket that the fixture does not name is a leak."""
+    assert _outcomes(output, "named_sockets") == {"PASSED": 3, "ERROR": 1}
+    assert _is_printed(output, "the test 'test_leak' left behind*")
 
 
-def test_wider_fixture_that_does_not_clean_up_is_an_error(told: str) -> None:
-    """What a module fixture kept must be gone after its teardown."""
-    assert _outcomes(told, "not_cleaned_up") == {"PASSED": 1, "ERROR": 1}
-    assert _is_told(told, "the module fixture 'server' left behind*")
+def test_wider_fixture_that_does_not_clean_up_is_an_error(output: str) -> None:
+    """Everything that a module fixture kept must be gone after its teardown."""
+    assert _outcomes(output, "not_cleaned_up") == {"PASSED": 1, "ERROR": 1}
+    assert _is_printed(output, "the module fixture 'server' left behind*")

@@ -1,4 +1,4 @@
-"""The planted mistakes fit the code; `python -m tests.programs.mistakes` shows that each is caught."""
+"""The planted mistakes match the code; `python -m tests.programs.mistakes` shows that each is caught."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST = 60
 
 
 def default_folders() -> tuple[str, ...]:
-    """What the plain test command runs."""
+    """The folders that the plain test command runs."""
     settings = ConfigParser()
     settings.read(ROOT / "setup.cfg")
     return tuple(settings["tool:pytest"]["testpaths"].split())
@@ -26,7 +26,7 @@ def default_folders() -> tuple[str, ...]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_each_mistake_fits_one_place_and_compiles(part: str) -> None:
-    """The lines that it replaces stand once in their file, and what it makes of them is Python."""
+    """The lines that it replaces occur once in their file, and the changed file is valid Python."""
     found = [each for each in MISTAKES if each.part == part]
     sources = {each.file: (ROOT / each.file).read_text(encoding="utf-8") for each in found}
 
@@ -38,7 +38,7 @@ def test_each_mistake_fits_one_place_and_compiles(part: str) -> None:
 
 
 def test_each_mistake_is_in_shipped_code_and_for_tests_of_the_plain_command() -> None:
-    """And there are enough of them, each with a name of its own and one sentence on what is wrong."""
+    """There are enough mistakes, each with its own name and one sentence on what is wrong."""
     assert len(MISTAKES) >= LEAST
     assert len({each.name for each in MISTAKES}) == len(MISTAKES)
     for each in MISTAKES:
@@ -50,7 +50,7 @@ def test_each_mistake_is_in_shipped_code_and_for_tests_of_the_plain_command() ->
 
 
 def test_mistake_whose_lines_are_gone_or_there_twice_is_stale() -> None:
-    """It names the file, how often, and the lines."""
+    """The error names the file, the number of matches, and the lines."""
     mistake = Mistake("m", "claim", "zkgroup/m.py", "Wrong.", "a = 1\n", "a = 2\n", ())
 
     assert mistake.applied("b\na = 1\n") == "b\na = 2\n"
@@ -60,7 +60,7 @@ def test_mistake_whose_lines_are_gone_or_there_twice_is_stale() -> None:
 
 
 def test_mistake_that_is_put_in_can_be_taken_out(tmp_path: Path) -> None:
-    """With its bytecode: equal size and the same second would have the old one imported."""
+    """The bytecode is removed too: with equal size and the same second Python would import the old one."""
     (tmp_path / "zkgroup" / "__pycache__").mkdir(parents=True)
     source, compiled = (
         tmp_path / "zkgroup" / "m.py",
@@ -78,7 +78,7 @@ def test_mistake_that_is_put_in_can_be_taken_out(tmp_path: Path) -> None:
 
 
 def test_table_names_what_caught_each_mistake() -> None:
-    """One row each; what nothing caught stands out."""
+    """One row for each mistake; a mistake that no test caught is marked."""
     mistake = Mistake("m", "claim", "zkgroup/m.py", "It is wrong.", "a = 1\n", "a = 2\n", ())
     rows = table([Result(mistake, "t.py::test_a[x|y]", 1.24), Result(mistake, "", 2, "no test failed")])
 
@@ -89,7 +89,7 @@ def test_table_names_what_caught_each_mistake() -> None:
 
 
 def test_table_in_the_docs_is_of_these_mistakes() -> None:
-    """In their order, and each test that it names is there; `--docs` writes it anew."""
+    """In the mistakes' order, and each named test exists; `--docs` rewrites the table."""
     lines = PAGE.read_text(encoding="utf-8").partition(HEAD)[2].splitlines()[2:]
     rows = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
 

@@ -1,4 +1,4 @@
-"""What `pip install .` takes with it."""
+"""What `pip install .` installs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_package_list_names_every_folder_and_nothing_else() -> None:
 
 
 def test_every_folder_with_python_files_is_a_package() -> None:
-    """A folder without `__init__.py` would be left out of the wheel without a word."""
+    """A folder without `__init__.py` would be missing from the wheel without any warning."""
     packages = {folder for _, folder in package_folders()}
     folders = {file.parent for top in ("zkgroup", "cli") for file in (ROOT / top).rglob("*.py")}
 
@@ -31,14 +31,14 @@ def test_every_folder_with_python_files_is_a_package() -> None:
 
 
 def test_the_script_starts_where_an_interruption_is_waited_for() -> None:
-    """`zkgroup_cli.entry` imports nothing of ours before it handles SIGINT."""
+    """`zkgroup_cli.entry` imports no zkgroup module before it handles SIGINT."""
     scripts = setup_cfg()["options.entry_points"]["console_scripts"].split("\n")
 
     assert [line for line in scripts if line] == ["zkgroup = zkgroup_cli.entry:main"]
 
 
 def test_core_install_needs_four_packages() -> None:
-    """Everything beyond kazoo, tenacity, click and rich is an extra."""
+    """Every package except kazoo, tenacity, click and rich is an extra."""
     lines = setup_cfg()["options"]["install_requires"].split("\n")
 
     names = {re.split(r"[ <>=~]", line)[0] for line in lines if line}
@@ -47,7 +47,7 @@ def test_core_install_needs_four_packages() -> None:
 
 
 def test_kazoo_is_held_at_the_minor_release_that_was_tested() -> None:
-    """The client rides on kazoo's main loop, which is no interface: another is tried first."""
+    """The client uses kazoo's main loop, which is not public: a new minor release is tested first."""
     (line,) = [
         one for one in setup_cfg()["options"]["install_requires"].split("\n") if one.startswith("kazoo")
     ]
@@ -57,14 +57,14 @@ def test_kazoo_is_held_at_the_minor_release_that_was_tested() -> None:
 
 
 def test_extras_are_those_documented() -> None:
-    """The extras are a public name each."""
+    """The names of the extras are public."""
     assert set(setup_cfg()["options.extras_require"]) == {
         *("kafka", "embedded", "audit", "metrics", "sasl", "broker", "all", "test", "dev")
     }
 
 
 def test_pyproject_holds_the_build_system_and_ruff_only() -> None:
-    """One configuration file: pyproject.toml has what cannot stand elsewhere."""
+    """One configuration file: pyproject.toml has only what setup.cfg cannot contain."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
     assert set(content) == {"build-system", "tool"}
@@ -72,7 +72,7 @@ def test_pyproject_holds_the_build_system_and_ruff_only() -> None:
 
 
 def test_top_level_is_fixed() -> None:
-    """The project's first page does not grow by accident: tracked top-level names are a closed set."""
+    """The tracked top-level names are a closed set: the project's first page does not grow by accident."""
     ignored = {line.strip().rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
     found = {
         entry.name

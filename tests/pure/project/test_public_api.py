@@ -48,13 +48,13 @@ PUBLIC = [
 
 
 def test_public_names_are_these() -> None:
-    """The list of names is fixed; whatever is not in it is internal."""
+    """The list of public names is fixed; every other name is internal."""
     assert sorted(zkgroup.__all__) == PUBLIC
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_name_exists(name: str) -> None:
-    """Each public name can be had from the package itself and is listed by dir()."""
+    """Each public name can be imported from the package and is listed by dir()."""
     assert getattr(zkgroup, name) is not None
     assert name in dir(zkgroup)
 
@@ -74,11 +74,11 @@ def test_type_checkers_see_the_same_names() -> None:
 
 
 def test_version_is_that_of_the_installed_package() -> None:
-    """`zkgroup.__version__` is what pip says; otherwise the install is older than the code."""
+    """`zkgroup.__version__` equals pip's version; otherwise the installation is older than the code."""
     assert zkgroup.__version__ == metadata.version("zkgroup")
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
-    """A name that does not exist fails as for any module."""
+    """A missing name fails as for any module."""
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         getattr(zkgroup, "nothing")  # noqa: B009 - a plain access would not type-check

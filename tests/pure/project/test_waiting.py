@@ -1,4 +1,4 @@
-"""The waits of tests: what they return, and that one that ends by its timeout fails."""
+"""The waits of tests: what they return, and that a wait that ends by its timeout fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_value_that_satisfied_is_returned_and_nothing_is_read_after_it() -> None:
-    """The very value, of a read that gives another each time."""
+    """The wait returns the satisfying value itself, of a read that returns a new value each time."""
     numbers = itertools.count()
 
     assert eventually(lambda: next(numbers), lambda number: number >= 3) == 3
@@ -39,7 +39,7 @@ def test_the_value_that_satisfied_is_returned_and_nothing_is_read_after_it() -> 
 
 
 def test_exceptions_are_ignored_where_they_are_expected_only() -> None:
-    """Of the kinds given; any other ends the wait at once."""
+    """Exceptions of the given kinds are ignored; any other ends the wait at once."""
     answers = iter([ConnectionError("away"), KeyError("bug")])
 
     def read() -> None:
@@ -67,7 +67,7 @@ LATE: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("late", LATE)
 def test_a_wait_that_ends_by_its_timeout_fails(late: str) -> None:
-    """The failure says what was waited for, and what was seen last."""
+    """The failure says what was waited for, and the last value that was read."""
     wait, told = LATE[late]
 
     with pytest.raises(AssertionError, match=rf"not within 0\.05 s:? ?.*{told}"):
@@ -76,7 +76,7 @@ def test_a_wait_that_ends_by_its_timeout_fails(late: str) -> None:
 
 @pytest.mark.usefixtures("_impatient")
 def test_a_thread_or_process_that_does_not_end_fails() -> None:
-    """It is named; one that ends is waited for."""
+    """The failure names the thread or process; one that ends is waited for."""
     held = threading.Event()
     thread = threading.Thread(target=held.wait, name="held")
     thread.start()
@@ -92,7 +92,7 @@ def test_a_thread_or_process_that_does_not_end_fails() -> None:
 
 
 def test_an_item_among_others() -> None:
-    """What is wanted comes behind others; the end of the stream ends the wait."""
+    """The wanted item comes after others; the end of the stream ends the wait."""
     items: queue.Queue[str | None] = queue.Queue()
     for item in ("a", "b", "c", None):
         items.put(item)
@@ -103,7 +103,7 @@ def test_an_item_among_others() -> None:
 
 
 def test_what_a_future_ends_with_is_its_own() -> None:
-    """A result, or an exception, of its own kind also where that is a timeout."""
+    """The result of a future, or its exception, even where that exception is a timeout."""
     done: Future[int] = Future()
     done.set_result(3)
     failed: Future[int] = Future()
@@ -115,7 +115,7 @@ def test_what_a_future_ends_with_is_its_own() -> None:
 
 
 def test_what_a_caller_of_the_conformance_suite_waits_counts() -> None:
-    """For its session, an outcome, an event of a watch; what is there at once costs next to nothing."""
+    """Waits for a session, an outcome or a watch event count; one that ends at once costs almost nothing."""
     server, counts = MemoryZooKeeper(FakeClock()), [waiting.waited.seconds]
     with Target(lambda timeout_ms: server.client("it")) as target:
         caller = target.connect()
@@ -134,7 +134,7 @@ def test_what_a_caller_of_the_conformance_suite_waits_counts() -> None:
 def test_idle_time_on_real_servers_is_told_after_a_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sum and the tests, of several processes as of one; a wait inside another counts once."""
+    """The sum and the tests, over one process or several; a wait inside another counts once."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makeconftest(
         "from tests.idle import IdleReport\n"

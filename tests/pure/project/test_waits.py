@@ -1,8 +1,8 @@
-"""How tests may wait: what can be decided about it by reading them.
+"""Rules on how tests may wait, as far as reading the code can decide.
 
-Whether a test looks once too early cannot be decided in general. These rules can, and each caught real
-flakes: what was waited for is read a second time, a wait may end by its timeout without anybody noticing,
-or a wait has a patience of its own, which somebody will raise.
+Whether a test reads a value too early cannot be decided in general. These rules can be, and each found real
+flakes: a value that was waited for is read a second time, a wait ends by its timeout without failing the
+test, or a wait has a timeout of its own, which someone will have to raise.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ Rule = Callable[[ast.Module], Iterator[tuple[int, str]]]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def second_looks(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The very read that was waited for is made again, by an assert or a name, before anything else is done.
+def repeated_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Finds an assert or assignment that repeats the read that was just waited for.
 
-    The wait returns the value that it waited for; the second read may see another. Once the test has called
-    something else, the same read is a new one. Builtins and classes read nothing.
+    The wait returns the value that it waited for; a second read may return another. After another call of the
+    test the same read counts as a new one. Builtins and classes are no reads.
     """
     for function in ast.walk(tree):
         if isinstance(function, FunctionNode):
-            yield from _second_looks(function)
+            yield from _repeated_reads(function)
 
 
-def _second_looks(function: FunctionNode) -> Iterator[tuple[int, str]]:
+def _repeated_reads(function: FunctionNode) -> Iterator[tuple[int, str]]:
     waited: dict[str, int] = {}
     for statement in sorted(_simple(function), key=lambda node: node.lineno):
         calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
@@ -68,11 +68,11 @@ def _second_looks(function: FunctionNode) -> Iterator[tuple[int, str]]:
         waited.update((read, wait.lineno) for wait in waits for read in _reads(wait.args[0]))
 
 
-def unnoticed_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Waits with a timeout whose result nobody looks at: `event.wait(5)`, `thread.join(5)`.
+def ignored_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Finds waits with a timeout whose result is ignored: `event.wait(5)`, `thread.join(5)`.
 
-    `happened`, `joined` and `ended` of tests.waiting fail instead. Modules that use neither threads nor
-    processes have methods of these names that wait for nothing.
+    `happened`, `joined` and `ended` of tests.waiting fail instead. In modules that use neither threads nor
+    processes, methods of these names do not wait.
     """
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     if not imported & {"threading", "subprocess", "multiprocessing"}:
@@ -102,8 +102,8 @@ def _is_seconds(value: ast.expr) -> bool:
     return False
 
 
-def private_patience(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Seconds of one's own: constants such as `WAIT_S = 30`; the time of a whole program is another thing."""
+def private_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Finds constants such as `WAIT_S = 30`; the time limit of a whole program is allowed."""
     for node in ast.walk(tree):
         targets = (
             node.targets
@@ -123,7 +123,7 @@ def private_patience(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _simple(function: FunctionNode) -> Iterator[ast.stmt | ast.expr]:
-    """Statements of a function that hold no others, and heads of its blocks; none of a function inside."""
+    """The simple statements of a function and the heads of its blocks, without functions inside it."""
     todo: list[ast.AST] = list(function.body)
     while todo:
         node = todo.pop()
@@ -144,12 +144,12 @@ def _is_read(call: ast.Call) -> bool:
 
 
 def _reads(read: ast.expr) -> Iterator[str]:
-    """Calls that the wait repeats."""
+    """The calls that the wait repeats."""
     body = read.body if isinstance(read, ast.Lambda) else ast.Call(read, [], [])
     return (ast.unparse(call) for call in ast.walk(body) if isinstance(call, ast.Call) and _is_read(call))
 
 
-# --- the rules hold -------------------------------------------------------------------------------
+# --- the tests keep the rules ---------------------------------------------------------------------
 
 
 def _offences(rule: Rule, *folders: str) -> list[str]:
@@ -164,25 +164,25 @@ def _offences(rule: Rule, *folders: str) -> list[str]:
 
 
 def test_no_test_on_real_servers_asserts_on_a_second_look() -> None:
-    """It asserts on what the wait returned."""
-    assert _offences(second_looks, "tests/real", "tests/long", "tests/worlds") == []
+    """A test asserts on the value that the wait returned."""
+    assert _offences(repeated_reads, "tests/real", "tests/long", "tests/worlds") == []
 
 
 def test_a_wait_that_ends_by_its_timeout_is_noticed() -> None:
-    """In the pure and the wired layer, on real servers, and in what they share."""
-    assert _offences(unnoticed_timeouts, "tests/pure", "tests/wired", "tests/real", "tests/worlds") == []
+    """In the pure and the wired tests, those on real servers, and in what they share."""
+    assert _offences(ignored_timeouts, "tests/pure", "tests/wired", "tests/real", "tests/worlds") == []
 
 
 def test_there_is_one_patience() -> None:
-    """That of tests.waiting, which costs nothing where nothing is wrong."""
-    assert _offences(private_patience, "tests") == []
+    """The timeout is that of tests.waiting, which costs nothing where nothing is wrong."""
+    assert _offences(private_timeouts, "tests") == []
 
 
-# --- the rules themselves -------------------------------------------------------------------------
+# --- each rule finds its violations ----------------------------------------------------------------
 
 
 def _found(rule: Rule, body: str) -> list[int]:
-    """The offending lines of a test with these statements, from 1."""
+    """The lines that a rule finds in a test with these statements, counted from 1."""
     lines = ["import threading", "def test():", *(f"    {statement}" for statement in body.split("; "))]
     return [line - 2 for line, _ in rule(ast.parse("\n".join(lines)))]
 
@@ -204,7 +204,7 @@ def _found(rule: Rule, body: str) -> list[int]:
 )
 def test_a_second_look_is_found(body: str, lines: list[int]) -> None:
     """The same call again, in an assert of the same function, after the wait."""
-    assert _found(second_looks, body) == lines
+    assert _found(repeated_reads, body) == lines
 
 
 @pytest.mark.parametrize(
@@ -216,12 +216,12 @@ def test_a_second_look_is_found(body: str, lines: list[int]) -> None:
     ],
 )
 def test_an_unnoticed_timeout_is_found(body: str, lines: list[int]) -> None:
-    """Where the result is thrown away."""
-    assert _found(unnoticed_timeouts, body) == lines
+    """A wait with a timeout whose result is dropped."""
+    assert _found(ignored_timeouts, body) == lines
 
 
 def test_a_private_patience_is_found() -> None:
-    """By its name and a number in it."""
+    """A constant whose name and number make it a timeout."""
     body = "WAIT_S = 30.0; _TIMEOUT_S = 2 * 5; PAGE_TIMEOUT_S = 400; PATIENCE_S = WAIT_S; TIMEOUT_MS = 30"
 
-    assert _found(private_patience, body) == [1, 2]
+    assert _found(private_timeouts, body) == [1, 2]
