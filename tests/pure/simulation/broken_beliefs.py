@@ -1,4 +1,4 @@
-"""Bugs put in on purpose, second part: pictures, plans, sessions, leases and callbacks."""
+"""Planted bugs, second part: snapshots, plans, sessions, leases and callbacks."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from zkgroup.runtime.procedures import read_many
 Patch = pytest.MonkeyPatch
 
 
-# --- the picture and the plan ---------------------------------------------------------------------
+# --- the snapshot and the plan --------------------------------------------------------------------
 
 
 def names_are_enough(patch: Patch) -> None:
-    """A member that came back under its name is taken for the old one."""
+    """A member that registered again under its name is taken for the former one."""
     patch.setattr(GroupSnapshotReader, "_cached", lambda self, listing: self._cache.registrations)
 
 
 def sticky_from_what_is_owned(patch: Patch) -> None:
-    """Without the plan znode everybody computes from the owners as they happen to be."""
+    """Without the plan znode, every member computes from the owners that it reads."""
     from zkgroup.assignment import assign
     from zkgroup.znodes.ids import thread_id
 
-    def from_previous(self: AssignmentComputer, picture: Any, strategy: str) -> Any:
-        tps = sorted(TopicPartition(t, n) for t, numbers in picture.partitions.items() for n in numbers)
+    def from_previous(self: AssignmentComputer, snapshot: Any, strategy: str) -> Any:
+        tps = sorted(TopicPartition(t, n) for t, numbers in snapshot.partitions.items() for n in numbers)
         (owners,) = yield from read_many(self._paths.owners(tps))
         past = {tp: o.data.decode() for tp, o in zip(tps, owners, strict=True) if o is not None and o.data}
         past |= {
             tp: thread_id(self._context.config.member_id, h.thread)
             for tp, h in self._context.owned.held.items()
         }
-        found = assign("sticky", picture.members, picture.partitions, past)
-        return self._result(picture, "sticky", found.owners)
+        found = assign("sticky", snapshot.members, snapshot.partitions, past)
+        return self._result(snapshot, "sticky", found.owners)
 
     patch.setattr(AssignmentComputer, "_from_previous", from_previous)
 
 
-def change_is_not_looked_at(patch: Patch) -> None:
-    """The child watch of `ids` is armed once and never again."""
+def change_is_not_read(patch: Patch) -> None:
+    """The child watch of `ids` is set once and never again."""
     real = GroupSnapshotReader._list
 
     def list_(self: GroupSnapshotReader) -> Any:
@@ -65,7 +65,7 @@ def change_is_not_looked_at(patch: Patch) -> None:
 
 
 def refusal_is_tried_again(patch: Patch) -> None:
-    """A write refused at the own registration is repeated instead of ending everything."""
+    """A write refused at the member's own registration is repeated, instead of ending the membership."""
     from zkgroup.runtime import procedures
 
     def require(outcomes: Any, transactions: Any, fence: Any) -> None:
@@ -85,7 +85,7 @@ def refusal_is_tried_again(patch: Patch) -> None:
 
 
 def lease_is_too_long(patch: Patch) -> None:
-    """As if computed from a timeout that was asked for and not granted."""
+    """The lease is computed as if from the requested timeout, not from the granted one."""
     real = SessionLease._timeout_ms
     patch.setattr(SessionLease, "_timeout_ms", lambda self: 4 * real(self))
 
@@ -98,7 +98,7 @@ def delivery_without_a_lease(patch: Patch) -> None:
 
 
 def ownership_survives_the_session(patch: Patch) -> None:
-    """`on_lost` is not told: what was held is believed in the new session, too (deaf to the loss)."""
+    """A lost session does not call `on_lost`: the member keeps its partitions in the new session."""
     real = MemberContext.lose
 
     def lose(self: MemberContext, partitions: Any, reason: str) -> None:
@@ -110,7 +110,7 @@ def ownership_survives_the_session(patch: Patch) -> None:
 
 
 def registration_of_another_session_is_adopted(patch: Patch) -> None:
-    """By text, as a JVM member does, whoever's session it is."""
+    """A registration is adopted by its text, as a JVM member does, from any session."""
     real = Membership._wait_for
 
     def wait_for(self: Membership, znode: Any) -> None:
@@ -121,7 +121,7 @@ def registration_of_another_session_is_adopted(patch: Patch) -> None:
 
 
 def session_is_what_the_client_says(patch: Patch) -> None:
-    """The own registration is not read back."""
+    """The member does not read its own registration back."""
     patch.setattr(GroupSnapshotReader, "_check_own", lambda self, znode: None)
 
 

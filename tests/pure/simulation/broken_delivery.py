@@ -1,4 +1,4 @@
-"""Bugs put in on purpose, third part: what went wrong between the member and its application."""
+"""Planted bugs, third part: errors between the member and its application."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Patch = pytest.MonkeyPatch
 
 
 def commits_one_by_one(patch: Patch) -> None:
-    """Each commit is a batch of its own, also those that need no write."""
+    """Each commit is a batch of its own, even one that needs no write."""
     real = Commits._next_batch
 
     def next_batch(self: Commits) -> CommitBatch:
@@ -40,7 +40,7 @@ def commits_one_by_one(patch: Patch) -> None:
 
 
 def commit_behind_is_refused(patch: Patch) -> None:
-    """What is below the last commit is refused, although this member itself has committed it."""
+    """A commit below the last one is refused, although this member itself committed the last one."""
     real = CommitBatch.choose_value
 
     def choose_value(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
@@ -54,7 +54,7 @@ def commit_behind_is_refused(patch: Patch) -> None:
 
 
 def seek_is_lost_at_the_release(patch: Patch) -> None:
-    """A position after a seek back is given up as any other: it never leads back."""
+    """A position after a seek back is released like any other, so the offset never goes back."""
 
     def report(self: Revocations, revocation: Any, processed: Any) -> None:
         call_id = revocation.effect.call_id
@@ -78,7 +78,7 @@ def seek_is_undone_by_an_older_commit(patch: Patch) -> None:
 
 
 def release_goes_back(patch: Patch) -> None:
-    """A release writes what is processed, whatever is committed."""
+    """A release writes the processed position, even below the committed one."""
 
     def leads_to(self: OwnedPartition, position: Position) -> int:
         return position.offset
@@ -90,7 +90,7 @@ def release_goes_back(patch: Patch) -> None:
 
 
 def any_on_assigned_starts(patch: Patch) -> None:
-    """The end of `on_assigned` starts the partitions that it named, of whichever claim."""
+    """The end of `on_assigned` starts the partitions that it named, for any claim."""
 
     def started(self: Delivery, grants: Any) -> None:
         with self._subscriptions.lock:
@@ -102,12 +102,12 @@ def any_on_assigned_starts(patch: Patch) -> None:
 
 
 def recorded_under_the_lock(patch: Patch) -> None:
-    """The history sink is called where a delivery is decided."""
+    """The history sink is called under the lock, where a delivery is decided."""
     patch.setattr(HistoryQueue, "add", lambda self, kind, fields: self._record(kind, fields))
 
 
 def all_wait_for_one_start(patch: Patch) -> None:
-    """While the start of one partition is not known, nothing is read."""
+    """While the start position of one partition is unknown, no partition is read."""
     real = FetchBuffer.order
 
     def order(self: FetchBuffer) -> FetchOrder:
@@ -118,7 +118,7 @@ def all_wait_for_one_start(patch: Patch) -> None:
 
 
 def poll_is_not_seen(patch: Patch) -> None:
-    """The member looks whether somebody polls, is interrupted, and leaves the group by what it saw."""
+    """The member checks for a poll, is interrupted, and leaves the group because of the old result."""
 
     def watch_polls(self: ConsumerEngine, interval_ms: int) -> None:
         polls, now_ms = self._polls, self.engine.clock.now_ms()
@@ -150,7 +150,7 @@ def wake_is_forgotten(patch: Patch) -> None:
 
 
 def end_of_the_claim_is_the_end_of_all(patch: Patch) -> None:
-    """Who hands a partition back waits for a moment in which nothing of it is held."""
+    """Handing a partition back waits until no claim of it is held, instead of the end of this claim."""
 
     def hand_back(self: MemberEngine, partitions: Any) -> Future[None]:
         from zkgroup.consumer.machine.events import HandBackRequested
@@ -167,7 +167,7 @@ def end_of_the_claim_is_the_end_of_all(patch: Patch) -> None:
 
 
 def lease_from_the_answer(patch: Patch) -> None:
-    """The lease is counted from the time of the answer, not from that of the request."""
+    """The lease runs from the time of the answer, not from that of the request."""
     real = SessionLease._acknowledged
 
     def acknowledged(self: SessionLease, sent_ms: int) -> None:
@@ -184,7 +184,7 @@ def lease_from_the_answer(patch: Patch) -> None:
 
 
 def claim_without_its_topic(patch: Patch) -> None:
-    """A claim does not check the versions of the topics that it was planned from."""
+    """A claim does not check the versions of the topics from which it was computed."""
     from zkgroup.consumer.machine import transactions
 
     patch.setattr(

@@ -1,4 +1,4 @@
-"""Bugs put in on purpose, first part: commits, claims, releases and resets without one of their rules."""
+"""Planted bugs, first part: commits, claims, releases and resets without one of their rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def commit_without_fence(patch: Patch) -> None:
 
 
 def commit_goes_back(patch: Patch) -> None:
-    """The release writes the position of the callback even where it is below what is committed."""
+    """The release writes the callback's position, even below the committed one."""
 
     def value(self: release.Releases, held: OwnedPartition) -> int:
         position = self._context.owned.releasing.get(held.topic_partition)
@@ -52,16 +52,16 @@ def writes_without_registration_check(patch: Patch) -> None:
         patch.setattr(f"zkgroup.consumer.machine.{module}.guard", lambda paths: Check(paths.ids, -1))
 
 
-def doubt_taken_for_applied(patch: Patch) -> None:
-    """No answer is read as "it worked": the acknowledgement is not true."""
+def unknown_outcome_taken_for_applied(patch: Patch) -> None:
+    """A commit without an answer is acknowledged as applied, although it may not be."""
 
-    def judge(
+    def classify(
         held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
         found = transactions.classify(held, intended, seen, mine)
         return WriteVerdict.APPLIED if found is WriteVerdict.UNCHANGED and intended is not None else found
 
-    patch.setattr(commit, "classify", judge)
+    patch.setattr(commit, "classify", classify)
 
 
 def position_from_before_a_reset(patch: Patch) -> None:
@@ -110,7 +110,7 @@ def claim_without_creating_the_offset(patch: Patch) -> None:
 
 
 def _fence_as_read(patch: Patch) -> None:
-    """Without the bump, the version read before the claim is all there is for a fence."""
+    """Without the bump, the version read before the claim is the fence."""
     real = Claims._succeeded
 
     def succeeded(
@@ -126,7 +126,7 @@ def _fence_as_read(patch: Patch) -> None:
 
 
 def session_is_enough(patch: Patch) -> None:
-    """Mine is what my session made, whatever its text says."""
+    """Every owner znode of my session is mine, whatever its text says."""
 
     def thread_of(self: MemberIdentity, owner: Any) -> int | None:
         is_mine = owner is not None and owner.stat.ephemeral_owner == self.session_id
@@ -143,12 +143,12 @@ def _adopt_anything(
 
 
 def blocked_partition_is_forgotten(patch: Patch) -> None:
-    """No watch on a blocker and no second look: the end of the blocker is never heard of."""
+    """No watch on the blocking owner and no second read: the member never learns that it was deleted."""
     patch.setattr(Claims, "_watch", lambda self, tp: None)
     patch.setattr(Claims, "recheck", lambda self: None)
 
 
-def leaked_claims_are_forgotten(patch: Patch) -> None:
+def orphaned_claims_are_forgotten(patch: Patch) -> None:
     real = GroupLeave.registration_over
 
     def registration_over(self: GroupLeave, reason: str) -> None:
@@ -160,13 +160,13 @@ def leaked_claims_are_forgotten(patch: Patch) -> None:
 
 
 def claims_of_an_earlier_registration_are_adopted(patch: Patch) -> None:
-    """Mine is mine, whichever registration claimed it: the application gets a token for the second time."""
-    leaked_claims_are_forgotten(patch)
+    """Any claim of my session is adopted, also an earlier registration's: a token is given out twice."""
+    orphaned_claims_are_forgotten(patch)
     patch.setattr(Claims, "_adopted", _adopt_anything)
 
 
 def owner_read_before_offset(patch: Patch) -> None:
-    """The read-back in the wrong order: owners first, then offsets."""
+    """The read-back reads in the wrong order: owners first, then offsets."""
 
     def read_back(paths: GroupPaths, partitions: Any) -> Any:
         tps = tuple(partitions)
@@ -180,7 +180,7 @@ def owner_read_before_offset(patch: Patch) -> None:
 
 
 def owner_read_with_its_offset(patch: Patch) -> None:
-    """One request for both, the owner first: a server that is read path by path keeps that order."""
+    """One request reads both, the owner first; a server that is read path by path keeps that order."""
 
     def read_back(paths: GroupPaths, partitions: Any) -> Any:
         tps = tuple(partitions)
@@ -214,9 +214,9 @@ def fallback_without_offset_check(patch: Patch) -> None:
 
 
 def marker_by_equality(patch: Patch) -> None:
-    """A marker counts only where it was the last write: one write by a stranger after it, and it is lost."""
+    """A marker counts only if it is the last write: one later write of a foreign client hides it."""
 
-    def judge(
+    def classify(
         held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
         found = transactions.classify(held, intended, seen, mine)
@@ -228,30 +228,30 @@ def marker_by_equality(patch: Patch) -> None:
             return found
         return WriteVerdict.UNCHANGED if seen.offset.stat.version == held.fence else WriteVerdict.FOREIGN
 
-    patch.setattr(commit, "classify", judge)
+    patch.setattr(commit, "classify", classify)
 
 
 def reset_is_ignored(patch: Patch) -> None:
     patch.setattr(ResetWatch, "is_due", False)
 
-    def judge(
+    def classify(
         held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
         return transactions.classify(held, intended, seen._replace(marker=None), mine)
 
-    patch.setattr(commit, "classify", judge)
+    patch.setattr(commit, "classify", classify)
 
 
-def reset_obeyed_without_the_owner(patch: Patch) -> None:
-    """The fence of a partition is renewed although somebody else owns it by now."""
+def reset_applied_without_the_owner(patch: Patch) -> None:
+    """The fence of a partition is renewed although another member owns it by now."""
 
-    def judge(
+    def classify(
         held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
         if seen.offset is not None and seen.marker is not None and seen.marker.stat.mzxid > held.last_mzxid:
             return WriteVerdict.RESET
         return transactions.classify(held, intended, seen, mine)
 
-    patch.setattr(commit, "classify", judge)
+    patch.setattr(commit, "classify", classify)
     real = transactions.commit_operations
     patch.setattr(transactions, "commit_operations", lambda paths, held, value: real(paths, held, value)[1:])

@@ -1,7 +1,7 @@
-"""Bugs put in on purpose: each takes one rule out of the production machine.
+"""Planted bugs: each removes one rule from the production machine.
 
 `rule` is the model's name for it where the exhaustive model has the same variant (`without=[...]`).
-A bug that no schedule catches would mean that nothing watches over its rule.
+A bug that no schedule catches would mean that no check covers its rule.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from zkgroup.testing.simulation.group.setup import GroupSetup
 
 @dataclass(frozen=True)
 class Bug:
-    """A rule left out, where to look for the consequence, and what must find it."""
+    """A removed rule, the schedules or scenario that show the consequence, and the expected failure."""
 
     name: str
     put_in: Callable[[pytest.MonkeyPatch], None]
     where: GroupSetup | Scenario
-    """Schedules of a group; or one interleaving, where schedules meet it too rarely."""
+    """Schedules of a group; or one interleaving, where random schedules rarely contain it."""
     caught_by: str
     """A regular expression on the failure."""
     rule: str | None = None
     seed: int = 0
-    """Of a schedule that noticed it when this was written: it is tried first."""
+    """A seed whose schedule found the bug when this was written; it runs first."""
 
 
 BUGS: tuple[Bug, ...] = (
@@ -54,7 +54,12 @@ BUGS: tuple[Bug, ...] = (
         "S1|S2",
         "ids check",
     ),
-    Bug("doubt taken for applied", broken_writes.doubt_taken_for_applied, SETUPS["join"], "S6"),
+    Bug(
+        "unknown outcome taken for applied",
+        broken_writes.unknown_outcome_taken_for_applied,
+        SETUPS["join"],
+        "S6",
+    ),
     Bug(
         "position from before a reset",
         broken_writes.position_from_before_a_reset,
@@ -83,8 +88,8 @@ BUGS: tuple[Bug, ...] = (
         "not converged",
     ),
     Bug(
-        "leaked claims forgotten",
-        broken_writes.leaked_claims_are_forgotten,
+        "orphaned claims forgotten",
+        broken_writes.orphaned_claims_are_forgotten,
         group(weights={"unregister": 2 * OFTEN, "delete_topic": OFTEN, "grow": OFTEN}),
         "not converged|S22|at one time of the clock",
     ),
@@ -131,8 +136,8 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug("reset ignored", broken_writes.reset_is_ignored, SETUPS["reset"], "ignored"),
     Bug(
-        "reset obeyed without the owner",
-        broken_writes.reset_obeyed_without_the_owner,
+        "reset applied without the owner",
+        broken_writes.reset_applied_without_the_owner,
         SETUPS["reset"],
         "S2|S8|S9",
         "obey owner",
@@ -151,7 +156,7 @@ BUGS: tuple[Bug, ...] = (
         "not converged|S10|did not stay",
         "plan znode",
     ),
-    Bug("change not looked at", broken_beliefs.change_is_not_looked_at, SETUPS["join"], "not converged"),
+    Bug("change not read", broken_beliefs.change_is_not_read, SETUPS["join"], "not converged"),
     Bug(
         "refusal tried again",
         broken_beliefs.refusal_is_tried_again,
