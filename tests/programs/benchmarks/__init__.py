@@ -1,1 +1,1 @@
-"""Measurements against the peers, side by side in one run: `python -m tests.programs.benchmarks --help`."""
+"""Measurements of zkgroup beside its peers, in one run: `python -m tests.programs.benchmarks --help`."""

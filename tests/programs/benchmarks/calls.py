@@ -1,4 +1,4 @@
-"""How many calls an act makes: what it costs in Python, on whatever machine, and whoever shares it."""
+"""How many Python calls an operation makes: a cost that does not depend on the machine or its load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def calls_of(act: Callable[[], object]) -> int:
-    """Calls of functions, those of C included, in this thread. The act has run before: it imports no more."""
+    """How many calls this thread makes, C functions included. An earlier call must have done all imports."""
     count = 0
 
     def heard(frame: FrameType, event: str, argument: object) -> None:

@@ -21,12 +21,12 @@ LARGE = ClusterTree(topics=100, partitions=100)
 SMALL = ClusterTree(topics=50, partitions=100)
 SHORT = ClusterTree(topics=20, partitions=20)
 HUGE = ClusterTree(topics=500, partitions=200)
-DECODING = "Python's time for each znode: decoding, the picture, the requests to brokers"
+DECODING = "Python's time for each znode: decoding, the controller context, the requests to brokers"
 MANY_BROKERS = ClusterTree(topics=100, partitions=100, brokers=50)
 
 
 def _bulk_read(tree: ClusterTree, repeats: int) -> Line:
-    """The same znodes read once, by our client, which then does nothing with them."""
+    """Reads the same znodes once with our client, which does nothing with them."""
     with BenchServer(heap_mb=1024) as server:
         tree.lay_out(server.address)
         paths = list(tree.paths())
@@ -50,7 +50,7 @@ def _line(what: str, side: str, results: Sequence[TakeOver], seconds: Sequence[f
 
 
 def _take_overs(side: str, tree: ClusterTree, repeats: int) -> Line:
-    """Elected to ready, /controller having been deleted."""
+    """Take-overs from the election until ready, after `/controller` was deleted."""
     with ControllerBench(side, tree) as bench:
         results = [bench.take_over() for _ in range(repeats)]
     what = f"take-over of {tree.size} partitions"
@@ -58,7 +58,7 @@ def _take_overs(side: str, tree: ClusterTree, repeats: int) -> Line:
 
 
 def failover(plan: Plan, report: Report) -> None:
-    """Elected until all is loaded and the first metadata is ready to send."""
+    """Take-overs from the election until everything is loaded and the first metadata is ready to send."""
     large = SHORT if plan.short else LARGE
     bulk, ours = _bulk_read(large, plan.repeats), _take_overs(OURS, large, plan.repeats)
     report.lines += [bulk, ours]
@@ -74,7 +74,7 @@ def failover(plan: Plan, report: Report) -> None:
 
 
 def failover_with_loss(plan: Plan, report: Report) -> None:
-    """A broker is lost together with the controller: a third of the leaders is to be elected."""
+    """Take-overs after a broker was lost together with the controller: a third of the leaders is elected."""
     tree = SHORT if plan.short else LARGE
     sides = (OURS, NEW) if plan.peers() and not plan.short else (OURS,)
     lines: dict[str, Line] = {}
@@ -92,7 +92,7 @@ def failover_with_loss(plan: Plan, report: Report) -> None:
 
 
 def controller_memory(plan: Plan, report: Report) -> None:
-    """The process of a controller of 100,000 partitions, once it has taken over twice."""
+    """Memory of the process of a controller of 100,000 partitions, after two take-overs."""
     tree = SHORT if plan.short else HUGE
     bulk = _bulk_read(tree, plan.repeats)
     with ControllerBench(OURS, tree) as bench:
@@ -106,7 +106,7 @@ def controller_memory(plan: Plan, report: Report) -> None:
 
 
 def describe(plan: Plan, report: Report) -> None:
-    """`topic describe` of everything, with the start of the process."""
+    """`topic describe` of all topics, with the start of the process."""
     tree = SHORT if plan.short else LARGE
     what = f"topic describe of {tree.size} partitions"
     theirs: list[Cost] = []
@@ -136,7 +136,7 @@ def _counted(ran: Ran, word: str, times: int) -> Cost:
 
 
 def move_plan(plan: Plan, report: Report) -> None:
-    """Emptying one of 50 brokers: CPU, and how many copies the plan makes."""
+    """A plan that empties one of 50 brokers: its CPU time and its number of replica copies."""
     tree = ClusterTree(20, 20, brokers=10) if plan.short else MANY_BROKERS
     what = f"plan to empty one of {tree.brokers} brokers, {tree.size} partitions"
     with BenchServer(heap_mb=1024) as server, tempfile.TemporaryDirectory() as scratch:
@@ -165,11 +165,11 @@ def move_plan(plan: Plan, report: Report) -> None:
     note = f"{generated} replicas copied"
     costs = [each.cost for each in theirs]
     report.lines.append(cost_line(what, f"ReassignPartitionsCommand {NEW}", costs, note))
-    report.at_least(f"replicas copied by {NEW}'s plan over ours", 10, generated / planned, "")
+    report.at_least(f"replicas copied by {NEW}'s plan over zkgroup's", 10, generated / planned, "")
 
 
 def _copies(tree: ClusterTree, reassignment: dict[str, list[dict[str, object]]]) -> int:
-    """Replicas that stand on a broker which has none of that partition yet."""
+    """How many replicas are on a broker that has no replica of that partition yet."""
     copies = 0
     for move in reassignment["partitions"]:
         topic, replicas = int(str(move["topic"])[1:]), move["replicas"]

@@ -1,7 +1,7 @@
-"""Lays out a cluster of many partitions: brokers, topics and states, as a controller finds them.
+"""Writes the znodes of a cluster of many partitions: brokers, topics and states, as a controller finds them.
 
-The brokers are persistent znodes that point at ports where nobody listens: a controller loads everything,
-elects where it must and queues requests that are never delivered.
+The brokers are persistent znodes that name ports on which no process listens: a controller loads everything,
+elects the leaders that it must, and queues requests that are never delivered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLOSED_PORT = 9
 
 @dataclass(frozen=True)
 class ClusterTree:
-    """How large it is."""
+    """The size of the cluster, and its znodes."""
 
     topics: int
     partitions: int
@@ -31,37 +31,37 @@ class ClusterTree:
 
     @property
     def size(self) -> int:
-        """Partitions in all."""
+        """The number of partitions."""
         return self.topics * self.partitions
 
     def replicas(self, topic: int, partition: int) -> list[int]:
-        """Round robin, the leaders too."""
+        """The replicas of a partition, assigned round robin; so are the leaders."""
         first = topic + partition
         return [FIRST_BROKER + (first + each) % self.brokers for each in range(self.replication)]
 
     @property
     def hosted_by_the_first(self) -> int:
-        """Replicas on the first broker."""
+        """The number of replicas on the first broker."""
         everything = [
             self.replicas(topic, each) for topic in range(self.topics) for each in range(self.partitions)
         ]
         return sum(FIRST_BROKER in replicas for replicas in everything)
 
     def broker(self, number: int) -> tuple[str, bytes]:
-        """Path and data of the registration of the broker of this number, from 0."""
+        """Path and data of the registration of the broker with this number, from 0."""
         registration = {"jmx_port": -1, "timestamp": "1400000000000", "host": "127.0.0.1", "version": 1}
         registration["port"] = _CLOSED_PORT + number
         return f"/brokers/ids/{FIRST_BROKER + number}", _json(registration)
 
     def paths(self) -> Iterator[str]:
-        """What a controller has to read at least: every topic and every state."""
+        """The paths that a controller must read: every topic and every state."""
         for topic in range(self.topics):
             yield f"/brokers/topics/t{topic}"
             for partition in range(self.partitions):
                 yield f"/brokers/topics/t{topic}/partitions/{partition}/state"
 
     def znodes(self) -> Iterator[tuple[str, bytes]]:
-        """(path, data), parents before children."""
+        """Path and data of all znodes, parents before children."""
         yield from ((path, b"") for path in ("/brokers", "/brokers/ids", "/brokers/topics"))
         yield from (self.broker(number) for number in range(self.brokers))
         for topic in range(self.topics):
@@ -75,7 +75,7 @@ class ClusterTree:
                 yield f"{path}/partitions/{partition}/state", _json({**state, "isr": replicas})
 
     def lay_out(self, address: str) -> None:
-        """Writes it on a fresh server."""
+        """Writes the znodes on a fresh server."""
         with kazoo_on(address) as client:
             batch: list[tuple[str, bytes]] = []
             for znode in self.znodes():

@@ -1,4 +1,4 @@
-"""What one command of an operator costs: wall time, its CPU and that of the server, packets."""
+"""The cost of one command of an operator: wall time, CPU of the command and of the server, packets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 300
 
 
 class Ran(NamedTuple):
-    """One run that ended with exit code 0."""
+    """One run that ended with exit code 0, and its cost."""
 
     cost: Cost
     output: str
@@ -27,7 +27,7 @@ def zkgroup(*words: str) -> list[str]:
 
 
 def run(server: BenchServer, command: Sequence[str]) -> Ran:
-    """From the start of its process to the end, Python's or Java's start included."""
+    """Runs a command and measures it from start to end, with the start of Python or Java."""
     meter = server.meter()
     cpu_before = _children_cpu()
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

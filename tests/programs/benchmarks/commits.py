@@ -1,4 +1,4 @@
-"""Commits of many partitions: kazoo's set one by one, a JVM member's commitOffsets, ours in one multi."""
+"""Commits of many partitions: kazoo sets them one by one, as a JVM member does; zkgroup sends one multi."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ours_beside_kazoo(count: int, repeats: int) -> tuple[list[Result], list[Cost
 
 
 def member_commits(side: Side, count: int, repeats: int) -> list[Result]:
-    """The same of another member program by itself."""
+    """The same commits by another member program alone."""
     with GroupBench(side, members=1, partitions=count) as bench:
         bench.start()
         return [bench.commit(turn * count) for turn in range(1, repeats + 2)]

@@ -1,7 +1,7 @@
 """How long threads of this process were ready to run and had no core, as Linux counts it.
 
 Source: Documentation/scheduler/sched-stats.rst of Linux, `/proc/<pid>/task/<tid>/schedstat`: nanoseconds on a
-core, nanoseconds waiting for one, turns. What a hypervisor takes away is not in it.
+core, nanoseconds waiting for one, time slices. Time that a hypervisor takes away is not counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CoreWaits:
         self._files.clear()
 
     def read(self) -> Mapping[str, int]:
-        """Thread id to nanoseconds it has waited so far; empty where the system does not count it."""
+        """Thread id to nanoseconds that it has waited so far; empty where the system does not count them."""
         with contextlib.suppress(OSError):
             for thread in (task.name for task in _TASKS.iterdir()):
                 if thread not in self._files:
@@ -45,5 +45,5 @@ class CoreWaits:
 
 
 def longest_wait_ns(before: Mapping[str, int], after: Mapping[str, int]) -> int:
-    """Of one thread between two readings. Waits of several overlap, so no more than this is certain."""
+    """The longest wait of one thread between two readings: a lower bound, since waits of threads overlap."""
     return max((waited - before.get(thread, 0) for thread, waited in after.items()), default=0)

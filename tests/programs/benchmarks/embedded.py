@@ -1,4 +1,4 @@
-"""What the start of the embedded ZooKeeper costs, from the call until every server serves sessions."""
+"""The cost of starting the embedded ZooKeeper, from the call until every server serves sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 
 def start(servers: int) -> Cost:
-    """One start: wall seconds, and CPU seconds of all servers together when they are ready."""
+    """One start: wall seconds, and the CPU seconds of all servers until they are ready."""
     zookeeper = EmbeddedZooKeeper(servers, fsync=False)
     began = time.perf_counter()
     zookeeper.start()

@@ -1,8 +1,8 @@
-"""What ZooKeeper's files cost to read into columns, beside ZooKeeper's own tools and its own parser.
+"""The cost of reading ZooKeeper's files into columns, beside ZooKeeper's own tools and its own parser.
 
 CPU time counts, for it is steady on a shared machine, and ratios are those of one run. The tools are slow for
-reasons of their own: no buffer under the reader of logs, formatting, and text out. So they are compared by
-operation with the start of their JVM taken off, on files that are small enough for them.
+reasons of their own: the reader of logs has no buffer, and they format text and print it. So they are
+compared by operation, without the start of their JVM, on files that are small enough for them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PLAIN_LINES = "CPU: the reading of each znode's lengths in Python, and a value f
 
 
 class Reading(NamedTuple):
-    """What one side took for a file."""
+    """The cost of reading a file by one side."""
 
     rows: int
     cpu_s: list[float]
@@ -72,7 +72,7 @@ class Reading(NamedTuple):
 
 
 def ours(kind: str, path: Path, side: str, repeats: int) -> Reading:
-    """In a process of its own."""
+    """Reads a file with zkgroup, in a process of its own."""
     way = _WAYS[side]
     found = _json(
         [sys.executable, "-m", "tests.programs.benchmarks.read_files", kind, str(path), way, str(repeats)]
@@ -81,7 +81,7 @@ def ours(kind: str, path: Path, side: str, repeats: int) -> Reading:
 
 
 def parser(path: Path, repeats: int) -> Reading:
-    """ZooKeeper's classes behind a buffer, once compiled. The CPU is that of the thread that reads."""
+    """Reads a file with ZooKeeper's classes behind a buffer, once compiled. CPU of the reading thread."""
     classpath = os.pathsep.join(map(str, find_jars()))
     classes = compiled(Path(__file__).with_name("LogParser.java"), classpath)
     command = [find_java(), "-XX:+UseSerialGC", "-cp", f"{classes}{os.pathsep}{classpath}", "LogParser"]
@@ -90,7 +90,7 @@ def parser(path: Path, repeats: int) -> Reading:
 
 
 def tool(main: str, path: Path, nearly_empty: Path, rows: int, repeats: int) -> Reading:
-    """One of ZooKeeper's commands with its output thrown away, less what it takes for next to nothing."""
+    """Runs one of ZooKeeper's commands without its output; the cost of a nearly empty file is subtracted."""
     starts = [_run(main, nearly_empty) for _ in range(repeats)]
     start_cpu, start_s = (median(each[part] for each in starts) or 0.0 for part in (0, 1))
     runs = [_run(main, path) for _ in range(repeats)]
@@ -121,7 +121,7 @@ def _json(command: Sequence[str]) -> dict[str, Any]:
 
 
 def files(plan: Plan, report: Report) -> None:
-    """Logs and a snapshot of 3.9 into columns."""
+    """Reads logs and a snapshot of 3.9 into columns."""
     with tempfile.TemporaryDirectory(prefix="zkgroup-files-") as folder:
         _logs(plan, report, Path(folder))
         _snapshots(plan, report, Path(folder))

@@ -1,9 +1,9 @@
-"""The logs of a cluster in which nothing is wrong: groups commit and rebalance, replicas fall behind.
+"""The logs of a cluster without errors, in which groups commit and rebalance and replicas fall behind.
 
 40 groups of eight members own 400 partitions each, and 200 operations a second reach the ensemble: some 90 %
-commits by the owners, 8 % owners that are given up and claimed when a member restarts, the rest ISRs and
-refused requests. The random logs of `zookeeper_files` would have a finding in each line. Equal arguments give
-equal bytes.
+commits by the owners, 8 % owners that are released and claimed when a member restarts, the rest ISR changes
+and refused requests. The random logs of `zookeeper_files` would have a finding in each line. Equal arguments
+give equal bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Asked = tuple[int, int, bytes]
 
 
 def write_logs(folder: Path, operations: int, logs: int, groups: int = GROUPS) -> Path:
-    """So many logs with so many operations together, the last of them a little longer or shorter."""
+    """Writes this many logs with this many operations together; the last one may differ a bit in length."""
     folder.mkdir(parents=True)
     cluster = _Cluster(groups)
     numbered = enumerate(islice(chain(cluster.begin(), cluster.live()), operations))
@@ -62,7 +62,7 @@ def _create(path: str, data: str, *, ephemeral: bool = False) -> bytes:
 
 
 class _Cluster:
-    """Asks for one operation after another."""
+    """The writer of all operations, one after another."""
 
     def __init__(self, groups: int) -> None:
         self._random = random.Random(1)
@@ -73,7 +73,7 @@ class _Cluster:
         self._shrunk: set[tuple[int, int]] = set()
 
     def begin(self) -> Iterator[_Asked]:
-        """Brokers, controller and topics come up, then the groups."""
+        """Starts brokers, controller and topics, then the groups."""
         controller = self._brokers[0]
         for session in self._brokers:
             yield session, _CREATE_SESSION, _INT(6000)
@@ -98,7 +98,7 @@ class _Cluster:
             yield from group.begin()
 
     def live(self) -> Iterator[_Asked]:
-        """Without an end."""
+        """The endless sequence of operations."""
         pick, chance = self._random.choice, self._random.random
         while True:
             drawn = chance()
@@ -112,7 +112,7 @@ class _Cluster:
                 yield pick(self._groups).commit(self._random)
 
     def _isr(self) -> _Asked:
-        """The leader drops its last follower, or takes it back."""
+        """The leader removes its last follower from the ISR, or adds it again."""
         place = topic, number = self._random.randrange(_TOPICS), self._random.randrange(_PARTITIONS)
         replicas = _replicas(number)
         is_shrunk = place in self._shrunk
@@ -137,7 +137,7 @@ def _state(number: int, isr: list[int]) -> str:
 
 
 class _Group:
-    """Members that own every eighth partition each."""
+    """A group of eight members that own every eighth partition each."""
 
     def __init__(self, name: str, number: int, new_session: Callable[[], int]) -> None:
         self._name, self._new_session = name, new_session
@@ -175,7 +175,7 @@ class _Group:
         return self._owner(place), _SET, body
 
     def restart_one(self, draw: random.Random) -> Iterator[_Asked]:
-        """All give up what they own, one comes back under a new session, and all claim anew."""
+        """All members release their partitions, one restarts with a new session, and all claim again."""
         member = draw.randrange(_MEMBERS)
         for place, (topic, each) in enumerate(self._partitions):
             yield self._owner(place), _DELETE, _text(f"{self._root}/owners/topic-{topic}/{each}")

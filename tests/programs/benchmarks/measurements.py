@@ -1,4 +1,4 @@
-"""The table: each function measures one row's sides in turn and judges what is to be reached."""
+"""The rows of the table: each function measures one row's sides in turn and compares them with the goal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _group_line(what: str, results: Sequence[Result], note: str = "") -> Line:
 
 
 def _kept(results: Sequence[Result]) -> str:
-    """What became of the partitions whose owner stayed."""
+    """The pauses of the partitions whose owner stayed."""
     paused = sum(r["kept"].get("paused", 0) for r in results)
     total = sum(r["kept"]["partitions"] for r in results)
     p50 = median(r["kept"].get("p50_ms") for r in results)
@@ -58,7 +58,7 @@ def _kept(results: Sequence[Result]) -> str:
 
 
 def single_and_bulk_reads(plan: Plan, report: Report) -> None:
-    """10,000 znodes by one client: one by one without waiting, and in bulk."""
+    """10,000 znodes read by one client: one by one without waiting, and in bulk."""
     count = 2_000 if plan.short else 10_000
     with BenchServer() as server:
         paths = reads.lay_out(server.address, count)
@@ -92,7 +92,7 @@ def single_and_bulk_reads(plan: Plan, report: Report) -> None:
 
 
 def fenced_commits(plan: Plan, report: Report) -> None:
-    """The offsets of 1,000 partitions of one member."""
+    """Commits of the offsets of 1,000 partitions by one member."""
     count = 1_000
     what = f"commit of {count} partitions"
     mine, sets = commits.ours_beside_kazoo(count, 2 * plan.repeats)
@@ -129,7 +129,7 @@ def _commit_line(what: str, results: Sequence[Result]) -> Line:
 
 
 def _joins(side: Side, members: int, partitions: int, repeats: int) -> dict[str, list[Result]]:
-    """Start, then join and leave in turn."""
+    """A start, then joins and leaves in turn."""
     results: defaultdict[str, list[Result]] = defaultdict(list)
     with GroupBench(side, members=members, partitions=partitions) as bench:
         results["start"].append(bench.start())
@@ -140,7 +140,7 @@ def _joins(side: Side, members: int, partitions: int, repeats: int) -> dict[str,
 
 
 def join_large(plan: Plan, report: Report) -> None:
-    """One joins 100 members with 1,000 partitions."""
+    """One member joins 100 members with 1,000 partitions."""
     what, repeats = "join of one into N=100, P=1000", plan.repeats
     with SplitBench(members=100, partitions=1000) as split:
         split.start()
@@ -159,7 +159,7 @@ def join_large(plan: Plan, report: Report) -> None:
 
 
 def join_small(plan: Plan, report: Report) -> None:
-    """One joins 10 members with 100 partitions; partitions that stay keep their owner."""
+    """One member joins 10 members with 100 partitions; partitions that stay keep their owner."""
     what = "join of one into N=10, P=100"
     sides = (OURS,) if plan.short else (*plan.peers(), OURS)
     found = {side.name: _joins(side, 10, 100, plan.repeats) for side in sides}
@@ -177,7 +177,7 @@ def join_small(plan: Plan, report: Report) -> None:
 
 
 def mass_start(plan: Plan, report: Report) -> None:
-    """50 members at once into an empty group with 200 partitions."""
+    """50 members start at once in an empty group with 200 partitions."""
     what, seconds = "mass start N=50, P=200", dict[str, float]()
     found: defaultdict[str, list[Result]] = defaultdict(list)
     for _ in range(plan.repeats):
@@ -207,11 +207,13 @@ def rolling_restart(plan: Plan, report: Report) -> None:
         report.lines.append(_group_line(what, results, f"{gave_up} members gave up"))
         if side is OURS:
             failures = gave_up + sum(not r["converged"] for r in results)
-            report.at_most("members that gave up, or restarts that did not converge", 0, failures, "of ours")
+            report.at_most(
+                "members that gave up, or restarts that did not converge", 0, failures, "of zkgroup"
+            )
 
 
 def pauses(plan: Plan, report: Report) -> None:
-    """Delivery on partitions that stay, at a join, a leave and a crash."""
+    """The pauses of delivery on partitions that stay, at a join, a leave and a crash."""
     results = PauseBench.run(members=3, partitions=30, repeats=plan.repeats)
     by_scenario: defaultdict[str, list[Result]] = defaultdict(list)
     for result in results:
@@ -231,7 +233,7 @@ def pauses(plan: Plan, report: Report) -> None:
 
 
 def steady_state(plan: Plan, report: Report) -> None:
-    """100 idle members: what they cost the server by being there."""
+    """100 idle members: the load on the server without any event."""
     members = 10 if plan.short else 100
     for side in (*plan.peers(), OURS) if not plan.short else (OURS,):
         with GroupBench(side, members=members, partitions=members * 2) as bench:
@@ -251,12 +253,12 @@ def steady_state(plan: Plan, report: Report) -> None:
 
 
 def _idle_until_published(bench: GroupBench) -> None:
-    """Members publish their view once, some seconds after they are stable: not a steady cost."""
+    """Waits until members have published their view, some seconds after they are stable: no steady cost."""
     bench.idle(6.0)
 
 
 def memory(plan: Plan, report: Report) -> None:
-    """One idle member in a process of its own."""
+    """The memory of one idle member in a process of its own."""
     for side in ((JVM_SMALL,) if plan.peers() and not plan.short else ()) + (OURS,):
         with GroupBench(side, members=1, partitions=10) as bench:
             bench.start()
@@ -266,7 +268,7 @@ def memory(plan: Plan, report: Report) -> None:
 
 
 def embedded_start(plan: Plan, report: Report) -> None:
-    """One server, and three, each until it serves sessions."""
+    """The start of one server, and of three, each until it serves sessions."""
     for servers, side in ((1, "one server"), (3, "three servers")):
         costs = [embedded.start(servers) for _ in range(plan.repeats)]
         report.lines.append(cost_line("start of the embedded ZooKeeper", side, costs))

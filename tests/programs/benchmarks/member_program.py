@@ -1,4 +1,4 @@
-"""What member programs have in common (see `members`): commands on stdin, events on stdout."""
+"""The common part of member programs (see `members`): commands on stdin, events on stdout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def say(event: str, **fields: object) -> None:
 
 
 def together(acts: Iterable[Callable[[], object]]) -> None:
-    """Each in a thread of its own, to the end of all."""
+    """Runs each function in its own thread and waits for all."""
     threads = [threading.Thread(target=act) for act in acts]
     for thread in threads:
         thread.start()
@@ -28,7 +28,7 @@ def together(acts: Iterable[Callable[[], object]]) -> None:
 
 
 def run(make: Callable[[Mapping[str, str]], object], silent: Collection[str]) -> None:
-    """Carries out commands until `halt`; `silent`: those that are not reported as done."""
+    """Runs commands until `halt`; `silent`: those that are not reported as done."""
     program = make(dict(word.split("=", 1) for word in sys.argv[1:]))
     say("ready")
     for line in sys.stdin:

@@ -99,7 +99,7 @@ class Members:
                 self.wait("ready", 120)
 
     def send(self, word: str, names: Sequence[str] = ()) -> int:
-        """How many processes got the command."""
+        """Sends a command to every process; how many processes got it."""
         if self._separate and names:
             for name in names:
                 self._children[name].send([word, name])
@@ -109,11 +109,11 @@ class Members:
         return len(self._children)
 
     def tell(self, name: str, *words: str) -> None:
-        """A command with further arguments to the process that holds one member."""
+        """Sends a command with further arguments to the process that holds one member."""
         self._children[name if self._separate else None].send(words)
 
     def wait(self, event: str, timeout_s: float, command: str | None = None) -> list[dict[str, Any]]:
-        """All answers up to the awaited one. TimeoutError when it does not come, or no more can."""
+        """All events up to the awaited one. TimeoutError when it does not come or every process has ended."""
         came: list[dict[str, Any]] = []
         deadline = time.monotonic() + timeout_s
         while True:
@@ -138,14 +138,14 @@ class Members:
         self.names = [name for name in self.names if name not in names]
 
     def kill(self, name: str) -> None:
-        """SIGKILL of one member's process (separate ones only)."""
+        """Kills the process of one member with SIGKILL (separate processes only)."""
         child = self._children.pop(name)
         self.ended_cpu += cpu_seconds(child.pid)
         child.kill()
         self.names.remove(name)
 
     def counters(self) -> dict[str, int]:
-        """Counters summed over the members, and the number of members that gave up."""
+        """The sums of the members' counters, and the number of members that gave up."""
         total: Counter[str] = Counter()
         for _ in range(self.send("status")):
             for line in self.wait("done", 60, "status"):

@@ -22,7 +22,7 @@ Where = tuple[str, int]
 
 
 class Group:
-    """The group as its znodes show it, and the range assignment that its static registrations ask for."""
+    """The group as its znodes show it, and the range assignment for its static registrations."""
 
     def __init__(self, name: str) -> None:
         self._base, self._topics_base = f"/consumers/{name}", "/brokers/topics/"
@@ -33,7 +33,7 @@ class Group:
         self._topics: dict[str, bytes | None] = {}
 
     def apply(self, change: Change) -> tuple[str, Where | None] | None:
-        """Takes one change in; what it was about, with the partition if it is one."""
+        """Applies one change; the kind of znode that it is about, with the partition if it is about one."""
         path = change.path
         if path.startswith(f"{self._base}/ids/"):
             _put(self.ids, path.rsplit("/", 1)[1], change, change.data)
@@ -89,7 +89,7 @@ def _put(table: dict[Any, Any], key: object, change: Change, value: object) -> N
 
 
 def _range(topic: str, partitions: list[int], threads: list[str]) -> Iterator[tuple[Where, str]]:
-    """PartitionAssignor.scala@0.8.2.2, RangeAssignor, written out again: nothing of ours judges ours."""
+    """RangeAssignor of PartitionAssignor.scala@0.8.2.2, written again, independently of zkgroup's."""
     ordered = sorted(threads, key=lambda name: name.encode("utf-16-be"))
     share, extra = divmod(len(partitions), len(ordered))
     for index, name in enumerate(ordered):
@@ -99,7 +99,7 @@ def _range(topic: str, partitions: list[int], threads: list[str]) -> Iterator[tu
 
 
 class Window:
-    """What happened from a trigger to the end of the rebalance it caused. Times: the server's, in ms."""
+    """The events from a trigger to the end of the rebalance that it caused. Times: the server's, in ms."""
 
     def __init__(self, group: Group, source: LogSource) -> None:
         self._group, self._source = group, source
@@ -211,7 +211,7 @@ class Observer:
         timeout_s: float = 180.0,
         complete: Callable[[Window], bool] = lambda _: True,
     ) -> Window:
-        """Runs the window to its end; `complete` may hold it open while members still start."""
+        """Runs the window to its end; `complete` may keep it open while members still start."""
         deadline = time.monotonic() + timeout_s
         pause = threading.Event()
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""One consumer of ours on a source that never runs dry, which tells how long its partitions paused.
+"""One zkgroup consumer on a source that always has records, which reports how long its partitions paused.
 
     python -m tests.programs.benchmarks.our_consumer zookeeper=... group=... topics=t0 session_ms=6000
 
@@ -30,7 +30,7 @@ AT_ONCE = 20
 
 
 class TickingSource(RecordSource):
-    """Each partition grows by one record every TICK_MS, for ever."""
+    """A source whose every partition gets one record every TICK_MS, without end."""
 
     poll_interval_s = TICK_MS / 1000
 
@@ -75,7 +75,7 @@ class Pauses:
             self._longest.clear()
 
     def longest(self, owned: Sequence[TopicPartition]) -> dict[str, tuple[float, float]]:
-        """Partition to milliseconds of its longest pause, and of it without a core."""
+        """Partition to milliseconds of its longest pause, and of its wait for a core."""
         with self._lock:
             here = time.monotonic_ns(), self._waits.read()
             longest = {partition: self._longer(partition, here) for partition in owned}
@@ -131,10 +131,10 @@ class Program:
         self._consumer = None
 
     def reset(self, _: list[str]) -> None:
-        """Nothing is counted here."""
+        """Does nothing: this program has no counters."""
 
     def status(self, _: list[str]) -> None:
-        """Nothing is counted here."""
+        """Does nothing: this program has no counters."""
 
     def window(self, _: list[str]) -> None:
         self._pauses.begin()

@@ -18,7 +18,7 @@ START_TIMEOUT_S = 120.0
 
 
 class Counting:
-    """A HistorySink that only counts what the member did."""
+    """A HistorySink that only counts a member's operations."""
 
     NAMES = {  # noqa: RUF012 - a constant
         "rebalance.begin": "rebalances",

@@ -1,4 +1,4 @@
-"""How long delivery pauses on partitions that do not move, while others do."""
+"""How long delivery pauses on partitions that stay while other partitions move."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CALM_S = 10.0
 
 
 class PauseBench:
-    """Consumers of ours, each in a process of its own, on partitions that always have a new record."""
+    """zkgroup consumers, each in a process of its own, on partitions that always have a new record."""
 
     def __init__(self, bench: GroupBench) -> None:
         self._bench = bench
 
     @classmethod
     def run(cls, *, members: int, partitions: int, repeats: int) -> list[Result]:
-        """Pauses in calm, then at joins, leaves and crashes."""
+        """Measures pauses without an event, then at joins, leaves and crashes."""
         results = []
         with GroupBench(OUR_CONSUMERS, members=members, partitions=partitions, separate=True) as group:
             bench = cls(group)

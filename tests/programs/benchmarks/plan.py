@@ -1,4 +1,4 @@
-"""How much is measured, and what every measurement makes of its costs."""
+"""How much is measured, and how a measurement becomes a line of the report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Plan:
     short: bool = False
 
     def peers(self) -> tuple[Side, ...]:
-        """JVM members where they can be had."""
+        """JVM members, where they are available."""
         try:
             kafka_jars("0.8.2.2")
         except MissingToolError:
@@ -28,7 +28,7 @@ class Plan:
 
 
 def cost_line(what: str, side: str, costs: Sequence[Cost], note: str = "") -> Line:
-    """One side of one measurement."""
+    """The line of one side of one measurement."""
     return Line(
         what,
         side,
@@ -43,7 +43,7 @@ def cost_line(what: str, side: str, costs: Sequence[Cost], note: str = "") -> Li
 
 
 def ratio(peer: Line, ours: Line) -> float:
-    """How many times ours fits into the peer's seconds."""
+    """The peer's seconds divided by zkgroup's."""
     assert peer.seconds is not None
     assert ours.seconds is not None
     return peer.seconds / ours.seconds

@@ -1,4 +1,4 @@
-"""What a process and everything below it has used (proc(5), /proc/pid/stat and status)."""
+"""CPU time and memory of a process and everything below it (proc(5), /proc/pid/stat and status)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(NamedTuple):
-    """Of all processes of a tree together."""
+    """The usage of all processes of a tree together."""
 
     cpu_s: float
     """Of those that live, and of those that their parents have waited for."""
@@ -20,7 +20,7 @@ class Usage(NamedTuple):
 
 
 def usage(root: int) -> Usage:
-    """Of the tree below a process, and of the process."""
+    """The usage of the tree below a process, and of the process."""
     stats = {int(each.name): stat for each in _PROC.glob("[0-9]*") if (stat := _stat(each)) is not None}
     tree = {root}
     while more := {pid for pid, stat in stats.items() if int(stat[1]) in tree} - tree:
@@ -30,7 +30,7 @@ def usage(root: int) -> Usage:
 
 
 def _stat(process: Path) -> list[str] | None:
-    """The fields from the third on, the state; None where it has just ended."""
+    """The fields of a process from the third on, the state; None where it has just ended."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:

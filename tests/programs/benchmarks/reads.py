@@ -1,4 +1,4 @@
-"""Reads of one client: kazoo as it is, the Java client's bulk reads, and ours."""
+"""Reads of one client: kazoo's, the Java client's bulk reads, and zkgroup's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lay_out(address: str, count: int) -> list[str]:
 
 @contextlib.contextmanager
 def kazoo_reads(address: str, paths: list[str]) -> Iterator[Act]:
-    """kazoo as it is: all reads sent without waiting, then all answers awaited."""
+    """Reads with kazoo: all reads are sent without waiting, then all answers are awaited."""
     with kazoo_on(address) as client:
 
         def act() -> None:
@@ -55,7 +55,7 @@ def kazoo_reads(address: str, paths: list[str]) -> Iterator[Act]:
 
 @contextlib.contextmanager
 def our_single_reads(address: str, paths: list[str]) -> Iterator[Act]:
-    """Ours: one Read a znode, all submitted, then all outcomes awaited."""
+    """Reads with zkgroup: one Read a znode, all submitted, then all outcomes awaited."""
     with ZooKeeperClient(address) as client:
         session = client.wait_connected(30)
 
@@ -78,7 +78,7 @@ def our_single_reads(address: str, paths: list[str]) -> Iterator[Act]:
 
 @contextlib.contextmanager
 def our_bulk_reads(address: str, paths: list[str]) -> Iterator[Act]:
-    """Ours: `read_many` of all of them."""
+    """Reads with zkgroup: `read_many` of all znodes."""
     with ZooKeeperClient(address) as client:
         blocking = Blocking(client)
         blocking.wait_connected()
@@ -94,7 +94,7 @@ def our_bulk_reads(address: str, paths: list[str]) -> Iterator[Act]:
 
 @contextlib.contextmanager
 def bulk_read_of(address: str, paths: list[str]) -> Iterator[Act]:
-    """Ours: `read_many` of znodes that all exist, whatever they hold."""
+    """Reads with zkgroup: `read_many` of znodes that all exist, with any data."""
     with ZooKeeperClient(address) as client:
         blocking = Blocking(client)
         blocking.wait_connected()

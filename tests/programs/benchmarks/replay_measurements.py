@@ -1,4 +1,4 @@
-"""What a replay costs in which every digest is compared, beside decoding the same records alone.
+"""The cost of a replay that compares every digest, beside decoding the same records alone.
 
 CPU time counts, for it is steady on a shared machine; the ratio is that of one run.
 """

@@ -1,4 +1,4 @@
-"""Lines measured and goals judged, as JSON and as a table."""
+"""Measured lines and checked goals, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Line:
-    """One side of one measurement: medians of its repeats. None: not told, or not measured."""
+    """One side of one measurement: medians of its repeats. None: not reported, or not measured."""
 
     what: str
     side: str
@@ -32,7 +32,7 @@ COUNTED = ("packets", "files", "MB", "calls", "replicas")
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached, what was, and what limits it."""
+    """A goal: the limit, the measured value, and the cause where it is missed."""
 
     what: str
     wanted: str
@@ -42,24 +42,24 @@ class Goal:
 
     @property
     def is_counted(self) -> bool:
-        """Whether a test may give a verdict on it; ratios of times depend on who shares the machine."""
+        """Whether a test may check it; ratios of times depend on the load of the machine."""
         return self.wanted.endswith(COUNTED)
 
 
 @dataclass
 class Report:
-    """Everything of one run."""
+    """The lines and goals of one run."""
 
     lines: list[Line] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def at_least(self, what: str, ratio: float, found: float, limit: str) -> None:
-        """A goal of speed: a peer's seconds over ours."""
+        """Adds a goal of speed: a peer's seconds divided by zkgroup's."""
         self.goals.append(Goal(what, f"≥ {ratio:g}x", f"{found:.1f}x", found >= ratio, limit))
 
     def at_most(self, what: str, most: float, found: float, unit: str, limit: str = "") -> None:
-        """A goal of cost."""
+        """Adds a goal of cost."""
         self.goals.append(Goal(what, f"≤ {most:g} {unit}", f"{found:.4g} {unit}", found <= most, limit))
 
     def as_json(self) -> str:
@@ -74,7 +74,7 @@ class Report:
         return json.dumps(rows, indent=1)
 
     def as_table(self) -> str:
-        """Markdown."""
+        """The report in Markdown."""
         head = [
             "what",
             "side",
@@ -97,9 +97,9 @@ class Report:
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    """Of the values that are told."""
-    told = [value for value in values if value is not None]
-    return statistics.median(told) if told else None
+    """The median of the values that are not None; None where there are none."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def spread(values: Sequence[float]) -> tuple[float, float] | None:

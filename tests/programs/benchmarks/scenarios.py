@@ -1,4 +1,4 @@
-"""What a group goes through on a fresh server: start, join, leave, crash, rolling restart, idleness."""
+"""The events of a group on a fresh server: start, join, leave, crash, rolling restart, idleness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STUCK_S = 60.0
 
 
 class Bench:
-    """One server, one tree, one side's members."""
+    """One server, one tree, and the members of one side."""
 
     GROUP = "bench"
 
@@ -52,10 +52,10 @@ class Bench:
 
 
 class GroupBench(Bench):
-    """What a group goes through, and an observer of it."""
+    """The scenarios of a group, with an observer of it."""
 
     def __init__(self, side: Side, *, calm_s: float = 3.0, **sizes: Any) -> None:
-        """`calm_s` is how long heartbeats are counted before an act and quiet is awaited after it."""
+        """`calm_s`: how long heartbeats are counted before an event and quiet is awaited after it."""
         super().__init__(side, **sizes)
         self._calm_s = calm_s
 
@@ -65,7 +65,7 @@ class GroupBench(Bench):
         return self
 
     def start(self) -> Result:
-        """All members at once into an empty group."""
+        """Starts all members at once in an empty group."""
         names = [f"m{number:05d}" for number in range(self._count)]
         self.members.prepare(names)
         return self._measure(
@@ -73,21 +73,21 @@ class GroupBench(Bench):
         )
 
     def join(self) -> Result:
-        """One more, whose id sorts last."""
+        """Starts one more member, whose id sorts last."""
         self.members.prepare([LAST])
         return self._measure("join", lambda: self.members.add([LAST]), lambda w: w.registrations >= 1)
 
     def leave(self) -> Result:
-        """That one closes cleanly."""
+        """Closes that member cleanly."""
         return self._measure("leave", lambda: self.members.close([LAST]), lambda w: w.departures >= 1)
 
     def crash(self) -> Result:
-        """SIGKILL of one a third down the list, timed from the end of its session."""
+        """Kills the member a third down the list with SIGKILL; the time runs from the end of its session."""
         victim = self.members.names[len(self.members.names) // 3]
         return self._measure("crash", lambda: self.members.kill(victim), lambda w: w.departures >= 1)
 
     def refill(self) -> None:
-        """Somebody new takes the place of one that crashed; not measured."""
+        """Starts a new member in place of one that crashed; not measured."""
         newcomer = f"{max(self.members.names)}x"
         window = self.observer.window()
         self.members.prepare([newcomer])
@@ -95,7 +95,7 @@ class GroupBench(Bench):
         self.observer.follow(window, settle_s=self._calm_s)
 
     def rolling(self, count: int = 3) -> Result:
-        """The first few close and come back, one after another."""
+        """Closes and restarts the first few members, one after another."""
         names = self.members.names[:count]
 
         def roll() -> None:
@@ -113,7 +113,7 @@ class GroupBench(Bench):
         return result
 
     def commit(self, base: int) -> Result:
-        """The first member commits a new position of every partition it owns."""
+        """The first member commits a new position of every partition that it owns."""
         name = self.members.names[0]
         meter = self.server.meter(self.members.pids)
         self.members.tell(name, "commit", name, str(base))
@@ -130,7 +130,7 @@ class GroupBench(Bench):
         }
 
     def idle(self, seconds: float) -> Result:
-        """Nothing happens: what members cost by being there."""
+        """Measures the load of members without any event."""
         self.observer.catch_up()
         writes = sum(self.observer.source.writes.values())
         meter = self.server.meter(self.members.pids)

@@ -34,7 +34,7 @@ def resident_mb(pid: int) -> float:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an act cost: wall seconds, packets received, CPU seconds at both ends (None: not told)."""
+    """The cost of an operation: wall seconds, packets received, CPU seconds at both ends or None."""
 
     seconds: float
     packets: int
@@ -43,7 +43,7 @@ class Cost:
 
 
 class Meter:
-    """Runs from its making to `stop()`; `clients` are the processes whose CPU counts."""
+    """Measures from its creation to `stop()`; `clients` are the processes whose CPU counts."""
 
     def __init__(self, server: BenchServer, clients: Iterable[int]) -> None:
         self._server, self._clients = server, tuple(clients)
@@ -59,7 +59,7 @@ class Meter:
 
 
 class BenchServer:
-    """A standalone server of the release that pyspark carries, with a data folder of its own."""
+    """A standalone server of the release that pyspark contains, with a data folder of its own."""
 
     def __init__(self, *, heap_mb: int = 512, tick_ms: int = 500) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-"))
@@ -107,7 +107,7 @@ class BenchServer:
         return self.data / "version-2"
 
     def packets(self) -> int:
-        """Packets received so far, this question's own included."""
+        """Packets received so far, this request's own included."""
         rows = dict(
             line.split("\t", 1) for line in four_letters(self.port, "mntr").splitlines() if "\t" in line
         )

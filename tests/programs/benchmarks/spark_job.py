@@ -1,9 +1,9 @@
-"""One job of the audit on Spark in a process of its own; prints what each part took, as JSON.
+"""Runs one job of the audit on Spark in a process of its own; prints what each part took, as JSON.
 
     python -m tests.programs.benchmarks.spark_job CORES FOLDER OUTPUT
 
-The process, its JVM and its Python workers stay on so many cores of the machine, and what is told is of all
-of them together. The start of the session is not of the job.
+The process, its JVM and its Python workers run on this many cores of the machine, and the figures are those
+of all of them together. The start of the session is not counted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(cores: int, folder: str, output: str) -> None:
 
 
 def _stages(spark: Any) -> Iterator[dict[str, Any]]:
-    """Of each stage that ran: how many tasks, their seconds together, and those of the longest."""
+    """For each stage that ran: how many tasks, their seconds together, and those of the longest."""
     gateway = spark.sparkContext._gateway
     store, every = spark._jsc.sc().statusStore(), gateway.jvm.java.util.ArrayList()
     none, most = (gateway.new_array(gateway.jvm.double, size) for size in (0, 1))

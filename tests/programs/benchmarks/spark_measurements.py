@@ -1,12 +1,12 @@
-"""What the audit on Spark costs by operation: on one core and two, and of ten times as many operations.
+"""The cost of the audit on Spark by operation: on one core and two, and of ten times as many operations.
 
     python -m tests.programs.benchmarks.spark_measurements FEW MANY
 
-measures other numbers than the million and ten millions of `python -m tests.programs.benchmarks spark`.
-Each job is a process of its own that converts 20 logs and asks every rule that is a fold; the start of the
-session is not counted. CPU is of the whole tree of processes, so it says something on a machine that others
-use, too. How far more cores would help is told by the tasks: all of them together, over the longest of each
-stage.
+measures these numbers of operations instead of the million and ten millions of
+`python -m tests.programs.benchmarks spark`. Each job is a process of its own that converts 20 logs and
+computes every rule that is a fold; the start of the session is not counted. CPU is that of the whole tree of
+processes, so it is meaningful on a shared machine. The tasks show how far more cores would help: the sum of
+all tasks, over the longest of each stage.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def spark(plan: Plan, report: Report) -> None:
 
 
 def measure(report: Report, few: int, many: int) -> None:
-    """Of so many operations in 20 logs each, the few on one core as well."""
+    """Measures this many operations in 20 logs each; the smaller number on one core as well."""
     with tempfile.TemporaryDirectory(prefix="zkgroup-spark-") as name:
         place = Path(name)
         for operations in {few, many}:
@@ -58,7 +58,7 @@ def measure(report: Report, few: int, many: int) -> None:
 
 
 def fillable(stages: list[dict[str, Any]]) -> float:
-    """So many cores have work: the seconds of all tasks over those of the longest task of each stage."""
+    """How many cores have work: the seconds of all tasks over those of the longest task of each stage."""
     return sum(float(stage["seconds"]) for stage in stages) / sum(
         float(stage["longest_s"]) for stage in stages
     )

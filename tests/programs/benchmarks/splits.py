@@ -1,4 +1,4 @@
-"""kazoo's SetPartitioner: when a set is split again, from what its members say they hold."""
+"""kazoo's SetPartitioner: when a set is split again, from what its members print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.programs.benchmarks.sides import SET_PARTITIONER
 
 
 class SplitBench(Bench):
-    """One server, one set, the members of one program."""
+    """One server, one set, and the members of one program."""
 
     GROUP = "split"
 
@@ -20,11 +20,11 @@ class SplitBench(Bench):
         self._holds: dict[str, int] = {}
 
     def start(self, timeout_s: float = 240.0) -> dict[str, Any]:
-        """All members at once."""
+        """Starts all members at once."""
         return self._add("start", [f"m{number:05d}" for number in range(self._count)], timeout_s)
 
     def join(self, timeout_s: float = 240.0) -> dict[str, Any]:
-        """One more."""
+        """Starts one more member."""
         return self._add("join", ["z00000"], timeout_s)
 
     def _add(self, scenario: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class SplitBench(Bench):
         }
 
     def _follow(self, timeout_s: float) -> None:
-        """Until every member holds its share: after a change each one first says that it holds nothing."""
+        """Waits until every member has its share; after a change each first prints that it holds nothing."""
         share = self._partitions // len(self.members.names)
         deadline = time.monotonic() + timeout_s
         while True:

@@ -1,6 +1,7 @@
-"""How a controller takes over a cluster of many partitions: ours, and brokers of real Kafka.
+"""How a controller takes over a cluster of many partitions: zkgroup's, and brokers of Kafka.
 
-Each is alone on a server of its own and is elected again whenever `/controller` goes; its brokers are silent.
+Each is alone on a server of its own and is elected again whenever `/controller` is deleted. Its brokers do
+not answer.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ log4j.logger.org.apache.kafka.clients.NetworkClient=OFF
 
 
 class TakeOver(NamedTuple):
-    """One of them. Seconds run from the loss of the one before, by the server's clock."""
+    """One take-over. Seconds run from the loss of the former controller, by the server's clock."""
 
     ready_s: float
-    """Until it says that it rules."""
+    """Until it reports that it is the active controller."""
     elected_to_ready_s: float
     last_state_s: float | None
     """Until the last state was written; None without any."""
@@ -102,11 +103,11 @@ class ControllerBench:
         self._folder.cleanup()
 
     def take_over(self) -> TakeOver:
-        """`/controller` is deleted, nothing else."""
+        """Deletes `/controller` and nothing else."""
         return self._measure(lambda: self._client.delete("/controller"))
 
     def take_over_with_loss(self, number: int) -> TakeOver:
-        """`/controller` and one broker go in one transaction; the broker comes back after it."""
+        """Deletes `/controller` and one broker in one transaction; the broker comes back after it."""
         path, data = self._tree.broker(number)
 
         def lose() -> None:
@@ -122,7 +123,7 @@ class ControllerBench:
 
     @property
     def memory_mb(self) -> float:
-        """Resident, of the controller's process."""
+        """Resident memory of the controller's process, in MiB."""
         return resident_mb(self._process.pid)
 
     def _measure(self, act: Callable[[], object]) -> TakeOver:
@@ -164,12 +165,12 @@ class ControllerBench:
         return found
 
     def _packets(self) -> int:
-        """Received so far, without those of this question and of the ones before it."""
+        """Packets received so far, without those of this request and of the ones before it."""
         self._asked += 1
         return self.server.packets() - self._asked
 
     def _ready(self) -> float:
-        """Wall time of the line that says so."""
+        """The wall time of the log line that reports it as ready."""
         pattern = READY.get(self._side, READY["kafka"])
         deadline = time.monotonic() + READY_S
         told: list[str] = []

@@ -1,4 +1,4 @@
-"""Follows a server's transaction log while it is written: every change, with its time, at no request."""
+"""Follows a server's transaction log while it is written: every change with its time, without requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TransactionLog:
         self._at = 0
 
     def poll(self) -> list[Transaction]:
-        """What has been appended since."""
+        """The records appended since the last call."""
         found: list[Transaction] = []
         while self._file is not None or self._open_next():
             appended = self._appended()

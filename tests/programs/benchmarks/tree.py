@@ -1,7 +1,7 @@
-"""Lays out the broker and topic znodes that members need: the least tree for 0.8.2.2.
+"""Writes the broker and topic znodes that members need: the smallest tree for 0.8.2.2.
 
-The broker points at a port where nobody listens: JVM members register, rebalance and claim, find no
-leader and fetch nothing. State znodes are not read by members.
+The broker names a port on which no process listens: JVM members register, rebalance and claim, find no
+leader and fetch nothing. Members do not read state znodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _json(document: object) -> bytes:
 
 
 def _znodes(topics: int, partitions: int) -> Iterator[tuple[str, bytes]]:
-    """(path, data) of every znode, parents before children; `partitions` of each topic."""
+    """Path and data of every znode, parents before children; `partitions` of each topic."""
     yield from ((path, b"") for path in ("/consumers", "/brokers", "/brokers/ids", "/brokers/topics"))
     broker = {"jmx_port": -1, "timestamp": "1400000000000", "host": "127.0.0.1", "version": 1, "port": 9}
     yield "/brokers/ids/1", _json(broker)

@@ -1,6 +1,6 @@
-"""What the tree at a zxid costs out of a folder with many logs and snapshots: CPU, bytes read, files opened.
+"""The cost of the tree at a zxid, from a folder with many logs and snapshots: CPU, bytes read, files opened.
 
-The digests in the logs are random numbers (`zookeeper_files`); they are compared as ever, and none fits.
+The digests in the logs are random numbers (`zookeeper_files`); they are compared as usual, and none matches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Run(NamedTuple):
 
 
 def tree_at(plan: Plan, report: Report) -> None:
-    """Three zxids and a time; a snapshot stands before each log, as servers take them."""
+    """The trees at three zxids and a time; a snapshot precedes each log, as servers take them."""
     records, logs = (20_000, 10) if plan.short else (10_000_000, 100)
     with tempfile.TemporaryDirectory(prefix="zkgroup-tree-at-") as name:
         folder = _written(Path(name), records, logs)

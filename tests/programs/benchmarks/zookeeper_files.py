@@ -37,7 +37,7 @@ def _buffer(value: bytes) -> bytes:
 
 
 class _Operations:
-    """Bodies of the kinds that a cluster and its groups write."""
+    """The operations that a cluster and its groups write."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -98,7 +98,7 @@ class _Operations:
 def write_log(
     path: Path, records: int, *, multi_of: int = 0, seed: int = 1, first_zxid: int = FIRST_ZXID
 ) -> Path:
-    """A log of so many records, all of them multis of so many operations where that is told."""
+    """Writes a log of this many records; with `multi_of`, each is a multi of this many operations."""
     operations = _Operations(seed)
     with path.open("wb") as file:
         file.write(b"ZKLG" + pack(">iq", 2, 0))
@@ -131,7 +131,7 @@ def _group(number: int) -> Iterator[tuple[str, bytes]]:
 
 
 def write_snapshot(path: Path, znodes: int, *, end_zxid: int | None = None) -> Path:
-    """A snapshot of so many znodes, sealed; by default each was made by a transaction of its own."""
+    """Writes a sealed snapshot of this many znodes; by default each was created by its own transaction."""
     end_zxid = FIRST_ZXID + znodes if end_zxid is None else end_zxid
     with path.open("wb") as file:
         total = 1
