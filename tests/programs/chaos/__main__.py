@@ -21,7 +21,7 @@ CONFIG = {"snapCount": "1000000"}
 
 
 def main() -> int:
-    """Runs rounds of seeds that follow each other; 1 where one of them was not as it shall be."""
+    """Runs rounds of consecutive seeds; 1 where one of them found an error."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first round's seed")
     parser.add_argument("--rounds", type=int, help="so many rounds; otherwise by time")

@@ -1,4 +1,4 @@
-"""Brokers as processes, each behind network proxies of its own, on three real servers."""
+"""Brokers as processes, each behind its own network proxies, on three real servers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "200ms",
     "leader.imbalance.check.interval.seconds": "15s",
 }
-LOOK_S = 0.25
-"""Between two looks at the whole cluster: they cost the brokers time on a small machine."""
+CHECK_S = 0.25
+"""Between two reads of the whole cluster: they cost the brokers time on a small machine."""
 CALM_S = SESSION_MS / 1000 + 1
 ENTRY = ("-c", "from zkgroup_cli.app import main; main()")
 """What Python is started with to be a broker."""
@@ -47,7 +47,7 @@ LINES = "lines"
 
 
 class Node:
-    """One broker: its folder, its way to ZooKeeper, and its present process."""
+    """One broker: its folder, its connection to ZooKeeper, and its present process."""
 
     def __init__(
         self, broker: int, home: Path, network: GatedZooKeeper, entry: Sequence[str] = ENTRY
@@ -56,7 +56,7 @@ class Node:
         self.data = home / f"broker-{broker}"
         self.network = network
         self.died: list[str] = []
-        """Ends that nobody asked for."""
+        """Descriptions of processes that ended by themselves."""
         self.is_paused = False
         self._events = home / f"broker-{broker}.ndjson"
         self._errors = home / f"broker-{broker}.err"
@@ -67,12 +67,12 @@ class Node:
 
     @property
     def has_told(self) -> bool:
-        """Whether the present process has come as far as to tell something; before, a signal just ends it."""
+        """Whether the present process has printed an event; before that, SIGTERM ends it at once."""
         return self._events.exists() and self._events.stat().st_size > self._told_before
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives. One that has ended by itself is noted."""
+        """Whether its process runs. A process that has ended by itself is recorded in `died`."""
         if self._process is None:
             return False
         code = self._process.poll()
@@ -96,7 +96,7 @@ class Node:
             )
 
     def kill(self) -> None:
-        """SIGKILL, also where it is paused."""
+        """Kills the process with SIGKILL, even while it is paused."""
         if self.is_running:
             assert self._process is not None
             self._process.kill()
@@ -116,7 +116,7 @@ class Node:
         self.is_paused = False
 
     def ask_to_stop(self) -> None:
-        """SIGTERM: a controlled shutdown."""
+        """Sends SIGTERM, which begins a controlled shutdown."""
         if self.is_running and not self.is_paused:
             assert self._process is not None
             self._process.terminate()
@@ -134,12 +134,12 @@ class Node:
         return code
 
     def wipe(self) -> None:
-        """Its disk is empty; it must not run."""
+        """Deletes the data folder of the broker, which must not run."""
         shutil.rmtree(self.data, ignore_errors=True)
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What all its processes told, in order; a killed one may have torn its last line."""
+        """The events that all its processes printed, in order; a killed one may have torn its last line."""
         found = []
         for line in self._events.read_text().splitlines() if self._events.exists() else ():
             try:
@@ -150,7 +150,7 @@ class Node:
 
 
 class ChaosCluster(OnServers):
-    """Four brokers, three servers, and a witness past all proxies."""
+    """Four brokers, three servers, and a client that bypasses all proxies."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class ChaosCluster(OnServers):
         return dict(read_states(self.ensemble, every))
 
     def stillborn(self, states: Mapping[TopicPartition, PartitionState | None]) -> set[TopicPartition]:
-        """Partitions whose one in-sync replica never heard of them, and so cannot lead (ADR 0018)."""
+        """Partitions that cannot lead: their only in-sync replica never got a request for them (ADR 0018)."""
         return {
             tp
             for tp, state in states.items()
@@ -208,13 +208,13 @@ class ChaosCluster(OnServers):
         }
 
     def unrest(self) -> str:
-        """What is not yet as it shall be at rest; empty where all is well."""
+        """What is wrong for a cluster at rest; empty where nothing is."""
         self.zk.sync("/")
         live = self.registered()
         if live != set(BROKERS):
             return f"registered are {sorted(live)}"
         if self.controller() is None:
-            return "nobody is controller"
+            return "there is no active controller"
         if self.zk.find(PreferredElection.path()) is not None:
             return "a preferred election is still asked for"
         if marked := self.zk.list_many([delete_topics_path()])[delete_topics_path()]:
@@ -238,7 +238,7 @@ class ChaosCluster(OnServers):
     # --- acts -------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
-        """Whoever does not run is started, and everybody is registered."""
+        """Starts every broker that does not run, and waits until all are registered."""
         for node in self.nodes.values():
             node.start()
         becomes(self.registered, set(BROKERS), what=self.told, ignoring=(ZkGroupError,))
@@ -250,13 +250,13 @@ class ChaosCluster(OnServers):
             return None
 
     def told(self) -> str:
-        """For a failure: who runs, and who has ended by itself."""
+        """For failure messages: the brokers that run, and those that ended by themselves."""
         running = [broker for broker, node in self.nodes.items() if node.is_running]
         died = [why for node in self.nodes.values() for why in node.died]
         return f"running {running}, registered {self._quietly(self.registered)}, {died}"
 
     def heal(self) -> None:
-        """Every fault has ended; whoever is paused goes on."""
+        """Ends every fault and resumes paused processes."""
         self.network.heal(cut=True)
         self.network.heal_servers()
         for node in self.nodes.values():
@@ -264,16 +264,16 @@ class ChaosCluster(OnServers):
             node.resume()
 
     def rest(self) -> float:
-        """Waits for rest; the seconds until it began. Raises AssertionError with what is amiss.
+        """Waits until the cluster is at rest; the seconds until then. Raises AssertionError with the fault.
 
-        It is rest once it lasts longer than a session, so that nothing is still to come to light.
+        It is at rest once nothing was wrong for longer than a session, so that no expiry is still to come.
         """
         began_s = calm_from_s = time.monotonic()
         now = "ZooKeeper does not answer"
 
         def is_calm() -> bool:
             nonlocal now, calm_from_s
-            hold(LOOK_S)
+            hold(CHECK_S)
             try:
                 now = self.unrest()
             except ZkGroupError as error:

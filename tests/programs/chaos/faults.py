@@ -1,4 +1,4 @@
-"""How each fault is brought about, and ended. Numbers are those of docs/reference/faults.md."""
+"""How each fault begins and ends. Numbers are those of docs/reference/faults.md."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEP_S = 20.0
 OUT_S = 20.0
 """Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
 
-STEP_LOOK_S = 0.005
+STEP_CHECK_S = 0.005
 ELECTED_S = SESSION_MS / 1000 + 20
 """Longest wait for another controller in the place of one that sleeps or was deleted."""
 LATE_S = 2.0
@@ -39,13 +39,13 @@ End = Callable[[], None]
 
 
 class Faults:
-    """Brings faults about and says what has bitten. One thread uses it."""
+    """Begins faults and counts those that took effect. One thread uses it."""
 
     def __init__(self, cluster: ChaosCluster, operations: Operations) -> None:
         self.cluster = cluster
         self.operations = operations
         self.bitten: Counter[str] = Counter()
-        """Fault to how often it took effect, by what only its effect can show."""
+        """Fault to how often it took effect, as shown by something that only its effect causes."""
         self.held: list[int] = []
         """zxids of writes of a controller that was replaced while they were held back."""
         self._ways: dict[str, Callable[[Fault, Node], End]] = {
@@ -68,11 +68,11 @@ class Faults:
         }
 
     def begin(self, fault: Fault) -> End:
-        """In force when it returns; what it returns ends it."""
+        """Begins a fault and returns once it is in force; the returned function ends it."""
         return self._ways[fault.kind](fault, self.victim(fault))
 
     def victim(self, fault: Fault) -> Node:
-        """Whom it hits as things stand; by number where that is not known."""
+        """The broker that the fault hits: by its role now, or by number where no broker has the role."""
         by_number = self.cluster.nodes[BROKERS[fault.number % len(BROKERS)]]
         with suppress(ZkGroupError):
             if fault.victim == "controller":
@@ -112,7 +112,7 @@ class Faults:
         return end
 
     def _wipe(self, _: Fault, node: Node) -> End:
-        """The disk of a broker without which every line is still in sync somewhere."""
+        """Deletes the data of a broker, once every line is in sync on another one."""
         node.kill()
 
         def is_out() -> bool:
@@ -140,7 +140,7 @@ class Faults:
         return node.network.heal
 
     def _lose_answer(self, fault: Fault, node: Node) -> End:
-        """Of its next transaction: half of the time with no way to read back until the end."""
+        """Drops the reply of its next transaction; half of the time it cannot reconnect until the end."""
         dropped = node.network.drop_reply("multi", then_refuse=fault.number % 2 == 0)
 
         def end() -> None:
@@ -190,17 +190,17 @@ class Faults:
     # --- controllers --------------------------------------------------------------------------------
 
     def _depose(self, _: Fault, __: Node) -> End:
-        """An operator deletes `/controller`, as people did with Kafka."""
+        """Deletes `/controller` as an operator, as people did with Kafka."""
         with suppress(ZkGroupError):
             self.cluster.zk.multi(Delete(Controller.path(), -1))
             self.bitten["F29"] += 1
         return _nothing
 
     def _two_controllers(self, fault: Fault, _: Node) -> End:
-        """Another one is elected while the controller sleeps, or while what it writes is still on its way."""
+        """Elects another controller while this one is paused, or while its writes are still in flight."""
         if fault.way == "held":
             return self._hold_write(fault)
-        node = self._ruler()
+        node = self._active_controller()
         if node is None:
             return _nothing
         if is_late := fault.way == "late":
@@ -218,21 +218,21 @@ class Faults:
             self.bitten["F38 late writes" if is_late else "F38 asleep"] += 1
         return node.network.heal if is_late else node.resume
 
-    def _ruler(self) -> Node | None:
-        """Whose process is controller; None where nobody is, or nobody answers."""
+    def _active_controller(self) -> Node | None:
+        """The node of the active controller; None where there is none, or ZooKeeper does not answer."""
         with suppress(ZkGroupError):
             node = self.cluster.nodes.get(self.cluster.controller() or 0)
             return node if node is not None and node.is_running else None
         return None
 
     def _hold_write(self, fault: Fault) -> End:
-        """The controller is stopped in the middle of a write, which arrives when another one is elected.
+        """Stops the controller in the middle of a write, which arrives after another controller is elected.
 
-        Its session lives on, so that nothing but the fence refuses the write; and the other one does not do
-        the same work before. The process sleeps beyond its session.
+        Its session lives on, so that only the fence refuses the write; and the new controller does not do the
+        same work before. The process is paused for longer than its session.
         """
         self._wait_idle()
-        node, name = self._ruler(), f"held-{fault.number}"
+        node, name = self._active_controller(), f"held-{fault.number}"
         if node is None:
             return _nothing
         try:
@@ -253,33 +253,33 @@ class Faults:
         return node.resume
 
     def _replace(self, node: Node) -> None:
-        """The place of this controller becomes free, whoever holds its session."""
+        """Deletes `/controller` where this broker holds it, so that another one can be elected."""
         if self.cluster.controller() == node.broker:
             self.cluster.zk.multi(Delete(Controller.path(), -1))
 
     def _wait_replaced(self, node: Node) -> None:
-        """Raises TimeoutError."""
+        """Waits until another broker is the active controller. Raises TimeoutError."""
         _await(lambda: self.cluster.controller() not in (None, node.broker))
 
     def _kill_in_move(self, fault: Fault, _: Node) -> End:
-        """The controller dies when a move is at this step, and nothing of the next one is written."""
+        """Kills the controller when a move is at this step, before a write of the next step arrives."""
         tp = TopicPartition(LINES, fault.number % PARTITIONS)
         self._wait_idle()
         node = None
         with self._stopped(Topic.path(tp.topic)), suppress(ZkGroupError):
             target = self.operations.exchange_one(tp, fault.number)
             if target is not None and self._is_brought_to(tp, target, fault.way):
-                node = self._ruler()
+                node = self._active_controller()
             if node is not None:
                 self.bitten[f"F37 {fault.way}"] += 1
                 node.kill()
-                node.network.cut()  # with what it has written and nobody has got
+                node.network.cut()  # drops its writes that have not reached a server
         if node is None:
             self.operations.refused[f"a move to {fault.way!r}"] += 1
         return _nothing if node is None else node.start
 
     def _wait_idle(self) -> None:
-        """Until nothing is moved and all brokers can take part; for a while, as some do not come back."""
+        """Waits a limited time until nothing is moved and all brokers are registered."""
 
         def is_idle() -> bool:
             moved = self.cluster.zk.find(Reassignment.path()) is not None
@@ -289,7 +289,7 @@ class Faults:
 
     @contextmanager
     def _stopped(self, path: str) -> Iterator[None]:
-        """Nobody's writes to this path, or below, reach ZooKeeper unless they are let go."""
+        """Holds all brokers' writes to this path or below; each reaches ZooKeeper only when it is let go."""
         networks = [node.network for node in self.cluster.nodes.values()]
         try:
             for network in networks:
@@ -300,12 +300,13 @@ class Faults:
                 network.open_gate()
 
     def _is_brought_to(self, tp: TopicPartition, target: tuple[int, ...], step: str) -> bool:
-        """Lets the writes of a move go one by one, until it is at this step and the next one is about to be
-        written. False where it does not come there."""
+        """Lets the writes of a move go one by one, until it is at this step and the next step is about to be
+        written. False where it does not reach the step.
+        """
         networks = [node.network for node in self.cluster.nodes.values()]
         deadline = time.monotonic() + STEP_S
         while time.monotonic() < deadline:
-            hold(STEP_LOOK_S)
+            hold(STEP_CHECK_S)
             holding = [network for network in networks if network.is_holding]
             if any(network.is_answering for network in networks) or not (holding or step == MOVE_STEPS[-1]):
                 continue
@@ -319,7 +320,7 @@ class Faults:
         return False
 
     def _step_of(self, tp: TopicPartition, target: tuple[int, ...]) -> str:
-        """Raises ZkGroupError."""
+        """The step of a move. Raises ZkGroupError."""
         self.cluster.zk.sync("/")
         asked = self.cluster.zk.find(Reassignment.path())
         targets = Reassignment.decode(asked.path, asked.data).targets if asked is not None else {}
@@ -334,7 +335,7 @@ class Faults:
         )
 
     def _dead_target(self, fault: Fault, _: Node) -> End:
-        """A move to a broker that has just died; it comes back with the end of the fault, or much later."""
+        """A move to a broker that was just killed; it is started at the end of the fault, or much later."""
         tp = TopicPartition(LINES, fault.number % PARTITIONS)
         with suppress(ZkGroupError):
             replicas = self.cluster.topics()[LINES].partitions[tp.partition]
@@ -348,10 +349,10 @@ class Faults:
 
 
 def _await(predicate: Callable[[], object]) -> None:
-    """Raises TimeoutError."""
+    """Waits until the predicate is true. Raises TimeoutError."""
     if not comes_true(predicate, ELECTED_S):
         raise TimeoutError
 
 
 def _nothing() -> None:
-    """The fault ends by itself, or with the round."""
+    """The end of a fault that ends by itself, or with the round."""

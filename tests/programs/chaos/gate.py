@@ -1,10 +1,10 @@
-"""Writes that are held back one by one on their way to ZooKeeper, while the session of their writer lives on.
+"""A proxy that holds single writes on their way to ZooKeeper, while the session of their writer lives on.
 
-Between two writes of a controller there is no time that a test could meet by looking. So what it writes of
-one topic is stopped before the server, and let go when the test has done what it wants to do in between.
+The time between two writes of a controller is too short for a test to act in it. So the proxy holds the
+writes about one topic, and lets each go when the test has done its part.
 
-Meanwhile the proxy pings in the client's place: what refuses a write that comes late shall be its fence, and
-not the end of its session.
+Meanwhile the proxy sends pings for the client, so that the fence refuses a late write, and not the end of the
+client's session.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _WRITES = (*OPCODES["multi"], *OPCODES["set"])
 
 
 class GateProxy(ClientProxy):
-    """In front of one server. Everything here runs on the loop's thread."""
+    """The proxy in front of one server. Everything here runs on the loop's thread."""
 
     def __init__(self, server_port: int) -> None:
         super().__init__(server_port)
         self.needle: bytes | None = None
-        """What a write that is to be held contains."""
+        """A write that contains these bytes is held."""
         self.held: dict[ProxiedClient, asyncio.Event] = {}
         self.let_go: set[tuple[ProxiedClient, int]] = set()
-        """Connection and xid of what has passed and is not answered yet."""
+        """Connection and xid of the writes that have passed and are not answered yet."""
         self.answered: list[int] = []
-        """zxids of what is answered of it."""
+        """zxids of the answers to those writes."""
         self._pings: dict[ProxiedClient, int] = {}
-        """Pings of ours whose answers the client must not see."""
+        """Pings of the proxy, whose answers the client must not see."""
 
     async def _may_pass(self, connection: ProxiedClient, piece: bytes, way: Way) -> None:
         await super()._may_pass(connection, piece, way)
@@ -73,7 +73,7 @@ class GateProxy(ClientProxy):
 
 
 class GatedZooKeeper(ChaosZooKeeper):
-    """A ChaosZooKeeper that can stop single writes."""
+    """A ChaosZooKeeper that can hold single writes."""
 
     _proxies: list[GateProxy]  # type: ignore[assignment]
 
@@ -84,11 +84,11 @@ class GatedZooKeeper(ChaosZooKeeper):
         self._proxies = [GateProxy(server.port) for server in zookeeper.servers]
 
     def close_gate(self, path: str) -> None:
-        """From now on every write that names this path waits, one at a time and what is behind it, too."""
+        """Holds every write that names this path from now on, one at a time, with all requests behind it."""
         self._loop.do(lambda: self._hold_back(path.encode()))
 
     def open_gate(self) -> None:
-        """Everything passes. Idempotent."""
+        """Lets everything pass. Idempotent."""
 
         def action() -> None:
             self._hold_back(None)
@@ -108,12 +108,12 @@ class GatedZooKeeper(ChaosZooKeeper):
 
     @property
     def is_holding(self) -> bool:
-        """Whether a write waits."""
+        """Whether a write is held."""
         return self._loop.do(lambda: any(proxy.held for proxy in self._proxies))
 
     @property
     def is_answering(self) -> bool:
-        """Whether the server has yet to answer what was let go; a connection that broke gets no answer."""
+        """Whether a write that was let go has no answer yet; on a broken connection no answer is awaited."""
         return self._loop.do(
             lambda: any(
                 connection in proxy.connections for proxy in self._proxies for connection, _ in proxy.let_go
@@ -122,11 +122,11 @@ class GatedZooKeeper(ChaosZooKeeper):
 
     @property
     def answered(self) -> tuple[int, ...]:
-        """zxids of the writes that had waited and are answered: accepted or refused, the log says."""
+        """zxids of the held writes that were answered; the log says whether each was accepted or refused."""
         return self._loop.do(lambda: tuple(zxid for proxy in self._proxies for zxid in proxy.answered))
 
     def let_go(self) -> None:
-        """What waits goes on to the server; the next one waits again."""
+        """Lets the held write go to the server; the next one is held again."""
         self._loop.do(lambda: self._let_go(self._proxies))
 
     def heal(self, *, cut: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Lines that are appended all the while, with acks=all, and what became of each."""
+"""Lines that are appended throughout a round with acks=all, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERY_S = 0.02
 
 
 class Lines:
-    """A producer in a thread of its own, past the proxies. A context manager."""
+    """A producer in its own thread, past the proxies. A context manager."""
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self.cluster = cluster
@@ -45,7 +45,7 @@ class Lines:
         self.stop()
 
     def stop(self) -> None:
-        """Every line that was taken is acknowledged, or it is said why not. Idempotent."""
+        """Waits until every line is acknowledged or has failed. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -77,7 +77,7 @@ class Lines:
     # --- afterwards -------------------------------------------------------------------------------
 
     def records(self, folders: dict[TopicPartition, tuple[int, Path]]) -> list[Record]:
-        """What was acknowledged, and what the last leader of each partition has in its folder."""
+        """The acknowledged lines, and the lines that the last leader of each partition has in its folder."""
         made: list[Record] = []
 
         def add(kind: str, tp: TopicPartition, **fields: object) -> None:

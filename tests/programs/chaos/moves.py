@@ -1,4 +1,4 @@
-"""How far the move of one partition is, by what ZooKeeper has of it. Pure."""
+"""The step that the move of one partition has reached, from the znodes in ZooKeeper. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from zkgroup.znodes.brokers import PartitionState
 Brokers = tuple[int, ...]
 
 MOVE_STEPS = ("asked", "union", "announced", "in sync", "led", "shrunk", "ended")
-"""What is written down of a move, one after the other. Of a target that leaves somebody out and takes
-somebody in each is a write of its own: of the operator, the controller, the leader ("in sync") and the
-controller again."""
+"""The writes of a move, in order. For a target with one replica removed and one added, each is a separate
+write: by the operator, the controller, the leader ("in sync") and the controller again."""
 
 
 def step_of(
     target: Brokers, *, asked: bool, replicas: Brokers, state: PartitionState, epoch_before: int
 ) -> str:
-    """The last of `MOVE_STEPS` that is written down.
+    """The last of `MOVE_STEPS` that is written.
 
     Args:
-        target: the replica list that was asked for.
-        asked: whether the request still has it.
+        target: the requested replica list.
+        asked: whether the request still contains it.
         replicas: as the topic's znode has them.
         state: of the partition.
-        epoch_before: its leader epoch when the move was asked for; "announced" and "led" raise it by one.
+        epoch_before: its leader epoch when the move was requested; "announced" and "led" raise it by one.
     """
     risen = state.leader_epoch - epoch_before
     if not asked:
@@ -39,7 +38,7 @@ def step_of(
 
 
 def exchange(now: Brokers, brokers: Brokers, number: int) -> Brokers | None:
-    """A target with one replica less and another one in its place; `number` chooses which.
+    """A target in which one replica is replaced by a broker that has none; `number` chooses both.
 
     None where every broker has a replica, as within a move.
     """

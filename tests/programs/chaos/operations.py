@@ -1,4 +1,4 @@
-"""What operators do to the cluster meanwhile, through the same functions as the command line."""
+"""Operations of operators during a round, through the same functions as the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Lists = Mapping[TopicPartition, tuple[int, ...]]
 
 
 class Operations:
-    """Does what it is told as far as the cluster lets it; what is refused is counted, and no failure."""
+    """Runs operations as far as the cluster accepts them; a refusal is counted and is no failure."""
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class Operations:
         self._names = 0
 
     def begin(self) -> None:
-        """The topic of the lines, and two others that come and go."""
+        """Creates the topic of the lines, and two others that are deleted and created later."""
         lists = [tuple(BROKERS[(n + k) % len(BROKERS)] for k in range(REPLICAS)) for n in range(PARTITIONS)]
         plan = plan_topic(self.cluster.ensemble, LINES, partitions=None, replica_assignment=lists)
         create_topic(self.cluster.ensemble, plan)
@@ -48,7 +48,7 @@ class Operations:
             self._create(random.Random(number))
 
     def do(self, name: str, number: int) -> None:
-        """One operation; `number` settles what it is about."""
+        """Runs one operation; `number` chooses its objects."""
         rng = random.Random(number)
         try:
             did = getattr(self, f"_{name.replace(' ', '_')}")(rng)
@@ -60,7 +60,7 @@ class Operations:
     # --- topics -----------------------------------------------------------------------------------
 
     def _create(self, rng: random.Random) -> bool:
-        """A new one, or one of the name of a topic that was deleted."""
+        """Creates a topic, with a new name or with the name of a deleted topic."""
         self._names += 1
         name = f"t{rng.randrange(3)}" if rng.random() < 0.4 else f"u{self._names}"
         count, factor = rng.randint(1, 5), rng.randint(2, 3)
@@ -88,7 +88,7 @@ class Operations:
         return True
 
     def _delete_moving(self, rng: random.Random) -> bool:
-        """A move, and the deletion of its topic at once."""
+        """Moves a topic and deletes it at once."""
         name = self._pick(rng)
         if name is None:
             return False
@@ -103,7 +103,7 @@ class Operations:
     # --- moves ------------------------------------------------------------------------------------
 
     def submit(self, targets: Lists) -> None:
-        """Asks for these moves, dead targets or not. Raises as `plan_reassignment` and `submit`."""
+        """Requests these moves, even to dead brokers. Raises as `plan_reassignment` and `submit`."""
         moves = [Move(tp, target) for tp, target in targets.items()]
         plan = plan_reassignment(self.cluster.ensemble, moves, force=True)
         if not plan.effective:
@@ -116,7 +116,7 @@ class Operations:
         self._before.update(plan.rollback)
 
     def exchange_one(self, tp: TopicPartition, number: int) -> tuple[int, ...] | None:
-        """One replica goes and another one comes; the list that was asked for, None where it was refused."""
+        """Replaces one replica by another; the requested list, None where the request was refused."""
         try:
             now = self.cluster.topics()[tp.topic].partitions[tp.partition]
             target = exchange(now, BROKERS, number)
@@ -131,7 +131,7 @@ class Operations:
         return target
 
     def create_one(self, name: str) -> None:
-        """A topic of one partition. Raises as `plan_topic` and `create_topic`."""
+        """Creates a topic of one partition. Raises as `plan_topic` and `create_topic`."""
         plan = plan_topic(self.cluster.ensemble, name, partitions=None, replica_assignment=[BROKERS[:2]])
         create_topic(self.cluster.ensemble, plan)
 
@@ -146,7 +146,7 @@ class Operations:
         return {tp: _other(rng, topics[tp.topic].partitions[tp.partition]) for tp in chosen}
 
     def _cancel(self, rng: random.Random) -> bool:
-        """All that runs, or one of it, back to where it came from."""
+        """Cancels all running moves, or one of them, back to the former replicas."""
         request = self._request()
         if request is None:
             return False
@@ -156,7 +156,7 @@ class Operations:
         return True
 
     def _retarget(self, rng: random.Random) -> bool:
-        """Another target while it runs, as an operator writes it by hand."""
+        """Writes another target into the running request, as an operator does by hand."""
         znode = self.cluster.zk.find(Reassignment.path())
         if znode is None:
             return False
@@ -182,7 +182,7 @@ class Operations:
 
 
 def _other(rng: random.Random, now: tuple[int, ...]) -> tuple[int, ...]:
-    """Another list; the lines have at least two replicas, so that losing one disk loses none."""
+    """Another replica list, of at least two brokers, so that losing one disk loses no line."""
     while True:
         target = tuple(rng.sample(BROKERS, rng.randint(2, 3)))
         if target != now:

@@ -1,4 +1,4 @@
-"""Consumers of the lines, killed and paused meanwhile; the invariants of their group are checked as well."""
+"""Consumers of the lines, which are killed and paused; the invariants of their group are checked as well."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Act = Literal["none", "kill", "pause"]
 
 
 class Readers:
-    """Two members, each a process; one that was killed comes back under another name. A context manager."""
+    """Two members, each a process; a killed one is started again under another name. A context manager."""
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self._address = cluster.network.address
@@ -63,7 +63,7 @@ class Readers:
             )
 
     def begin(self, act: Act, number: int) -> None:
-        """A member is killed and started again, or sleeps until `end`."""
+        """Kills and restarts a member, or pauses it until `end`."""
         which = number % COUNT
         process = self._processes[which]
         if process.poll() is not None:
@@ -82,13 +82,13 @@ class Readers:
         self._processes[which] = self._start(which)
 
     def end(self) -> None:
-        """Whoever sleeps goes on."""
+        """Resumes every paused member."""
         for which in self._paused:
             self._processes[which].send_signal(signal.SIGCONT)
         self._paused.clear()
 
     def stop(self) -> None:
-        """A clean leave of all."""
+        """Stops all members cleanly."""
         self.end()
         for process in self._processes:
             process.terminate()
@@ -102,8 +102,8 @@ class Readers:
             if code not in (0, -signal.SIGTERM):
                 self._ended(which)
 
-    def judge(self, log: Sequence[ServerTransaction]) -> Report:
-        """S1 to S10 and S22, by the servers' logs and what the members recorded."""
+    def check(self, log: Sequence[ServerTransaction]) -> Report:
+        """Checks S1 to S10 and S22, by the servers' logs and the members' records."""
         ahead_ms = time.time() * 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1_000_000
         shifted = [dataclasses.replace(each, at_ms=int(each.at_ms - ahead_ms)) for each in log]
         records = read_files([path for path in self.histories if path.exists()])

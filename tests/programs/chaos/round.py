@@ -1,4 +1,4 @@
-"""One round: a cluster comes to be, slots of faults and operations, quiet, verdict."""
+"""One round: starts a cluster, runs slots of faults and operations, waits for rest, checks the invariants."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Round:
-    """What happened, and what was wrong."""
+    """The events of a round, and the errors that it found."""
 
     seed: int
     wrong: list[str] = field(default_factory=list)
@@ -65,10 +65,10 @@ def run_round(
     entry: Sequence[str] = ENTRY,
     say: Say = lambda _: None,
 ) -> Round:
-    """Carries out a schedule on running servers with these links, and judges it.
+    """Runs a schedule on running servers with these links, and checks the invariants.
 
-    `calm_s`: how long the cluster is watched at rest: nobody else may become controller (L6).
-    `entry`: what Python is started with to be a broker.
+    `calm_s`: how long the cluster is watched at rest: no other broker may become controller (L6).
+    `entry`: the arguments with which Python is started as a broker.
     """
     chroot = f"/chaos-{seed}-{time.monotonic_ns()}"
     zookeeper.create_chroot(chroot)
@@ -121,11 +121,11 @@ def _play(
         readers.stop()
     done.wrong += readers.wrong
     done.wrong += [f"lines were not acknowledged: {why}" for why in lines.trouble]
-    _judge(cluster, lines, readers, quiet_from_ms, done, faults.held)
+    _check(cluster, lines, readers, quiet_from_ms, done, faults.held)
 
 
 def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: Slot) -> None:
-    """Two faults that overlap: the first one ends first, unless its time is longer."""
+    """Runs two faults that overlap: the first one ends first, unless it lasts longer."""
     todo = iter(slot.operations)
     ends: list[tuple[float, End]] = []
     operations.do(*next(todo))
@@ -144,18 +144,18 @@ def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: S
 
 
 def _watch(cluster: ChaosCluster, calm_s: float) -> None:
-    """Raises AssertionError where another becomes controller.
+    """Raises AssertionError where another broker becomes controller.
 
-    A follower may still leave the ISR and come back where the machine keeps it from fetching for a moment.
+    A follower may still leave the ISR and return, where a slow machine delays its fetches for a moment.
     """
-    ruler, until_s = cluster.controller(), time.monotonic() + calm_s
+    active, until_s = cluster.controller(), time.monotonic() + calm_s
     while time.monotonic() < until_s:
-        if (found := cluster.controller()) != ruler:
-            raise AssertionError(f"no longer at rest: {found} is controller after {ruler}; {cluster.told()}")
+        if (found := cluster.controller()) != active:
+            raise AssertionError(f"no longer at rest: {found} is controller after {active}; {cluster.told()}")
         hold(0.2)
 
 
-def _judge(
+def _check(
     cluster: ChaosCluster,
     lines: Lines,
     readers: Readers,
@@ -163,7 +163,7 @@ def _judge(
     done: Round,
     held: Collection[int],
 ) -> None:
-    """Brokers stop one after the other, so that files are complete; then the logs of the servers decide."""
+    """Stops the brokers one after the other, so that their files are complete, then checks all logs."""
     states = cluster.states()
     leaders = {
         tp: (state.leader, cluster.nodes[state.leader].data)
@@ -185,7 +185,7 @@ def _judge(
         same_process=_processes(log),
     )
     report = check_cluster(log, records, options)
-    done.report, done.group = report, readers.judge(log)
+    done.report, done.group = report, readers.check(log)
     done.wrong += [f"group: {each}" for each in (*done.group.violations, *done.group.damage)]
     stillborn = cluster.stillborn(states)
     done.figures["stillborn partitions"] = len(stillborn)
@@ -208,20 +208,20 @@ def _judge(
 
 
 def _is_about(violation: Violation, stillborn: Collection[TopicPartition]) -> bool:
-    """Whether it says no more than that one of these has no leader, and its move goes no further."""
+    """Whether the violation says only that one of these has no leader and its move does not advance."""
     return violation.invariant == "L7" and any(
         violation.topic_partition == each or violation.detail.startswith(f"{each} ") for each in stillborn
     )
 
 
 def _is_fenced(transaction: ServerTransaction) -> bool:
-    """Of what was refused the log has what came before: of a fence's two checks the first."""
+    """Whether the fence refused it: the log has the operations before the refused one: the first check."""
     before = [change.path for change in transaction.changes]
     return transaction.refusal is not None and before == [Controller.path()]
 
 
 def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:
-    """Sessions of one process each: every process listens on a port of its own."""
+    """The sessions of each process: every process listens on a port of its own."""
     found: defaultdict[tuple[str, int | None], set[int]] = defaultdict(set)
     for transaction in log:
         for change in transaction.changes if transaction.refusal is None else ():
@@ -232,7 +232,7 @@ def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:
 
 
 def _roles(cluster: ChaosCluster) -> list[Record]:
-    """Who led the lines in which leader epoch, as the brokers said themselves."""
+    """Which broker led the lines in which leader epoch, from the brokers' own events."""
     made: list[Record] = []
     for node in cluster.nodes.values():
         for event in node.events:

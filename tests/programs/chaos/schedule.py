@@ -1,9 +1,8 @@
-"""What is done in a round, drawn from its seed. Pure: the same seed is the same schedule.
+"""The schedule of a round, drawn from its seed. Pure: the same seed is the same schedule.
 
-Numbers are those of docs/reference/faults.md. A slot has two faults that overlap, and what operators do
-meanwhile.
-When exactly a broker is in which step of its work is not ours to say: a seed repeats what was done to the
-cluster and when, not how its processes took turns.
+Numbers are those of docs/reference/faults.md. A slot has two faults that overlap, and operations of operators
+meanwhile. A seed repeats the faults and operations and their times, but not how the processes of the cluster
+interleave.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ OPERATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault; who it hits is settled when it strikes."""
+    """One fault; its victim is chosen when it begins."""
 
     kind: str
     victim: str
@@ -55,11 +54,11 @@ class Fault:
     """Chooses among victims and ways."""
     hold_ms: int
     way: str = ""
-    """What stands behind the colon of its name."""
+    """The part of its name behind the colon."""
 
     @property
     def name(self) -> str:
-        """As in `PAIRED` and `OTHERS`."""
+        """The name, as in `PAIRED` and `OTHERS`."""
         return f"{self.kind}:{self.way}" if self.way else self.kind
 
 
@@ -71,22 +70,22 @@ class Slot:
     second: Fault
     gap_ms: int
     operations: tuple[tuple[str, int], ...]
-    """Names, each with a number that chooses what it is about."""
+    """Names, each with a number that chooses its objects."""
     reader: tuple[Literal["none", "kill", "pause"], int]
-    """What happens to a consumer, and to which."""
+    """The act on a consumer, and a number that chooses the consumer."""
 
     def __str__(self) -> str:
         return f"{self.first.name}/{self.first.victim} + {self.second.name}/{self.second.victim}"
 
 
 def pairs() -> list[tuple[str, str]]:
-    """All that are to be tried: every pair of the paired faults, and each other fault beside two of them."""
+    """All pairs to try: every pair of the paired faults, and each other fault beside two of them."""
     both = list(itertools.combinations_with_replacement(PAIRED, 2))
     return both + [(other, PAIRED[number % len(PAIRED)]) for number, other in enumerate(OTHERS * 2)]
 
 
 def draw(seed: int, slots: int, chosen: Sequence[tuple[str, str]] | None = None) -> tuple[Slot, ...]:
-    """The slots of one round. Rounds of seeds that follow each other go through all pairs in turn."""
+    """The slots of one round. Rounds of consecutive seeds go through all pairs in turn."""
     rng = random.Random(f"chaos {seed}")
     every = pairs()
     random.Random("pairs").shuffle(every)

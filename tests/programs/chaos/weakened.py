@@ -1,7 +1,7 @@
-"""Our program with a mistake planted: its controller does not check that the epoch is still its own.
+"""zkgroup with a planted mistake: its controller does not check that the controller epoch is still its own.
 
 `python -m tests.programs.chaos.weakened broker run ...`; the fence of each of its writes is `/controller`
-alone, which has the same version whoever made it (faults.md, finding 1).
+alone, which has the same version whichever broker created it (faults.md, finding 1).
 """
 
 from __future__ import annotations
