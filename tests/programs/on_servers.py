@@ -1,4 +1,4 @@
-"""What chaos and the real day are played on: three real servers, and a witness past all proxies."""
+"""The base of chaos and of the real day: three real servers, and a client that bypasses all proxies."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 REVIVE_S = 10.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 def hold(seconds: float) -> None:
-    """A fault lasts so long, or a look is not repeated at once: the one kind of wait that is for time."""
+    """Waits for the time of a fault, or between two reads: the only waits for time alone."""
     threading.Event().wait(seconds)
 
 
 def comes_true(predicate: Callable[[], object], seconds: float) -> bool:
-    """Whether it does within so many seconds, while ZooKeeper may not answer; it need not."""
+    """Whether the predicate becomes true in time; while ZooKeeper does not answer, it is tried again."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         with suppress(ZkGroupError):
             if predicate():
                 return True
-        hold(_LOOK_S)
+        hold(_POLL_S)
     return False
 
 
 class OnServers:
-    """A context manager; the servers run already, with these links between them, and the chroot exists."""
+    """A context manager around running servers with these links and an existing chroot."""
 
     def __init__(self, zookeeper: EmbeddedZooKeeper, links: PeerLinks, home: Path, chroot: str) -> None:
         self.zookeeper, self.links, self.home, self.chroot = zookeeper, links, home, chroot
@@ -56,14 +56,14 @@ class OnServers:
         return self
 
     def place(self, stack: ExitStack) -> None:
-        """Makes the places of processes, each behind proxies of its own, which the stack ends."""
+        """Creates the places of processes, each behind its own proxies, which the stack closes."""
         raise NotImplementedError
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def leader(self) -> int | None:
-        """Which server leads; None where none says so."""
+        """The number of the server that leads; None where no server reports it."""
         for server in self.zookeeper.servers:
             with suppress(OSError):
                 if server.pid is not None and "Mode: leader" in server.ask("srvr"):
@@ -71,6 +71,6 @@ class OnServers:
         return None
 
     def revive(self) -> None:
-        """Every server is started or goes on; one that others cannot reach serves nobody for now."""
+        """Starts or resumes every server; one that the others cannot reach does not serve clients yet."""
         with suppress(EmbeddedServerError):
             self.zookeeper.revive(REVIVE_S)

@@ -1,9 +1,9 @@
-"""How surely drawn schedules find the mistakes that `tests/pure/simulation/cluster_bugs.py` plants.
+"""How reliably drawn schedules find the mistakes that `tests/pure/simulation/cluster_bugs.py` plants.
 
     python -m tests.programs.planted [--only NAME...] [--batches 10] [--first 1000000] [--jobs 1]
 
-Each mistake is put in, and batches of schedules with fresh seeds are run until one notices it, by a rule of
-its own. Prints a table; ends with 1 where a mistake was missed in more than one batch of ten.
+Each mistake is planted, and batches of schedules with fresh seeds are run until one fails by its expected
+invariant. Prints a table; exit code 1 where more than one batch of ten missed a mistake.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST = 0.9
 
 
 def schedules_until_found(name: str, seeds: range) -> int | None:
-    """How many schedules it took; None where none of them noticed the mistake."""
+    """How many schedules ran until one failed; None where none of them did."""
     logging.disable(logging.CRITICAL)
     with pytest.MonkeyPatch.context() as patch:
         BUGS[name].plant(patch)
@@ -38,7 +38,7 @@ def schedules_until_found(name: str, seeds: range) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints a row for each mistake."""
+    """Measures each mistake and prints its row."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=BUGS, default=list(BUGS), metavar="NAME")
     parser.add_argument("--batches", type=int, default=10)

@@ -1,6 +1,6 @@
-"""Takes the pictures of the report for the docs: `python -m tests.programs.report_pictures`, needs Chromium.
+"""Takes screenshots of the report for the docs: `python -m tests.programs.report_pictures`, needs Chromium.
 
-They are of the recorded incidents below `tests/golden`.
+They show the recorded incidents below `tests/golden`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OWNERS = """(() => {
 
 
 def main() -> None:
-    """Writes them anew."""
+    """Writes the screenshots anew."""
     command = found()
     if command is None:
         raise SystemExit("no Chromium on this machine: apt-get install chromium")

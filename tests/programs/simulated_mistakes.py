@@ -1,7 +1,7 @@
 """How soon schedules find the mistakes that are planted in simulated members.
 
-`python -m tests.programs.simulated_mistakes [NAME...]` takes ten batches of 250 seeds that nothing else runs,
-puts in each mistake and prints in how many batches it is found, and after how many schedules.
+`python -m tests.programs.simulated_mistakes [NAME...]` takes ten batches of 250 seeds that no test uses,
+plants each mistake and prints in how many batches it is found, and after how many schedules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEEDS = 250
 
 
 def schedules_until_found(bug: Bug, first: int) -> int | None:
-    """How many of a batch were run until one noticed the mistake; None where none did."""
+    """How many schedules of a batch ran until one failed; None where none did."""
     assert isinstance(bug.where, GroupSetup)
     for seed in range(first, first + SEEDS):
         try:

@@ -2,9 +2,9 @@
 
     python -m tests.programs.spark_cluster
 
-Master and workers are processes from pyspark itself, on loopback; the answers have to be those of `local[*]`.
-Takes some minutes, so it is run by hand, on a tree that nobody edits meanwhile: each process imports it anew.
-Exit code 3 where they differ.
+Master and workers are processes from pyspark itself, on loopback; the results must equal those of `local[*]`.
+It takes some minutes, so it is run by hand. Do not edit the tree meanwhile: each process imports it anew.
+Exit code 3 where the results differ.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def _differences(expected: Any, found: Any) -> Iterator[str]:
-    """Every field of every finding counts, and what is said of each ensemble."""
+    """The differences: every field of every finding, and of each ensemble's facts."""
     for name in sorted(expected.keys() | found.keys()):
         ours, theirs = (_lines(each.get(name)) for each in (expected, found))
         yield from (f"{name}: not found: {line}" for line in (ours - theirs).elements())

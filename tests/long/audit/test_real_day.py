@@ -99,4 +99,4 @@ def test_a_short_day_on_real_servers(tmp_path: Path) -> None:
     assert day.bitten["kill"] == 1
     assert verdict.figures["claims"] >= 12
     assert verdict.figures["commits"] > 0
-    assert verdict.figures["writes of a stranger"] == day.bitten["set back"]
+    assert verdict.figures["foreign writes"] == day.bitten["set back"]

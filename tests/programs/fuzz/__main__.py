@@ -1,4 +1,4 @@
-"""Runs one target under atheris, which is no dependency of ours: `pip install atheris`."""
+"""Runs one target under atheris, which is no dependency of zkgroup: `pip install atheris`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Fuzzes for the given time; ends with the input's path in the output where something is found."""
+    """Fuzzes for the given time; prints the path of an input that fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs.fuzz", description=__doc__)
     parser.add_argument("target", choices=["log", "snapshot", "snappy", "export"])
     parser.add_argument("--seconds", type=int, default=60, help="how long  [60]")

@@ -1,7 +1,7 @@
-"""What is done with any bytes, and must hold for all of them.
+"""The fuzz targets: what each does with any bytes, and what must hold for all of them.
 
-A reader may say that a file is damaged or none of ZooKeeper's; anything else it raises is a finding.
-Checksums would keep a fuzzer out of everything behind them, so inputs without a front are given right ones.
+A reader may report a file as damaged or as no file of ZooKeeper's; any other exception is a finding.
+Checksums would keep a fuzzer out of all code behind them, so inputs without a header get correct ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _file(name: str, raw: bytes) -> Iterator[Path]:
 
 
 def log(data: bytes) -> None:
-    """A whole log where it begins as one does, else entries, which get right lengths and checksums."""
+    """Reads a whole log if it begins with a header, else entries, which get correct lengths and checksums."""
     if data.startswith((b"ZKLG", b"\x1f\x8b", b"\x82SNAPPY")):
         raw = data
     else:
@@ -73,7 +73,7 @@ def log(data: bytes) -> None:
 
 
 def snapshot(data: bytes) -> None:
-    """A whole snapshot where it begins as one does, else what a right checksum is put behind."""
+    """Reads a whole snapshot if it begins with a header, else bytes that get a correct checksum."""
     is_whole = data.startswith((b"ZKSN", b"\x1f\x8b", b"\x82SNAPPY"))
     raw = data if is_whole else writer.sealed(b"ZKSN" + data)
     with _file("snapshot.1", raw) as path:
@@ -91,7 +91,7 @@ def snapshot(data: bytes) -> None:
 
 
 def snappy(data: bytes) -> None:
-    """One raw block: our decoder and the one that is used say the same, and nobody grows without bound."""
+    """Decodes one raw block with both decoders, which must agree and must not allocate without bound."""
     found: list[bytes | None] = []
     for decoder in (decompressed, fastest()):
         try:
@@ -102,7 +102,7 @@ def snappy(data: bytes) -> None:
 
 
 def export(data: bytes) -> None:
-    """A packed export, else its lines, which are packed."""
+    """Reads a packed export, else its lines, which are packed first."""
     raw = data if data.startswith(b"\x1f\x8b") else gzip.compress(data, 1, mtime=0)
     with _file("tree.export.gz", raw) as path:
         try:
@@ -119,7 +119,7 @@ TARGETS: Final[Mapping[str, Target]] = {"log": log, "snapshot": snapshot, "snapp
 
 
 def seeds(name: str) -> Iterator[bytes]:
-    """What fuzzing begins with: small files of real servers, whole and without what the target adds."""
+    """The first inputs of a fuzzer: small files of real servers, whole and without what the target adds."""
     servers = [FOLDER / "zookeeper" / "3.5.9" / "server-1", FOLDER / "zookeeper" / "3.8.4" / "server-3"]
     for server in servers:
         files = list_files(server / "version-2")

@@ -31,7 +31,7 @@ def chosen(words: Sequence[str]) -> list[Mistake]:
 
 
 class Screen:
-    """One line for each result; on a terminal a bar below them."""
+    """Prints a line for each result; on a terminal a progress bar below them."""
 
     def __init__(self, total: int) -> None:
         console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A planted mistake: which lines of which file become which, and which tests have to notice."""
+"""A planted mistake: the lines of a file, their wrong replacement, and the tests that must fail."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 class StaleError(Exception):
-    """The lines that a mistake replaces are not there exactly once: the mistake has to follow the code."""
+    """The lines that a mistake replaces do not occur exactly once: the mistake must follow the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Lines that somebody could have written so by mistake."""
+    """A realistic mistake in the code, planted by replacing lines."""
 
     name: str
     """Short; unique."""
@@ -36,19 +36,19 @@ class Mistake:
         return source.replace(self.old, self.new)
 
     def put_in(self, root: Path) -> str:
-        """Writes the mistake into the tree below `root`; returns the source as it was. Raises StaleError."""
+        """Writes the mistake into the tree below `root`; returns the former source. Raises StaleError."""
         path = root / self.file
         source = path.read_text(encoding="utf-8")
         _replace(path, self.applied(source))
         return source
 
     def take_out(self, root: Path, source: str) -> None:
-        """Writes the source back."""
+        """Writes the former source back."""
         _replace(root / self.file, source)
 
 
 def _replace(path: Path, source: str) -> None:
-    """Writes a source and removes its bytecode: Python knows that by size and whole seconds alone."""
+    """Writes a source and removes its bytecode, which Python recognises by size and whole seconds alone."""
     path.write_text(source, encoding="utf-8")
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()

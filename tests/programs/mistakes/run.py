@@ -1,4 +1,4 @@
-"""Puts mistakes in, one after another, and sees whether their tests notice."""
+"""Plants mistakes, one after another, and checks whether their tests fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAIL: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one mistake."""
+    """The result of one mistake."""
 
     mistake: Mistake
     caught_by: str

@@ -35,7 +35,7 @@ _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What pytest said."""
+    """The result of a pytest run."""
 
     passed: bool
     failed: str
@@ -46,7 +46,7 @@ class Run:
 
     @property
     def caught(self) -> bool:
-        """A test failed, and not merely the import or collection of one."""
+        """Whether a test failed, and not merely an import or the collection."""
         return not self.passed and bool(self.failed)
 
 

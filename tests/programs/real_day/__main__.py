@@ -14,12 +14,12 @@ from tests.programs.real_day.judge import judge
 
 
 def main() -> int:
-    """1 where something is not as it shall be, or the accounts differ."""
+    """1 where an invariant was violated or the records disagree."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs.real_day", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="no fault begins after that  [30]")
     parser.add_argument("--seed", type=int, default=1, help="what happens, and when  [1]")
     parser.add_argument("--keep", type=Path, help="where to keep what was written; otherwise it is removed")
-    parser.add_argument("--judge", type=Path, metavar="KEPT", help="only judge a day that was kept")
+    parser.add_argument("--judge", type=Path, metavar="KEPT", help="only check a day that was kept")
     asked = parser.parse_args()
 
     logging.basicConfig(level=logging.ERROR)  # connections break all the time

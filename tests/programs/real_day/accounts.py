@@ -1,8 +1,8 @@
-"""What the members recorded themselves, beside the rows of the audit. Pure.
+"""Compares the members' own records with the rows of the audit. Pure.
 
-What was acknowledged must be in the log, each write at its zxid; what is in the log and was never
-acknowledged must be explained by an operation whose outcome its member never learnt. Refusals show no path,
-so those are counted by session: at least what a member was told, at most what it could not know on top.
+Each acknowledged write must be in the log at its zxid; a write that is in the log and was never acknowledged
+must belong to an operation whose outcome its member did not learn. Refusals have no path in the log, so they
+are counted by session: at least those that a member got, at most those plus its unknown outcomes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from zkgroup.model.requests import Code
 
 _OPERATIONS: Final = ("claim", "commit", "release")
 _LEAST_PARTS: Final = 3
-"""Of a claim, commit or release: the check of the registration, and two about a partition. A registration has
-one part, and what a member tells of its view two."""
+"""Operations of a claim, commit or release: the check of the registration, and two on a partition. A
+registration has one operation, and a member's published view two."""
 _CODES: Final = {code.value for code in Code}
 
 
@@ -45,7 +45,7 @@ Open = Counter[tuple[int | None, TopicPartition]]
 
 @dataclass(slots=True)
 class Account:
-    """What members of ours did, by one of the two."""
+    """The operations of a group's members, from one of the two sources."""
 
     claims: dict[Claimed, int | None] = field(default_factory=dict)
     """With the session in which it was done."""
@@ -59,7 +59,7 @@ class Account:
 
 
 def account_of_records(records: Iterable[Record]) -> Account:
-    """By what the members wrote down, in order."""
+    """The account from the members' records, in order."""
     account = Account()
     for record, outcome in _operations(records):
         kind = record.kind.partition(".")[0]
@@ -87,7 +87,7 @@ def account_of_records(records: Iterable[Record]) -> Account:
 
 
 def _operations(records: Iterable[Record]) -> Iterator[tuple[Record, Record | None]]:
-    """Every invocation with its outcome; None where it is not known, or was not written down any more."""
+    """Every invocation with its outcome; None where the outcome is unknown or was not recorded any more."""
     begun: dict[tuple[str, int, str, Any], Record] = {}
     for record in records:
         operation, _, step = record.kind.partition(".")
@@ -103,7 +103,7 @@ def _operations(records: Iterable[Record]) -> Iterator[tuple[Record, Record | No
 
 
 def account_of_rows(events: Sequence[Event], facts: Facts, group: str) -> Account:
-    """By the rows of the audit."""
+    """The account from the rows of the audit."""
     account, ours = Account(), sessions_of(facts, group).ours
     for tp, deed in deeds_of_rows(events, facts, group):
         if not isinstance(deed, OffsetWrite):
@@ -120,7 +120,7 @@ def account_of_rows(events: Sequence[Event], facts: Facts, group: str) -> Accoun
 
 
 def disagreements(told: Account, found: Account) -> Iterator[str]:
-    """Where the members (`told`) and the log (`found`) cannot both be right."""
+    """The contradictions between the members' records (`told`) and the log (`found`)."""
     for what, one, other, open_ in (
         ("claim", told.claims, found.claims, told.open_claims),
         ("commit", told.commits, found.commits, told.open_commits),
@@ -129,7 +129,7 @@ def disagreements(told: Account, found: Account) -> Iterator[str]:
             yield f"{what} {place} was acknowledged and is not in the log"
         untold = Counter((other[place], place.topic_partition) for place in other.keys() - one.keys())
         for (session, tp), count in sorted((untold - open_).items()):
-            yield f"session 0x{session or 0:x}: {count} {what}s of {tp} in the log that nobody knew of"
+            yield f"session 0x{session or 0:x}: {count} {what}s of {tp} in the log that no member recorded"
     for session in sorted(set(told.refused) | set(found.refused), key=lambda each: each or 0):
         least, most = told.refused[session], told.refused[session] + told.open[session]
         if not least <= found.refused[session] <= most:

@@ -1,4 +1,4 @@
-"""The members of the day as processes, each behind network proxies of its own, and an operator past them."""
+"""The members of the day as processes, each behind its own network proxies, and an operator past them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PARTITIONS: Final = 6
 PARTITIONS_MAX: Final = 12
 STOP_S: Final = 90.0
 SET_BACK: Final = 5
-"""So many records a stranger sets an offset back."""
+"""By how many records a foreign client sets an offset back."""
 
 
 class Seat:
-    """Place of one member: whoever leaves it or is killed is followed by another."""
+    """The place of one member: after a leave or a kill another member is started in it."""
 
     def __init__(self, number: int, home: Path, network: ChaosZooKeeper) -> None:
         self.number, self.network = number, network
@@ -43,7 +43,7 @@ class Seat:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives. One that has ended by itself is noted."""
+        """Whether its process runs. A process that has ended by itself is recorded in `wrong`."""
         if self._process is None:
             return False
         if (code := self._process.poll()) is None:
@@ -58,7 +58,7 @@ class Seat:
         return self._home / f"seat-{self.number}.err"
 
     def start(self, *, same_name: bool = False) -> None:
-        """A member; under the name of the one before it where that is asked for."""
+        """Starts a member, with the name of the former one if `same_name`."""
         if self.is_running:
             return
         if not same_name or not self._name:
@@ -87,7 +87,7 @@ class Seat:
             self._process.send_signal(which)
 
     def wait_left(self) -> None:
-        """After a SIGTERM: it has left. One that has not is killed, and that is wrong."""
+        """Waits for the end after SIGTERM; a member that does not end is killed and recorded in `wrong`."""
         if self._process is None:
             return
         try:
@@ -107,13 +107,13 @@ class Seat:
 
 
 class Cast(OnServers):
-    """Everybody who takes part."""
+    """All members, the servers and the operator."""
 
     def __init__(self, zookeeper: EmbeddedZooKeeper, links: PeerLinks, home: Path, chroot: str) -> None:
         super().__init__(zookeeper, links, home, chroot)
         self.seats: list[Seat] = []
         self.planted: list[int] = []
-        """The zxids of the stranger's writes."""
+        """The zxids of the foreign client's writes."""
 
     def place(self, stack: ExitStack) -> None:
         for number in range(SEATS):
@@ -162,7 +162,7 @@ class Cast(OnServers):
         self.settle()
 
     def grow(self, topic: str) -> bool:
-        """One more partition; whether there was room for it."""
+        """Adds a partition; False where the topic has the most already."""
         znode = self.zk.read(Topic.path(topic))
         before = Topic.decode(znode.path, znode.data).partitions
         if len(before) >= PARTITIONS_MAX:
@@ -172,7 +172,7 @@ class Cast(OnServers):
         return True
 
     def set_back(self, number: int) -> bool:
-        """As a stranger, over the offset of a partition that somebody owns; whether there was one."""
+        """Sets an offset back as a foreign client, in an owned partition; whether there was one."""
         every = self.partitions()
         tp = every[number % len(every)]
         owner, offset = self.zk.find(Owner.path(GROUP, tp)), self.zk.find(Offset.path(GROUP, tp))
@@ -187,7 +187,7 @@ class Cast(OnServers):
         return True
 
     def heal(self) -> None:
-        """Every fault has ended."""
+        """Ends every fault."""
         self.network.heal(cut=True)
         self.network.heal_servers()
         for seat in self.seats:
@@ -195,7 +195,7 @@ class Cast(OnServers):
             seat.signal(signal.SIGCONT)
 
     def leave(self) -> None:
-        """Everybody leaves."""
+        """Stops all members cleanly."""
         for seat in self.seats:
             seat.signal(signal.SIGTERM)
         for seat in self.seats:

@@ -1,4 +1,4 @@
-"""The day itself: a group on three real servers, faults after faults, and a clean end."""
+"""The day: a group on three real servers, faults after faults, and a clean end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ WORK_S: Final = 2.0
 
 @dataclass(slots=True)
 class Day:
-    """What was done, beside the files: what a judge cannot read from them."""
+    """The parts of a day that its files do not contain."""
 
     seed: int
     minutes: float = 0.0
     ahead_ms: float = 0.0
     """Of the servers' clock before the one of the members' records."""
     planted: list[int] = field(default_factory=list)
-    """The zxids of the stranger's writes."""
+    """The zxids of the foreign client's writes."""
     bitten: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ def run_day(
     minutes: float,
     say: Callable[[str], None] = lambda _: None,
 ) -> Day:
-    """Leaves below `home` the servers' folders, the members' records and `day.json`; no process lives on."""
+    """Runs a day; leaves the servers' folders, the members' records and `day.json` below `home`."""
     home.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     day = Day(seed)
@@ -94,7 +94,7 @@ def run_day(
 
 
 def _strike(cast: Cast, faults: Faults, together: tuple[Fault, ...]) -> None:
-    """The faults begin one after the other and overlap; the shortest ends first."""
+    """Begins the faults one after the other, so that they overlap; the shortest ends first."""
     ends: list[tuple[float, End]] = [(fault.hold_s, faults.begin(fault)) for fault in together]
     began_s = time.monotonic()
     for hold_s, end in sorted(ends, key=lambda each: each[0]):

@@ -1,4 +1,4 @@
-"""What happens to the group in a day, drawn from a seed, and how each of it is brought about and ended."""
+"""The faults of a group in a day, drawn from a seed, and how each begins and ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ End = Callable[[], None]
 
 
 class Fault(NamedTuple):
-    """One of them; who it hits and how is settled by `number`."""
+    """One fault; `number` chooses its victim and its kind of execution."""
 
     kind: str
     number: int
@@ -40,7 +40,7 @@ class Fault(NamedTuple):
 
 
 def draw(seed: int) -> Iterator[tuple[Fault, ...]]:
-    """Without end: one or two faults that overlap, all kinds in turn. The same seed draws the same."""
+    """Endless: one or two faults that overlap, all kinds in turn. The same seed draws the same."""
     rng = random.Random(f"day {seed}")
     while True:
         kinds = [*MEMBER_FAULTS, *MEMBER_FAULTS, *SERVER_FAULTS, *ACTS]
@@ -56,14 +56,14 @@ def _fault(rng: random.Random, kind: str) -> Fault:
 
 
 class Faults:
-    """Brings faults about and counts those that took effect. One thread uses it."""
+    """Begins faults and counts those that took effect. One thread uses it."""
 
     def __init__(self, cast: Cast) -> None:
         self.cast = cast
         self.bitten: Counter[str] = Counter()
 
     def begin(self, fault: Fault) -> End:
-        """In force when it returns; what it returns ends it. Acts need healthy servers and end at once."""
+        """Begins a fault; the returned function ends it. Operations need healthy servers and end at once."""
         if fault.kind in ACTS:
             return self._act(fault)
         if fault.kind in SERVER_FAULTS:

@@ -1,4 +1,4 @@
-"""Whether everybody tells the same of a day: the rows of the audit, the checker of the group, its members."""
+"""Compares three accounts of a day: the audit's rows, the group's checker, and the members' records."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from zkgroup.history import (
 HALF_CLAIM_MS: Final = 120_000
 """Without a quorum no session ends; on a busy machine it takes a minute to get one back."""
 PLANTED: Final = ("offset_regression", "zombie_commit")
-"""What a stranger's write is found as; the first is a warning while nobody owns the partition."""
+"""The findings about a foreign write; the first is a warning while the partition has no owner."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What does not agree, and how much there was to agree about."""
+    """The disagreements of a day, and the figures that were compared."""
 
     wrong: list[str] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def judge(home: Path, day: Day) -> Verdict:
-    """Reads the files of a day: what the servers wrote, and what the members recorded."""
+    """Reads the files of a day, those of the servers and those of the members, and compares them."""
     folders = sorted((home / "zookeeper").glob("server-*"))
     source = open_source(folders, CHROOT)
     events = list(source.rows().events())
@@ -57,7 +57,7 @@ def judge(home: Path, day: Day) -> Verdict:
     told, seen = account_of_records(recording.records), account_of_rows(events, found.facts, GROUP)
     ours = sessions_of(found.facts, GROUP).ours
     deeds = deeds_of_rows(events, found.facts, GROUP)
-    strangers = {
+    foreign_zxids = {
         deed.event.zxid
         for _, deed in deeds
         if isinstance(deed, OffsetWrite) and deed.event.session not in ours and not deed.event.seed
@@ -67,13 +67,13 @@ def judge(home: Path, day: Day) -> Verdict:
         *_differences(by_rows, by_checker),
         *disagreements(told, seen),
         *(f"the checker: {each}" for each in (*report.violations, *report.damage)),
-        *_misfound(found.findings, strangers, set(day.planted)),
+        *_unexpected_findings(found.findings, foreign_zxids, set(day.planted)),
     ]
     return Verdict(wrong, _figures(by_rows, told, seen, report, found.findings), found.findings)
 
 
 def _checked(recording: Recording, log: Sequence[ServerTransaction], ahead_ms: float) -> Report:
-    """By records and log: the members' clock began when the machine did."""
+    """Checks records and log; the members' clock starts with the machine, so the log's times are shifted."""
     shifted = [dataclasses.replace(each, at_ms=int(each.at_ms - ahead_ms)) for each in log]
     return check_history(recording, shifted, CheckOptions(group=GROUP, half_claim_ms=HALF_CLAIM_MS))
 
@@ -86,17 +86,19 @@ def _differences(rows: Tally, checker: Tally) -> Iterator[str]:
             yield f"{name}: by the rows {one}, by the checker {other}"
 
 
-def _misfound(findings: Sequence[Finding], strangers: set[int], planted: set[int]) -> Iterator[str]:
-    """Each write of the stranger is found as what it is, at its zxid, and nothing else is an error."""
-    if missing := planted - strangers:
+def _unexpected_findings(
+    findings: Sequence[Finding], foreign_zxids: set[int], planted: set[int]
+) -> Iterator[str]:
+    """Foreign writes without their findings at their zxids, and errors that no foreign write explains."""
+    if missing := planted - foreign_zxids:
         yield f"planted writes that the log does not have: {sorted(missing)}"
     found = {(each.finding, each.from_zxid) for each in findings if each.severity != "info"}
-    expected = {(name, zxid) for name in PLANTED for zxid in strangers}
+    expected = {(name, zxid) for name in PLANTED for zxid in foreign_zxids}
     for name, zxid in sorted(expected - found):
-        yield f"no {name} at 0x{zxid:x}, where a stranger wrote an offset"
+        yield f"no {name} at 0x{zxid:x}, where a foreign client wrote an offset"
     for each in findings:
         if each.severity == "error" and (each.finding, each.from_zxid) not in expected:
-            yield f"an error that nobody made: {each}"
+            yield f"an unexpected error: {each}"
 
 
 def _figures(
@@ -108,7 +110,7 @@ def _figures(
         "claims that were never acknowledged": len(seen.claims.keys() - told.claims.keys()),
         "commits": rows.commits,
         "commits that were never acknowledged": len(seen.commits.keys() - told.commits.keys()),
-        "writes of a stranger": rows.foreign_writes,
+        "foreign writes": rows.foreign_writes,
         "transactions refused in the log": seen.refused.total(),
         "transactions refused to a member's face": told.refused.total(),
         "transactions without an answer": told.open.total(),

@@ -1,4 +1,4 @@
-"""A member of the day's group: reads numbers without end and acknowledges each, until SIGTERM."""
+"""A member of the day's group: reads endless numbers and acknowledges each, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _END: Final = 1 << 40
 
 
 class Numbers(RecordSource):
-    """Every partition holds all numbers, each at its own offset."""
+    """A source whose partitions each hold all numbers, each at its own offset."""
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
         return Bounds(0, _END)
@@ -38,7 +38,7 @@ class Numbers(RecordSource):
 
 
 def main(address: str, name: str, history: str) -> None:
-    """Reads and acknowledges until SIGTERM; dies with whoever holds its standard input."""
+    """Reads and acknowledges until SIGTERM; ends when its standard input is closed."""
     threading.Thread(target=_die_with_the_parent, daemon=True).start()
     settings = GroupSettings(
         consumer_id=name,
