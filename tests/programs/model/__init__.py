@@ -1,1 +1,1 @@
-"""The exhaustive model of the group's recipes, and the tests that hold the production machine against it."""
+"""The exhaustive model of the group's recipes, and the code that compares the production machine with it."""

@@ -15,7 +15,7 @@ from tests.programs.model.exploration import explore
 
 
 def run(name: str, limit_s: float) -> bool:
-    """Explores one configuration and tells what was found; True for the expected answer."""
+    """Explores one configuration and prints the result; True for the expected answer."""
     cfg, started = CONFIGURATIONS[name], time.monotonic()
     found = explore(cfg, limit_s)
     print(

@@ -1,9 +1,9 @@
-"""The same state with only what can still matter, so that states with equal futures are equal.
+"""Reduces a state to what can still matter, so that states with equal futures are equal.
 
-Nobody remembers an owner or a marker, so their transactions are 1, and a remembered one is that of the
-present one, else 0. Where offsets can be deleted, owners keep their place among the lives of offsets.
+An owner or marker that no member remembers has transaction 1; a remembered transaction is 1 if it is the
+present one, else 0. Where offsets can be deleted, owners keep their order among the creations of offsets.
 Offset versions count from the present one. Generations keep their order. Where servers lag, older trees
-are visible and everything is kept as it is.
+are visible and the state is kept as it is.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def _generations(s: State, plan: Node | None) -> set[int]:
 
 
 def _lives(s: State, cfg: Configuration) -> Mapping[int, int]:
-    """Creations of offset znodes: with those of owners in order where an offset can be deleted, else all
-    equal."""
+    """The creations of offset znodes: in order with those of owners where an offset can be deleted, else all
+    equal.
+    """
     offsets = s.tree.nodes[cfg.at("offset") : cfg.at("marker")]
     present = {node.czxid for node in offsets if node}
     if not cfg.is_absolute:
@@ -63,7 +64,7 @@ def _lives(s: State, cfg: Configuration) -> Mapping[int, int]:
 
 
 class _Partition:
-    """What one partition's transactions and versions are compared with."""
+    """The transactions and versions with which those of one partition are compared."""
 
     def __init__(self, s: State, cfg: Configuration, p: int) -> None:
         nodes = s.tree.nodes

@@ -1,4 +1,4 @@
-"""What is explored: the recipes as they are, what lies outside the promise, and recipes broken on purpose."""
+"""The configurations: the recipes as they are, cases outside their guarantees, and recipes without a rule."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tests.programs.model.values import FAULTS, Configuration
 
 
 def _of(*, joined: tuple[int, ...] = (), late: tuple[int, ...] = (), **entry: Any) -> Configuration:
-    """Names of faults are budgets; everything else is a field of `DynamicConfig`."""
+    """A configuration. Names of faults are budgets; every other name is a field of `DynamicConfig`."""
     faults = {name: entry.pop(name) for name in FAULTS if name in entry}
     entry["jvm"], entry["without"] = frozenset(entry.get("jvm", ())), frozenset(entry.get("without", ()))
     return Configuration(joined=joined, late=frozenset(late), faults=faults, **entry)
 
 
 def _broken(*rules: str, **entry: Any) -> Configuration:
-    """A recipe that lacks these rules: something must be found."""
+    """A recipe that lacks these rules: the walk must find a violation."""
     return _of(without=rules, expect="violated", **entry)
 
 
 def _beside_jvm(**entry: Any) -> Configuration:
-    """Safety only: a JVM member gives up after four attempts by design."""
+    """A group with a JVM member. Safety only: a JVM member gives up after four attempts by design."""
     return _of(liveness=False, **entry)
 
 
@@ -89,11 +89,11 @@ BROKEN: dict[str, Configuration] = {
     "obey-without-owner": _broken("obey owner", **_TAKEOVER, commit=1, steal=1, reset=1),
     "session-from-client": _broken("session read", expire=1, leave=1),
 }
-"""Each rule left out once."""
+"""Each rule is left out once."""
 
 OUTSIDE: dict[str, Configuration] = {
     "offset-deleted": _broken(**_TAKEOVER, commit=1, wipe=1, steal=1),
 }
-"""Outside the promise (recipes 6): strangers who delete offsets under a living group."""
+"""Outside the guarantees (recipes 6): foreign clients that delete offsets under a living group."""
 
 CONFIGURATIONS: dict[str, Configuration] = {**AS_WRITTEN, **BROKEN, **OUTSIDE}

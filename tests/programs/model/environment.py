@@ -1,4 +1,4 @@
-"""Everything that happens to a group from outside: sessions that end, strangers' hands, operators."""
+"""The events outside a group: sessions that end, writes of foreign clients, operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.programs.model.zookeeper import catch_up, end_session, multi
 
 
 class Successor(NamedTuple):
-    """A step to a next state, and who takes it."""
+    """A step to a next state, and the client that takes it."""
 
     label: str
     actor: int
@@ -38,7 +38,7 @@ class Successor(NamedTuple):
 
 
 def successors(s: State, cfg: Configuration) -> Iterator[Successor]:
-    """Every step that could come next."""
+    """Every possible next step."""
     for m in range(cfg.members):
         for label, is_optional, t, bad in (jvm_steps if m in cfg.jvm else member_steps)(s, cfg, m):
             is_fault = label.endswith((" lost]", "no reply]"))
@@ -50,7 +50,7 @@ def successors(s: State, cfg: Configuration) -> Iterator[Successor]:
         if me.pc == Pc.NOT_STARTED:
             yield Successor(f"m{m} is started", cfg.members, True, put(s, m, pc=Pc.UNREGISTERED))
     for p in cfg.parts:
-        for fault, label, ops in strange_acts(s, cfg, p):
+        for fault, label, ops in foreign_writes(s, cfg, p):
             if t := spend(s, fault):
                 tree, _ = multi(cfg, s.tree, s.zxid, None, ops)
                 yield Successor(label, somebody, True, t._replace(tree=tree, zxid=s.zxid + 1))
@@ -85,16 +85,16 @@ def _sessions(s: State, cfg: Configuration, c: int) -> Iterator[Successor]:
         yield Successor(f"server of client {c} catches up", actor, False, catch_up(s, cfg, c))
 
 
-def strange_acts(s: State, cfg: Configuration, p: int) -> Iterator[tuple[Fault, str, Sequence[Op]]]:
-    """What hands that are no member's may do to one partition."""
+def foreign_writes(s: State, cfg: Configuration, p: int) -> Iterator[tuple[Fault, str, Sequence[Op]]]:
+    """The writes of foreign clients to one partition."""
     nodes = s.tree.nodes
     owner, offset, marker = (nodes[cfg.at(w, p)] for w in ("owner", "offset", "marker"))
     if owner is not None:
-        yield "steal", f"a stranger deletes owner of p{p}", [delete("owner", p, -1)]
+        yield "steal", f"a foreign client deletes owner of p{p}", [delete("owner", p, -1)]
     if offset is not None:
         value = offset.data + 2
-        yield "write", f"a stranger writes p{p}={value}", [set_data("offset", p, value, -1)]
-        yield "wipe", f"a stranger deletes offset of p{p}", [delete("offset", p, -1)]
+        yield "write", f"a foreign client writes p{p}={value}", [set_data("offset", p, value, -1)]
+        yield "wipe", f"a foreign client deletes offset of p{p}", [delete("offset", p, -1)]
         yield (
             "reset",
             f"an operator resets p{p} to 0",
@@ -103,13 +103,13 @@ def strange_acts(s: State, cfg: Configuration, p: int) -> Iterator[tuple[Fault, 
 
 
 def reset_ops(p: int, version: int, *, is_marked: bool, value: int = 0) -> list[Op]:
-    """Recipes 6: the offset and the marker in one multi; the marker is always made anew."""
+    """Recipes 6: the offset and the marker in one multi; the marker is always created anew."""
     gone = [delete("marker", p, -1)] if is_marked else []
     return [set_data("offset", p, value, version), *gone, create("marker", p, value)]
 
 
 def _group_deletion(s: State, cfg: Configuration, actor: int) -> Iterator[Successor]:
-    """Recipes 8, with its guard: only while nobody is registered."""
+    """Recipes 8, with its guard: only while no member is registered."""
     nodes = s.tree.nodes
     if any(nodes[: cfg.members + cfg.partitions]) or not any(nodes):
         return

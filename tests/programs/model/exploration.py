@@ -1,4 +1,4 @@
-"""Walks every reachable state of a configuration, checks it, and says what was found."""
+"""Walks every reachable state of a configuration, checks it, and returns the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_AT_LIMITS = 1000
 
 
 class Finding(NamedTuple):
-    """What a walk has shown. `trace`: the steps to the violation, a shortest one for safety."""
+    """The result of a walk. `trace`: the steps to the violation, a shortest one for safety."""
 
     verdict: str
     """"holds", "violated", or "unfinished" where a limit was reached."""
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
 
 class Space:
-    """The states reached so far, how each was reached first, and the steps that need no fault."""
+    """The states reached so far, the first step to each, and the steps that need no fault."""
 
     def __init__(self, cfg: Configuration) -> None:
         self._cfg = cfg
@@ -41,7 +41,7 @@ class Space:
         """The steps of state i lead to `to[first[i]:first[i + 1]]`; whether it is in the goal."""
 
     def add(self, s: State, parent: int, label: str) -> int:
-        """The number of this state."""
+        """The number of this state, which is added if it is new."""
         s = canonical(s, self._cfg)
         known = self._index.get(s)
         if known is not None:
@@ -63,7 +63,7 @@ class Space:
 
 
 def first_state(cfg: Configuration) -> State:
-    """With `joined`: after those members have come in undisturbed."""
+    """The initial state. With `joined`: after those members have joined without faults."""
     s = initial(cfg)
     while cfg.joined:
         calm = [
@@ -107,9 +107,9 @@ def _finding(space: Space, verdict: str, violation: str | None = None, trace: Se
 def liveness(space: Space) -> tuple[str | None, int | None]:
     """A state from which the goal can be missed for ever without further faults, if there is one.
 
-    States outside the goal whose steps all lead to the goal or to states already taken away are taken
-    away. What cannot be taken away is stuck, or lies on or before a cycle that avoids the goal. No cycle
-    at all is more than fairness asks for: any order of the members' steps reaches the goal.
+    States outside the goal are removed when all their steps lead to the goal or to removed states. A state
+    that cannot be removed is stuck, or lies on or before a cycle that avoids the goal. Requiring no cycle at
+    all is stronger than fairness: any order of the members' steps reaches the goal.
     """
     first, to, goal = space.first, space.to, space.goal
     before: list[list[int]] = [[] for _ in goal]
@@ -117,7 +117,7 @@ def liveness(space: Space) -> tuple[str | None, int | None]:
     for i in range(len(goal)):
         steps = {to[e] for e in range(first[i], first[i + 1])} - {i}
         if not goal[i] and not steps:
-            return "stuck: nobody has a step left and the plan is not carried out", i
+            return "stuck: no member has a step left and the plan is not carried out", i
         left[i] = 0 if goal[i] else len(steps)
         for j in steps:
             before[j].append(i)

@@ -1,7 +1,7 @@
 """The production machine's procedures and the model's member, step by step in the same situation.
 
-The machine leads: each request of a procedure is compared with the model's next step, carried out in both
-worlds, and answered. Between two requests others may act.
+The machine leads: each request of a procedure is compared with the model's next step, executed in both
+worlds, and answered. Other clients may act between two requests.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Loss = Literal["none", "applied", "not applied"]
 """What becomes of the first write: answered, or not, and then applied or not."""
 LOST_NOTES = {"applied": " [applied, reply lost]", "not applied": " [not applied, no reply]"}
 FAULTS = {"commit": 9, "lost": 9}
-WIPE = "a stranger deletes the offset"
+WIPE = "a foreign client deletes the offset"
 ME = 0
 P = 0
 """The situations are about partition 0 and member 0."""
 
 
 class Act(NamedTuple):
-    """What somebody else does: before which request of the machine, and in whose session."""
+    """The write of another client: before which request of the machine, and in which session."""
 
     before: int
     name: str
@@ -41,7 +41,7 @@ class Act(NamedTuple):
 
 
 class Pruned(Exception):  # noqa: N818 - not an error
-    """This situation is another one in disguise, or outside what is promised."""
+    """This situation equals another one, or is outside the guarantees."""
 
 
 class Pair:
@@ -81,7 +81,7 @@ class Pair:
     # --- the member's situation -------------------------------------------------------------------
 
     def hold(self, held: Held) -> None:
-        """The member believes in this claim, in both worlds."""
+        """Makes the member believe in this claim, in both worlds."""
         zxids = self.worlds.zxids
         self.believe(held=(held, *self.me.held[1:]))
         real = machine_context.OwnedPartition(
@@ -99,7 +99,7 @@ class Pair:
     # --- following --------------------------------------------------------------------------------
 
     def follow(self, procedure: Procedure[object], *then: Procedure[object]) -> None:
-        """Carries the procedure out; where an answer is missing, the next one takes over."""
+        """Runs the procedure to its end; where an answer is missing, the next procedure takes over."""
         for one in (procedure, *then):
             try:
                 self._drive(one)
@@ -144,19 +144,19 @@ class Pair:
         return self.execute(request)
 
     def _is_a_step(self, request: ReadMany) -> bool:
-        """Offsets or owners: not the parents, nor anything that the model has no word for."""
+        """Whether it is a request about offsets or owners; the model has no others."""
         places = [self.worlds.places.get(path) for path in request.paths]
         return ("offset", P) in places or ("owner", P) in places
 
     def execute(self, request: Request) -> Outcome:
-        """By the server, in the member's session."""
+        """Executes a request at the server, in the member's session."""
         outcomes: list[Outcome] = []
         client = self.worlds.clients[self.worlds.cfg.client[ME]]
         client.submit(request, incarnation=1, on_outcome=outcomes.append)
         return outcomes[0]
 
     def let_act(self) -> None:
-        """The next of the others acts; raises Pruned where that is refused, so that nothing changes."""
+        """Executes the next act of the others; raises Pruned where it is refused and so changes nothing."""
         act = self.acts[self.acted]
         if not self.worlds.act(act.ops, act.client):
             raise Pruned
@@ -219,7 +219,7 @@ class Pair:
 
 
 def registered(policy: str = "adopt", **cfg: object) -> Pair:
-    """Two members; the first one is also there as the machine."""
+    """Two registered members; the first one exists as the machine too."""
     worlds = ModelAndServer(Configuration(policy=policy, faults=FAULTS, **cfg))
     for m, client in enumerate(worlds.cfg.client):
         assert worlds.act(recipes.register_ops(m), client)

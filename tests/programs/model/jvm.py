@@ -1,4 +1,4 @@
-"""A member like Kafka 0.8.2.2's: releases by path, commits without condition, adopts by text, and goes on
+"""A member like Kafka 0.8.2.2's: releases by path, commits without condition, adopts by text, and continues
 after an expiry (`ZookeeperConsumerConnector`, `ZkUtils`).
 """
 
@@ -26,7 +26,7 @@ from tests.programs.model.zookeeper import write
 
 
 def jvm_steps(s: State, cfg: Configuration, m: int) -> Iterator[Step]:
-    """Every next step of a JVM member. Of `Held`, only the value means anything to it."""
+    """Every next step of a JVM member, which uses only the value of `Held`."""
     me, client = s.members[m], s.clients[cfg.client[m]]
     if not client.alive or me.pc in (Pc.GONE, Pc.NOT_STARTED):
         return

@@ -1,4 +1,4 @@
-"""Our member: every step that it could take next. One step is one request with its answer."""
+"""A zkgroup member: every step that it could take next. One step is one request with its answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.programs.model.zookeeper import Refusal, catch_up, seen, write
 
 
 class Step(NamedTuple):
-    """A possible next step. Optional ones never have to happen."""
+    """A possible next step. Optional steps never have to happen."""
 
     label: str
     is_optional: bool
@@ -22,7 +22,7 @@ class Step(NamedTuple):
 
 
 class View(NamedTuple):
-    """Whose step it is, and what its server shows."""
+    """The member that takes the step, and the tree that its server shows."""
 
     s: State
     cfg: Configuration
@@ -37,13 +37,13 @@ class View(NamedTuple):
         return self.nodes[self.cfg.at(where, p)]
 
     def up_to_date(self) -> View:
-        """After a quorum operation on the same connection, as read-back has it."""
+        """The view after a quorum operation on the same connection, which precedes each read-back."""
         s = catch_up(self.s, self.cfg, self.cfg.client[self.m])
         return View(s, self.cfg, self.m, s.tree.nodes)
 
 
 def member_steps(s: State, cfg: Configuration, m: int) -> Iterator[Step]:
-    """Every next step of a member of ours."""
+    """Every next step of a zkgroup member."""
     me, client = s.members[m], s.clients[cfg.client[m]]
     if me.pc in (Pc.GONE, Pc.NOT_STARTED):
         return
@@ -57,7 +57,7 @@ def member_steps(s: State, cfg: Configuration, m: int) -> Iterator[Step]:
 
 
 def lost(s: State, cfg: Configuration, m: int) -> State:
-    """`on_lost`: nothing is believed any more; a member that was leaving has left (recipes 10)."""
+    """`on_lost`: the member believes nothing any more; a member that was leaving has left (recipes 10)."""
     return put(
         s, m, pc=Pc.GONE if s.members[m].leaving else Pc.UNREGISTERED, known=s.clients[cfg.client[m]].serial,
         gen=None, held=cfg.blank, target=(False,) * cfg.partitions, blocked=(), todo=(), reads=cfg.blank,
@@ -93,7 +93,7 @@ def _unregistered(v: View) -> Iterator[Step]:
 
 
 def snapshot(s: State, cfg: Configuration, m: int) -> State:
-    """Range knows its target at once, sticky goes to the plan znode first."""
+    """Reads a snapshot: range knows its target at once, sticky reads the plan znode first."""
     tree = seen(s, cfg, m)
     contents = recipes.registrations_seen(cfg, s.members[m], tree)
     gen, cache = tree.pzxid, (tree.czxid, tree.cversion, contents)
@@ -153,13 +153,13 @@ def _idle(v: View) -> Iterator[Step]:
         for note, t, out, bad in write(s, cfg, m, recipes.leave_ops(m)):
             done = put(t, m, pc=Pc.IDLE if out == "lost" else Pc.GONE)
             yield Step("deletes its registration" + note, False, done, bad)
-    yield from _looks_around(v)
+    yield from _notices(v)
     if not me.leaving:
-        yield from _wishes(v)
+        yield from _requests(v)
 
 
-def _looks_around(v: View) -> Iterator[Step]:
-    """Watches and verification: what a member notices in its own time."""
+def _notices(v: View) -> Iterator[Step]:
+    """Watches and verification: the changes that a member notices between its recipes."""
     s, cfg, m, me = v.s, v.cfg, v.m, v.me
     for p in me.blocked:
         if v.node("owner", p) is None:
@@ -170,7 +170,7 @@ def _looks_around(v: View) -> Iterator[Step]:
             yield Step(f"verifies p{p}: not its own any more", False, put(s, m, held=swap(me.held, p, None)))
         if not held and me.gen and not me.target[p] and is_mine(cfg, m, me, owner):
             yield Step(
-                f"finds its leaked claim of p{p}", False, put(s, m, pc=Pc.RELEASE_READS_FIRST, todo=(p,))
+                f"finds its orphaned claim of p{p}", False, put(s, m, pc=Pc.RELEASE_READS_FIRST, todo=(p,))
             )
         if (
             held
@@ -185,8 +185,8 @@ def _looks_around(v: View) -> Iterator[Step]:
             yield Step(f"sees the marker of p{p}", False, t)
 
 
-def _wishes(v: View) -> Iterator[Step]:
-    """What the application may want: a commit, to leave, another subscription."""
+def _requests(v: View) -> Iterator[Step]:
+    """The application's wishes: a commit, to leave, another subscription."""
     s, cfg, m, me = v.s, v.cfg, v.m, v.me
     held = tuple(p for p in cfg.parts if me.held[p])
     if held and (t := spend(s, "commit")):
@@ -277,7 +277,7 @@ def _claim_reads_owners(v: View) -> Iterator[Step]:
 
 
 def _settled(v: View, label: str) -> Step:
-    """Adopted, blocked or wanted; what is mine and cannot be adopted is released, and then claimed anew."""
+    """Each claim is adopted, blocked or wanted; a claim of mine that cannot be adopted is released first."""
     held, blocked, unfenced = recipes.settle_claim(v.cfg, v.m, v.me, v.nodes)
     pc = Pc.RELEASE_READS_FIRST if unfenced else Pc.IDLE
     t = put(v.s, v.m, pc=pc, held=held, blocked=blocked, todo=unfenced[:1], reads=v.cfg.blank)
@@ -287,15 +287,15 @@ def _settled(v: View, label: str) -> Step:
 def _blocked_reads_offsets(v: View) -> Iterator[Step]:
     v, p = v.up_to_date(), v.me.todo[0]
     t = put(v.s, v.m, pc=Pc.BLOCKED_READS_OWNERS, reads=swap(v.cfg.blank, p, v.node("offset", p)))
-    yield Step(f"looks at the owner of p{p}: offset", False, t)
+    yield Step(f"reads the owner of p{p}: offset", False, t)
 
 
 def _blocked_reads_owners(v: View) -> Iterator[Step]:
-    yield _settled(v, f"looks at the owner of p{v.me.todo[0]}")
+    yield _settled(v, f"reads the owner of p{v.me.todo[0]}")
 
 
 def _claim_reads_offsets_last(v: View) -> Iterator[Step]:
-    """The wrong order: an offset that is not followed by "the owner is mine"."""
+    """The wrong order: the offset is read after the owner, so no "the owner is mine" follows it."""
     held = list(v.me.held)
     for p in v.me.todo:
         offset, owner = v.node("offset", p), v.node("owner", p)

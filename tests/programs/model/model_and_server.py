@@ -1,7 +1,7 @@
 """The model's tree and a memory server, changed by the same transactions.
 
-Members, sessions and transaction ids of the one are translated to those of the other, so that what the
-production machine asks and believes can be said in the model's words.
+Members, sessions and transaction ids of one are translated to those of the other, so that the production
+machine's requests and beliefs can be compared with the model's.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ModelAndServer:
     # --- acting -----------------------------------------------------------------------------------
 
     def act(self, ops: Sequence[Op], client: int | None = None) -> bool:
-        """One transaction of somebody else, in both worlds; False where both refuse it, and alike."""
+        """Executes a transaction of another client in both worlds; False where both refuse it alike."""
         session = None if client is None else (client, self.s.clients[client].serial)
         tree, refusal = multi(self.cfg, self.s.tree, self.s.zxid, session, ops)
         session_id = 0 if client is None else self.session_id(client)
@@ -97,14 +97,14 @@ class ModelAndServer:
         return True
 
     def repeat(self, ops: Sequence[Op], client: int) -> None:
-        """What the server has just accepted, in the model's tree."""
+        """Repeats in the model's tree the transaction that the server has just accepted."""
         session = (client, self.s.clients[client].serial)
         tree, refusal = multi(self.cfg, self.s.tree, self.s.zxid, session, ops)
         assert refusal is None
         self.moved(self.s._replace(tree=tree, zxid=self.s.zxid + 1))
 
     def moved(self, after: State) -> None:
-        """The model has taken a step; the server has taken it already."""
+        """Takes a step of the model; the server has taken it already."""
         if after.zxid != self.s.zxid:
             self.zxids[self.s.zxid] = self.server.log[-1].zxid
         self.s = after
@@ -117,7 +117,7 @@ class ModelAndServer:
     # --- translating ------------------------------------------------------------------------------
 
     def operation(self, op: Op) -> Operation:
-        """A model's operation as the server takes it."""
+        """A model's operation as an operation of the server."""
         path = self.paths[op.where, op.key]
         match op.kind:
             case "create":
@@ -145,7 +145,7 @@ class ModelAndServer:
                 return Plan(self.zxids[generation], self.inputs, owners).encode()
 
     def op(self, operation: Operation) -> Op:
-        """An operation of the machine in the model's words."""
+        """An operation of the machine as one of the model."""
         where, key = self.places[operation.path]
         data = getattr(operation, "data", None)
         return Op(
@@ -181,7 +181,7 @@ class ModelAndServer:
     # --- comparing --------------------------------------------------------------------------------
 
     def assert_same_trees(self) -> None:
-        """Every znode: data, version, both transactions and the session; and the Stat of `ids`."""
+        """Compares every znode: data, version, both transactions and the session; and the Stat of `ids`."""
         for (where, key), path in self.paths.items():
             self._assert_same(self.s.tree.nodes[self.cfg.at(where, key)], where, path)
         ids = self.server.find(ids_path(GROUP))

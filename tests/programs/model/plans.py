@@ -1,4 +1,4 @@
-"""Who should own what. Two assignors in small, enough to make partitions move and to need a past."""
+"""Two small assignors, enough to make partitions move and to need a former assignment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = tuple[int | None, ...]
 
 
 def range_plan(members: Sequence[int], partitions: int) -> Row:
-    """Contiguous blocks, the first `partitions % n` members get one more."""
+    """Contiguous blocks; the first `partitions % n` members get one more."""
     if not members:
         return (None,) * partitions
     base, extra = divmod(partitions, len(members))
@@ -19,7 +19,7 @@ def range_plan(members: Sequence[int], partitions: int) -> Row:
 
 
 def sticky_plan(members: Sequence[int], previous: Sequence[int | None]) -> Row:
-    """Keep what fits the balance, hand the rest to who has least."""
+    """Keeps what fits the balance, and gives the rest to the member that has least."""
     if not members:
         return (None,) * len(previous)
     base, extra = divmod(len(previous), len(members))

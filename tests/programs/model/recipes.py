@@ -1,6 +1,6 @@
-"""The recipes' transactions, and what a member makes of what it reads back. Pure functions.
+"""The recipes' transactions, and what a member concludes from what it reads back. Pure functions.
 
-These are the lines that the production machine must agree with; `test_machine_equals_model.py` compares
+The production machine must agree with each of these lines; `test_machine_equals_model.py` compares
 them one by one. The order of the steps around them is in `member.py`.
 """
 
@@ -25,7 +25,7 @@ from tests.programs.model.values import (
 )
 
 Batch = Sequence[tuple[int, int | None]]
-"""Partitions with the value to be committed; None where nothing is, and the partition is only looked at."""
+"""Partitions with the value to be committed; None for a partition that is only read."""
 
 # --- transactions ---------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def claim_ops(
 
 
 def commit_ops(cfg: Configuration, m: int, batch: Batch, held: Sequence[Held | None]) -> list[Op]:
-    """Recipes 6: the owner is a claim of ours, the offset is as we left it."""
+    """Recipes 6: the owner is a claim of this member, the offset is as the member left it."""
     ops = [] if "ids check" in cfg.without else [check("ids", m, 0)]
     for p, value in batch:
         if "owner check" not in cfg.without:
@@ -107,7 +107,7 @@ def release_without_commit_ops(m: int, p: int, read: Node | None) -> list[Op]:
 
 
 def claimed(cfg: Configuration, tree: Tree, read: Node | None, p: int) -> Held:
-    """What the reply of an accepted claim tells: token, fence and the value to start from."""
+    """The result of an accepted claim: token, fence and the value to start from."""
     offset, owner = tree.nodes[cfg.at("offset", p)], tree.nodes[cfg.at("owner", p)]
     if "bump" in cfg.without and read is not None:
         return Held(read.data, read.version, owner.czxid, read.czxid, owner.czxid)
@@ -147,7 +147,7 @@ def settle_commit(
     batch: Batch,
     reads: Sequence[Node | None],
 ) -> tuple[tuple[Held | None, ...], tuple[tuple[int, int], ...]]:
-    """Recipes 6: what is still mine, under which fence, and what must be sent again.
+    """Recipes 6: the claims that are still mine, their fences, and the commits that must be sent again.
 
     `reads`: offsets, read before `nodes`, from which owners and markers are taken.
     """
@@ -192,9 +192,9 @@ def adopted(cfg: Configuration, owner: Node, offset: Node | None) -> Held | None
 def settle_claim(
     cfg: Configuration, m: int, me: Member, nodes: Sequence[Node | None]
 ) -> tuple[tuple[Held | None, ...], tuple[int, ...], tuple[int, ...]]:
-    """Recipes 5, a claim without a reply: mine is adopted, somebody's blocks, nobody's is claimed again.
+    """Recipes 5, a claim without a reply: mine is adopted, another's blocks, a free one is claimed again.
 
-    Returns held, blocked, and what is mine but has no offset (any more) that fences it.
+    Returns held, blocked, and the claims that are mine but have no offset (any more) that fences them.
     """
     held, blocked, unfenced = list(me.held), set(me.blocked), []
     for p in me.todo:
@@ -215,7 +215,7 @@ def release_stands(held: Held, offset: Node | None, marker: Node | None) -> bool
 
 
 def registrations_seen(cfg: Configuration, me: Member, tree: Tree) -> tuple[int | None, ...]:
-    """Recipes 3: registrations by the memory of the last snapshot, as far as it is good."""
+    """Recipes 3: the registrations, from the last snapshot's contents as far as they are still valid."""
     contents, old = registered(cfg, tree), me.cache
     if old is None:
         return contents
@@ -228,7 +228,7 @@ def registrations_seen(cfg: Configuration, me: Member, tree: Tree) -> tuple[int 
 
 
 def judge_plan(plan: Node | None, generation: int) -> str:
-    """Recipes 4: whether the plan read is "mine", "newer" than my snapshot, or to be written ("older")."""
+    """Recipes 4: whether the plan is "mine", "newer" than my snapshot, or "older" and to be written."""
     if plan is not None and plan.data[0] == generation:
         return "mine"
     return "newer" if plan is not None and plan.data[0] > generation else "older"

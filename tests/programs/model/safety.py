@@ -1,4 +1,4 @@
-"""What must never be: at each accepted write (`audit`), in each state (`broken`), for ever (`settled`)."""
+"""The violations: at each accepted write (`audit`), in each state (`broken`), and for ever (`settled`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.programs.model.values import ClientSession, Configuration, Held, Node
 
 
 def audit(s: State, cfg: Configuration, m: int, session: ClientSession, ops: Sequence[Op]) -> str | None:
-    """What an accepted write of ours must never be, judged by the tree just before it."""
+    """The violation, if any, by an accepted zkgroup write, decided by the tree just before it."""
     claimed = {op.key for op in ops if op.kind == "create" and op.where == "owner"}
     for op in ops:
         if op.where not in ("owner", "offset"):
@@ -54,7 +54,7 @@ def _audit_commit(
 
 
 def broken(s: State, cfg: Configuration) -> str | None:
-    """State invariants: S1, and that at most the owner could get a commit accepted now."""
+    """State invariants: S1, and that at most the owner's commit would be accepted now."""
     nodes = s.tree.nodes
     for p in cfg.parts:
         owner, offset = nodes[cfg.at("owner", p)], nodes[cfg.at("offset", p)]

@@ -1,4 +1,4 @@
-"""What a state of the model is made of: the tree, the members' beliefs, the faults that are still allowed.
+"""The parts of a state of the model: the tree, the members' beliefs, the faults that are still allowed.
 
 Everything is an immutable tuple, because a state is compared, hashed and kept by the hundred thousand.
 Members, partitions and clients are numbers; a transaction id is an int that only ever grows.
@@ -25,7 +25,7 @@ Rule = Literal[
     "lost on refusal", "marker by equality", "obey owner", "offset first", "owner check", "plan by members",
     "plan znode", "release check", "session read", "text",
 ]  # fmt: skip
-"""Rules of the recipes that a configuration can leave out, to see what they are good for."""
+"""Rules of the recipes that a configuration can leave out, to show that each is needed."""
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 NO_OFFSET = -1
@@ -110,7 +110,7 @@ class Member(NamedTuple):
 
 
 class Client(NamedTuple):
-    """One ZooKeeper client: its present session, and a former one that it has abandoned alive."""
+    """One ZooKeeper client: its present session, and a former one that is abandoned and still alive."""
 
     serial: int
     alive: bool
@@ -163,7 +163,7 @@ def check(where: Where, key: int, version: int) -> Op:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Who takes part, what may go wrong and how often, which rule is left out, and what is then expected."""
+    """The participants, the faults and their numbers, the rule that is left out, and the expected answer."""
 
     members: int = 2
     partitions: int = 1
@@ -225,7 +225,7 @@ class Configuration:
 
 
 def initial(cfg: Configuration) -> State:
-    """Nobody is registered; `ids` is empty."""
+    """The first state: no member is registered, and `ids` is empty."""
     member = Member(
         pc=Pc.UNREGISTERED,
         known=0,

@@ -1,7 +1,7 @@
 """The model's ZooKeeper: transactions, sessions, servers that lag.
 
-`check`, `set` and `delete` compare the data version only, as the real one does: a znode that was deleted
-and made again is not told from the old one by its path and version 0.
+`check`, `set` and `delete` compare the data version only, as ZooKeeper does: a znode that was deleted and
+created again cannot be told from the old one by its path and version 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Refusal(NamedTuple):
 
 
 class Written(NamedTuple):
-    """One way a write can go. `outcome` is a `Refusal`, "ok", or "lost": no answer, applied or not."""
+    """A possible result of a write. `outcome` is a `Refusal`, "ok", or "lost": no answer, applied or not."""
 
     note: str
     state: State
@@ -32,7 +32,7 @@ class Written(NamedTuple):
 def multi(
     cfg: Configuration, tree: Tree, zxid: int, session: ClientSession | None, ops: Sequence[Op]
 ) -> tuple[Tree, Refusal | None]:
-    """All or nothing. Version -1 compares nothing."""
+    """Applies all operations or none. Version -1 compares nothing."""
     nodes, cversion, pzxid = list(tree.nodes), tree.cversion, tree.pzxid
     for i, op in enumerate(ops):
         at = cfg.at(op.where, op.key)
@@ -55,7 +55,7 @@ def multi(
 
 
 def end_session(cfg: Configuration, tree: Tree, zxid: int, session: ClientSession) -> Tree:
-    """All ephemerals of the session go in one transaction."""
+    """Deletes all ephemerals of the session in one transaction."""
     gone = [node is not None and node.session == session for node in tree.nodes]
     nodes = tuple(None if g else node for g, node in zip(gone, tree.nodes, strict=True))
     left = sum(gone[: cfg.members])
@@ -63,7 +63,7 @@ def end_session(cfg: Configuration, tree: Tree, zxid: int, session: ClientSessio
 
 
 def seen(s: State, cfg: Configuration, m: int) -> Tree:
-    """The tree as the server of this member's client has it: where servers lag, an older one."""
+    """The tree as the server of this member's client shows it: where servers lag, an older one."""
     return s.views[cfg.client[m]] if cfg.lagging else s.tree
 
 

@@ -1,1 +1,1 @@
-"""The exhaustive model of the controller's election, and the tests that hold the machine against it."""
+"""The exhaustive model of the controller's election, and the code that compares the machine with it."""

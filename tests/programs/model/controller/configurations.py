@@ -1,4 +1,4 @@
-"""What is explored: the recipes as they are, as they were, what none can exclude, and rules left out."""
+"""The configurations: the recipes as they are, as they were, without a rule, and what no recipe excludes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.programs.model.controller.tree import Result, explore
 
 
 class Moving(NamedTuple):
-    """Reassignments with faults."""
+    """A model of reassignments with these faults."""
 
     variant: str
     """`repaired`: the text of recipes 17; `code`: the steps that the machine decides on; others are wrong."""
@@ -20,7 +20,7 @@ class Moving(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A configuration and its answer."""
+    """A configuration and its expected answer."""
 
     configuration: Configuration | Moving
     verdict: str = "holds"
@@ -49,7 +49,7 @@ BEFORE = {
         "violated", variant="recipe", check="recovered", pauses=1, r_lives=True, is_short=False
     ),
 }
-"""The recipe without the epoch watch, the look at the epoch's version and the history."""
+"""The recipe without the epoch watch, the check of the epoch's version and the history."""
 
 BROKEN = {
     "epoch-only": _of("violated", variant="epoch-only"),
@@ -67,7 +67,7 @@ BROKEN = {
         is_short=False,
     ),
 }
-"""Each rule left out once."""
+"""Each rule is left out once."""
 
 OUTSIDE = {
     "pause-over-the-grace": _of("violated", check="overlap", expiries=0, pauses=1),
@@ -97,20 +97,20 @@ MOVES_LONG = (
 CANCELLED = ("--moves 1/2 --cancels 1", "--moves 1/2 --cancels 1 --crashes 1")
 GROWING = ("--moves 1/1,2 --crashes 1", "--moves 1/1,2 --expiries 1 --produces 1", "--moves 1/2,1/2")
 BEYOND_THE_TEXT = (*CANCELLED, *GROWING)
-"""Where the text alone is stuck, and the code is not."""
+"""Where the steps of the recipe's text are stuck, and those of the code are not."""
 MOVES_BROKEN = (
-    ("recipe", "--moves 1/2/1 --breaks 1", "StopReplica(delete) obeyed by an ISR member"),
+    ("recipe", "--moves 1/2/1 --breaks 1", "StopReplica(delete) executed by an ISR member"),
     ("recipe", "--moves 1,2/2,3 --lags 1", "S14 terminal record is not true"),
     ("shrink-blind", "--moves 1,2/2,3 --crashes 1", "S14 terminal record is not true"),
-    ("delete-early", "--moves 1/2", "StopReplica(delete) obeyed by an ISR member"),
+    ("delete-early", "--moves 1/2", "StopReplica(delete) executed by an ISR member"),
     ("two-writes", "--moves 1/2 --expiries 1", "S14 request lost or ended twice"),
     ("entry-first", "--moves 1/2", "S14 terminal record is not true"),
 )
-"""A rule left out, and what goes wrong then."""
+"""A variant without a rule, the faults, and the violation that follows."""
 
 
 def _moves() -> Iterator[tuple[Moving, str, bool]]:
-    """Each with its verdict, and whether it is short."""
+    """Each configuration with its expected answer, and whether it is short."""
     for variant in ("mended", "code"):
         for faults in (*MOVES_SHORT, *MOVES_LONG):
             yield Moving(variant, faults), "holds", faults in MOVES_SHORT
@@ -123,7 +123,7 @@ def _moves() -> Iterator[tuple[Moving, str, bool]]:
 
 
 def _name(moving: Moving) -> str:
-    """As the command line takes it: `move-code-1/2-expiries-2`."""
+    """The name as the command line takes it: `move-code-1/2-expiries-2`."""
     return "-".join(
         ["move", moving.variant, *moving.faults.replace("--moves ", "").replace("--", "").split()]
     )
@@ -134,7 +134,7 @@ CONFIGURATIONS = {**ELECTIONS, **MOVES}
 
 
 def answer(expected: Expected, limit_s: float) -> Result:
-    """What the walk finds; where something wrong is expected it ends with the first such step."""
+    """The answer of the walk; where a violation is expected it ends with the first one."""
     wanted, stops = expected.configuration, expected.verdict == "violated"
     if isinstance(wanted, Configuration):
         return explore(election.Model(wanted), max_seconds=limit_s, stop=stops)

@@ -1,4 +1,4 @@
-"""Election, fence, grace and recovery: two zkgroup controllers and a Kafka 0.8.2.2 one.
+"""Election, fence, grace and recovery of two zkgroup controllers and a Kafka 0.8.2.2 controller.
 
 The zkgroup controllers are here; the tree, the Kafka controller and the faults are their surroundings.
 """
@@ -61,7 +61,7 @@ class Model(Surroundings):
         return (tree, p, q, real, (1 if a.real else 0, 0), (a.expiries, a.deletions, a.pauses, a.restarts))
 
     def goal(self, s: State) -> bool:
-        """Another controller is active: /controller belongs to a live one that knows it leads."""
+        """Whether another controller is active: /controller belongs to a live one that knows it leads."""
         tree = s[0]
         c = tree[CTRL]
         if c is None:
@@ -147,7 +147,7 @@ class Model(Surroundings):
             calm = r is None or r[6] or (r[2] == 1 and not self.pending(tree, r) and r[0] not in "CBw")
             if calm and c is not None and self.mended:
                 yield (
-                    f"{name} ends its grace, looks again",
+                    f"{name} ends its grace, reads again",
                     False,
                     put(("R", sess, live, last, None, left)),
                     None,
@@ -221,7 +221,7 @@ class Model(Surroundings):
                     yield from self.write(s, k, put, "creates new state", NEW, n, None, 2, left - 1)
 
     def foreign(self, history: dict[int, int], epoch: int) -> int:
-        """The greatest epoch of one of Kafka: as the record of this epoch says; without one it is this epoch.
+        """The greatest epoch of a Kafka controller: from this epoch's record; without a record, this epoch.
 
         history: epoch of zkgroup to the greatest epoch of Kafka before it, as its record has it.
         """
@@ -231,7 +231,7 @@ class Model(Surroundings):
 
     @staticmethod
     def resign(tree: Tree, p: State) -> Tree:
-        """Delete /controller only if it is the very node we created (czxid and session)."""
+        """Deletes /controller only if it is the very znode that this controller created (czxid, session)."""
         c = tree[CTRL]
         if p[2] and c is not None and c[CZXID] == p[3][0] and c[OWNER] == p[1]:
             return (*tree[:CTRL], None, *tree[CTRL + 1 :])
@@ -249,8 +249,10 @@ class Model(Surroundings):
         stage: int,
         left: int,
     ) -> Iterator[Step]:
-        """A fenced write. A lost session that is not known yet: worst case, the
-        client has a new one already and the write goes out in it."""
+        """A fenced write, sent in a new session if the old one is lost (the worst case).
+
+        The controller may not know yet that its session is lost, while its client has a new one already.
+        """
         a, tree = self.a, s[0]
         _, sess, live, last, lead, _ = s[k]
         v, n, _, foreign = lead
@@ -272,7 +274,7 @@ class Model(Surroundings):
             return
         c, bad = tree[CTRL], None
         if c is None or c[CZXID] != last[0] or c[OWNER] != sess or tree[EPOCH][DATA] != n:
-            bad = "S11 a write of ours accepted after it lost /controller"
+            bad = "S11 a zkgroup write was accepted after it lost /controller"
         elif path == STATE and data[0] <= tree[STATE][DATA][0]:
             bad = "leader epoch not growing"
         yield f"{name} {what}", False, put(("L", sess, live, last, (v, n, stage, foreign), left), t), bad

@@ -1,15 +1,14 @@
-"""What surrounds the zkgroup controllers in the model of the election: the tree, a Kafka controller, faults.
+"""The surroundings of the zkgroup controllers in the election's model: the tree, a Kafka controller, faults.
 
-The tree: /controller, /controller_epoch, the registration of the real broker,
-one partition `state` (leader epoch, controller epoch), the epochs we recorded as
-zkgroup's, each with the greatest of one of Kafka before it, and the `state` of a topic that
-another client has just created.
+The tree: /controller, /controller_epoch, the registration of the Kafka broker, one partition `state`
+(leader epoch, controller epoch), the epochs that are recorded as zkgroup's, each with the greatest Kafka
+epoch before it, and the `state` of a topic that another client has just created.
 
-The real controller creates /controller, then reads and bumps the epoch in two
-further steps; sees the node's fate only when it handles the event, and does not
-resign when the node exists again (K1); refuses a state whose controller epoch is
-above its own (fence F3); has no fence of its own; deletes /controller, whoever owns it,
-when its bump fails (K2); and its client repeats a call in a new session (zkclient).
+The Kafka controller creates /controller, then reads and raises the epoch in two further steps; it learns
+that the znode changed only when it handles the event, and does not resign when the znode exists again (K1);
+it refuses a state whose controller epoch is above its own (fence F3); it has no fence of its own; it deletes
+/controller, whichever session owns it, when its write of the epoch fails (K2); and its client repeats a call
+in a new session (zkclient).
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ Step = tuple[str, bool, State, str | None]
 
 
 class Configuration(NamedTuple):
-    """Who takes part, which recipe they follow, how much goes wrong, and what is read back."""
+    """The participants, the recipe that they follow, the numbers of faults, and the checked property."""
 
     variant: str = "mended"
-    """`recipe`: the text before it was repaired; others leave a rule out, or have it wrong."""
+    """`recipe`: the text before it was corrected; others lack a rule, or have it wrong."""
     check: str = "ours"
-    """`is_zkgroup`: S11 and epochs that grow; `overlap`: one of Kafka writes while a zkgroup controller holds
-    /controller; `recovered`: one of Kafka of an older epoch changes a standing state, or is obeyed, after the
-    recovery; `all`: also states that it creates."""
+    """`ours`: S11 and epochs that grow; `overlap`: Kafka's controller writes while zkgroup's holds
+    /controller; `recovered`: after the recovery a Kafka controller of an older epoch changes an existing
+    state, or a broker executes its request; `all`: also states that it creates."""
     real: bool = True
     r_lives: bool = False
-    """The real one's session never expires."""
+    """The session of the Kafka controller never expires."""
     expiries: int = 1
     deletions: int = 1
     pauses: int = 0
@@ -49,7 +48,7 @@ class Configuration(NamedTuple):
 
 
 class Surroundings:
-    """What a Kafka controller does, and what goes wrong; state as in `election.Model`."""
+    """The steps of a Kafka controller, and the faults; state as in `election.Model`."""
 
     a: Configuration
 
@@ -157,20 +156,20 @@ class Surroundings:
                 )
 
     def judge(self, s: State, path: int, epoch: int, received: bool) -> str | None:
-        """What an accepted write of a Kafka controller means while a zkgroup controller holds /controller."""
+        """The violation by an accepted write of a Kafka controller while a zkgroup one holds /controller."""
         c, want = s[0][CTRL], self.a.check
         if c is None or c[DATA] != OURS or want == "ours":
             return None
         holder = next((p for p in s[1:3] if p and p[1] == c[OWNER] and p[0] == "L"), None)
         if want == "overlap":
-            return "two controllers at once: a real one writes while ours holds /controller"
+            return "two controllers at once: Kafka's writes while zkgroup's holds /controller"
         if holder and holder[4][2] == 2 and epoch < holder[4][1]:
             if path == STATE and want in ("recovered", "all"):
-                return "after recovery a real one changed a standing state"
+                return "after recovery Kafka's controller changed an existing state"
             if want == "all":
-                return "after recovery a real one created a new state"
+                return "after recovery Kafka's controller created a new state"
             if received and want == "recovered":
-                return "after recovery a broker obeyed a real one"
+                return "after recovery a broker executed a request of Kafka's controller"
         return None
 
     # ---- faults

@@ -1,8 +1,8 @@
 """The model's controller A and the production machine, step by step in the same situation.
 
-A walk goes along the model's graph. What the others do (our B, the real one, faults) is repeated on the
-memory server as writes of theirs; what A does is done by the machine alone, and compared: each transaction,
-the whole tree after it, and what is believed.
+A walk follows the model's graph. The steps of the others (zkgroup's B, Kafka's controller, faults) are
+repeated on the memory server as their writes; A's steps are done by the machine alone, and compared: each
+transaction, the whole tree after it, and the beliefs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ STAGES = {
 
 
 class Pruned(Exception):  # noqa: N818 - not an error
-    """A dead session acts in the model before it knows; no server would answer it."""
+    """The model lets a dead session act before its owner learns of it; no server would answer it."""
 
 
 class Following:
@@ -131,7 +131,7 @@ class Following:
                 self._settle_leaving()
             case _ if label.startswith("A reads the epoch"):
                 self._procedure("prepare the election")
-            case "A ends its grace" | "A ends its grace, looks again":
+            case "A ends its grace" | "A ends its grace, reads again":
                 self.core.begin(Instant(self.core.now.ms + 10_000, 0))
                 self._procedure("end the grace")
             case _ if label.startswith("A elect"):
@@ -148,7 +148,7 @@ class Following:
                 self._write(label, before)
 
     def _prune(self, label: str) -> None:
-        """The records that the machine knows of; the model's A sees those that a later one has made, too."""
+        """Prunes the records that the machine knows; the model's A also sees those of a later controller."""
         work = ControllerHistory(self.election, HISTORY_KEPT).next()
         refused = "refused" in label
         if work is None:
@@ -163,20 +163,20 @@ class Following:
             self._settle_leaving()
 
     def _sees(self, before: State) -> None:
-        """The watch has fired, or the read at the start is due."""
+        """Checks that the watch has fired, or that the read at the start is due."""
         work = self.election.next()
         assert work is not None, (self.labels, self.election.stage)
         assert work[0] == "read the controller", (work[0], before[1])
 
     def _settle_leaving(self) -> None:
-        """In the model a resignation takes `/controller` off at once; the machine by its next look."""
+        """Completes a resignation: the model deletes `/controller` at once, the machine after a read."""
         controller = self.server.find(PATHS[CTRL])
         if controller is not None and self.core.owns(controller.stat.ephemeral_owner):
             self._procedure("read the controller")
         assert self.election.stage is ElectorState.UNKNOWN
 
     def _write(self, label: str, before: State) -> None:
-        """A write of the cluster's work: the machine gives its fence, the model the operation."""
+        """A write of the controller's work: the machine gives its fence, the model the operation."""
         won = self.election.won
         assert won is not None
         tree, lead = before[0], before[1][4]
@@ -201,7 +201,7 @@ class Following:
             self._settle_leaving()
 
     def _compare_election(self, before: State, after: State) -> None:
-        """The transaction is the model's, operation by operation."""
+        """Checks that the transaction equals the model's, operation by operation."""
         number, version, _, _ = before[1][4]
         create, mark, bump, record = self.sent[-1]
         assert (create.path, mark.path, bump.path) == (PATHS[CTRL], PATHS[CTRL], PATHS[EPOCH])
@@ -221,7 +221,7 @@ class Following:
     # --- the machine ------------------------------------------------------------------------------
 
     def _procedure(self, name: str) -> None:
-        """The machine's next procedure, which must be this one, to its end."""
+        """Runs the machine's next procedure, which must be this one, to its end."""
         self.election.may_be_elected = True
         work = self.election.next()
         assert work is not None, (self.labels, self.election.stage)
@@ -266,7 +266,7 @@ class Following:
             assert self.election.won is None
 
     def _connect(self) -> None:
-        """A new session of A, which replaces the old one at the server."""
+        """Opens a new session of A, which replaces the old one at the server."""
         self.incarnation += 1
         self.client = self.server.client(f"a{self.incarnation}")
         assert self.client.session is not None
@@ -292,7 +292,7 @@ class Following:
             self.server.expire_session(self.sessions[after[1][1]])
 
     def _mirror(self, before: Tree, after: Tree) -> None:
-        """The same change of the tree, by another client."""
+        """Makes the same change of the tree as another client."""
         owned = before[CTRL] is not None and after[CTRL] is None and self._dies(before, after)
         if owned:
             return  # it goes with A's session
@@ -371,7 +371,7 @@ class Following:
 
 
 def _data(at: int, value: Any) -> bytes:
-    """What the model has there, as bytes."""
+    """The model's data of a znode, as bytes."""
     if at == CTRL:
         return Controller(B_BROKER if value == OURS else R_BROKER, 0).encode()
     if at == EPOCH:

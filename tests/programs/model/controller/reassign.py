@@ -1,4 +1,4 @@
-"""One partition, its brokers, two zkgroup controllers, reassignments with faults.
+"""One partition, its brokers, two zkgroup controllers, and reassignments with faults.
 
 The controllers' elections and requests are here, their moves in `reassign_steps`; the tree, the brokers and
 the faults are their surroundings.
@@ -38,7 +38,7 @@ def ints(text):
 
 
 def faults(text):
-    """Replica lists in order and how often what goes wrong: `--moves 1/2/1 --crashes 1`."""
+    """Parses replica lists in order and the number of each fault: `--moves 1/2/1 --crashes 1`."""
     ask = argparse.ArgumentParser(add_help=False)
     ask.add_argument("--moves")
     for name in FAULTS:
@@ -133,14 +133,14 @@ class Model(Steps, Surroundings):
         return None
 
     def did(self, deed):
-        """For those who want to compare it with something."""
+        """A hook for subclasses that compare the deed with something."""
 
     # ---- a controller: (pc, session, session lives, epoch version, epoch, to be answered, admin version,
     #                     the list brokers were sent last and its leader epoch where it is a part of AR: code)
     # pc: I watches, B first LeaderAndIsr, P plan, 2 3 7 8 9 the steps, T steps 10+11
 
     def send(self, s, epoch, msgs):
-        """Append (broker, message) to the channels; None when one is full (back-pressure)."""
+        """Appends (broker, message) to the channels; None when one is full (back-pressure)."""
         chans = dict(s[3])
         for b, m in msgs:
             if not s[2][b - 1][UP]:
@@ -152,8 +152,10 @@ class Model(Steps, Surroundings):
         return tuple(sorted(chans.items()))
 
     def held(self, s, epoch):
-        """Replicas to be left out for now: StopReplica(delete) not answered; or, while a
-        move is open, not in the ISR and nothing of this epoch answered by that broker."""
+        """Replicas to leave out for now: those whose StopReplica(delete) is not answered.
+
+        While a move is open, also those outside the ISR whose broker has answered nothing of this epoch.
+        """
         if not self.mended:
             return ()
         late = []
@@ -176,8 +178,10 @@ class Model(Steps, Surroundings):
         return [(b, ("L", le, leader, isr, ar, tree[STATE][VER])) for b in to]
 
     def received(self, s, p, tree, pc, target):
-        """Where a controller goes on from `pc` once brokers were sent this tree, and what they know then:
-        `open_moves.Moves.interrupted`. By the text an interruption is met where it happens."""
+        """Where a controller continues from `pc` after brokers were sent this tree, and the list they know.
+
+        See `open_moves.Moves.interrupted`. In the recipe's text an interruption is handled where it happens.
+        """
         heard = p[7]
         if not self.code:
             return pc, heard
@@ -256,7 +260,7 @@ class Model(Steps, Surroundings):
             new = put(go(after, aver, heard=known), t)
             bad = self.judge(s, new)
             if not (tree[CTRL] and tree[CTRL][OWNER] == sess and tree[EPOCH][DATA] == n):
-                bad = "S11 a write of ours accepted after it lost /controller"
+                bad = "S11 a zkgroup write was accepted after it lost /controller"
             elif not set(t[STATE][DATA][1]) <= set(isr):
                 bad = "a controller added to the ISR"
             elif t[ADMIN] is None and known and up(leader):

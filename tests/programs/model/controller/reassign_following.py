@@ -1,7 +1,7 @@
 """The steps of the model's active controller, done by the production machine in the same situation.
 
-Wherever the walk comes, the machine gets the same tree, the same brokers and what its controller remembers of
-the move. It takes one round of its moves, or elects; its transaction is put into the model's words and
+In each state of the walk, the machine gets the same tree, the same brokers and what its controller remembers
+of the move. It runs one round of its moves, or elects; its transaction is translated to the model and
 compared operation by operation (checks, versions, values, their order), and so are the requests that it
 queues for brokers, and what it remembers afterwards.
 """
@@ -76,7 +76,7 @@ Process = tuple[Any, ...]
 
 
 class Following(reassign.Model):
-    """The model of the code's steps; what its active controller does is done by the machine as well.
+    """The model of the code's steps, whose active controller's steps the machine does as well.
 
     Raises AssertionError where they differ.
     """
@@ -235,7 +235,7 @@ class Machine:
         self.active = ActiveController(core, election, ControllerSettings())
 
     def czxid(self, path: str) -> int:
-        """Of a znode that is there."""
+        """The czxid of a znode, which must exist."""
         found = self._server.find(path)
         assert found is not None
         return found.stat.czxid
@@ -246,7 +246,7 @@ class Machine:
             assert isinstance(self._server.write(SetData(path, data, version)), MultiDone)
 
     def drive(self, procedure: Procedure[Any]) -> None:
-        """To its end; what is written is noted."""
+        """Runs a procedure to its end and records its writes."""
         answers: tuple[Outcome, ...] | None = None
         while True:
             try:
@@ -304,7 +304,7 @@ class Machine:
         return WORDS[record.outcome]
 
     def flush(self, epoch: int | None = None) -> None:
-        """All that is queued for brokers, one after the other. `epoch`: of the requests, if it was raised."""
+        """The queued requests for brokers, one after the other. `epoch`: the requests', if it was raised."""
         core, channels = self.active.ports.core, self.active.ports.requests.queues
         while True:
             core.take_effects()
@@ -334,7 +334,7 @@ class Machine:
 
 
 def _broker(id_: int) -> LiveBroker:
-    """Of a version that knows no keys of moves in topics, so that the request alone reports them."""
+    """A broker of a version that knows no move keys in topics, so that the request alone reports moves."""
     return LiveBroker(BrokerRegistration("h", 9000 + id_, 1, 0), 1)
 
 
@@ -343,12 +343,12 @@ def _request(target: tuple[int, ...]) -> bytes:
 
 
 def _value(path: str, data: bytes | None) -> Any:
-    """What is written there, in the model's words."""
+    """The written value, as the model represents it."""
     place = PLACES[path]
     if place == AR:
         return Topic.decode(path, data).partitions[0]
     if place == STATE:
         state = PartitionState.decode(path, data)
         return state.leader, state.isr, state.leader_epoch, state.controller_epoch
-    assert place == EPOCH, f"{path}: nobody writes it in a step"
+    assert place == EPOCH, f"{path}: no step writes it"
     return ControllerEpoch.decode(path, data).epoch

@@ -1,4 +1,4 @@
-"""The steps of a reassignment: as recipes 17 words them, and as the code decides (`moving`)."""
+"""The steps of a reassignment: as the text of recipes 17 has them, and as the code decides (`moving`)."""
 
 from tests.programs.model.controller.reassign_surroundings import ADMIN, AR, DONE, STATE, UP, Deed
 from tests.programs.model.controller.tree import DATA, VER
@@ -18,14 +18,14 @@ COUNTERS = {stage: pc for pc, stage in STAGES.items()}
 
 
 class Steps:
-    """What a controller does next, after elections and requests; state as in `reassign.Model`.
+    """The next steps of a controller, after elections and requests; state as in `reassign.Model`.
 
-    Both are given the controller `p` under its `name`, and its ways to act: `put` a state, `go` to a
+    Both get the controller `p` with its `name`, and its ways to act: `put` a state, `go` to a
     counter, write `fenced`, and `state` for the write of a partition's state.
     """
 
     def worded(self, s, p, name, put, go, fenced, state):
-        """The step of the text, in the variant that was asked for."""
+        """The step of the text, in the requested variant."""
         var, tree, (pc, _, _, _, n, wait, aver, _) = self.variant, s[0], p
         (leader, isr, _, _), sver = tree[STATE][DATA], tree[STATE][VER]
         ar, entry = tree[AR][DATA], tree[ADMIN]

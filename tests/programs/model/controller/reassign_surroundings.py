@@ -1,4 +1,4 @@
-"""What surrounds the controllers in the model of reassignments: the tree, brokers, their channels, faults.
+"""The surroundings of the controllers in the model of reassignments: the tree, brokers, channels, faults.
 
 The tree: /controller, /controller_epoch, `state` (leader, ISR, leader epoch,
 controller epoch), the replica list AR, the admin entry, the terminal records.
@@ -18,7 +18,7 @@ UP, CE, LE, ROLE, LEAD, MEM, LOG, FRESH = range(8)
 
 
 class Deed(NamedTuple):
-    """What a controller does in one step."""
+    """The actions of a controller in one step."""
 
     what: str
     operations: list[tuple[Any, ...]]
@@ -32,7 +32,7 @@ class Deed(NamedTuple):
 
 
 class Surroundings:
-    """Brokers, network and operator; state as in `reassign.Model`."""
+    """The brokers, the network and the operator; state as in `reassign.Model`."""
 
     # ---- brokers
 
@@ -90,7 +90,7 @@ class Surroundings:
                 yield f"leader {b} acknowledges a record", True, new, self.judge(s, new)
 
     def obey(self, s, b, epoch, m):
-        """controller.md 7.5. Returns (text, state', violation)."""
+        """Executes a request on a broker (controller.md 7.5). Returns (text, state', violation)."""
         x = s[2][b - 1]
         if epoch < x[CE]:
             return "refused (11)", s, None
@@ -99,7 +99,7 @@ class Surroundings:
             new = self.set_broker(s, b, (1, epoch, -1, "N", 0, None, 0, x[FRESH]))
             bad = self.judge(s, new)
             if b in s[0][STATE][DATA][1]:
-                bad = "StopReplica(delete) obeyed by an ISR member"
+                bad = "StopReplica(delete) executed by an ISR member"
             return "obeyed", new, bad
         _, le, leader, isr, ar, ver = m
         if le <= x[LE] or b not in ar:

@@ -19,10 +19,10 @@ DATA, VER, CZXID, OWNER = range(4)
 
 
 def multi(tree: Tree, session: int, ops: Any) -> tuple[Tree | None, str | None]:
-    """Apply ops atomically. Returns (tree, None) or (None, reason).
+    """Applies ops atomically. Returns (tree, None) or (None, reason).
 
-    As in the server, `check` compares nothing but the data version: it can not
-    see who owns a node, nor whether it was deleted and created again.
+    As in the server, `check` compares nothing but the data version: it cannot
+    see which session owns a node, nor whether it was deleted and created again.
     """
     t = list(tree)
     for op in ops:
@@ -49,12 +49,12 @@ def multi(tree: Tree, session: int, ops: Any) -> tuple[Tree | None, str | None]:
 
 
 def close_session(tree: Tree, session: int) -> Tree:
-    """What the server does at expiry: the session's ephemerals go."""
+    """The expiry of a session at the server: its ephemerals are deleted."""
     return tuple(None if isinstance(n, tuple) and n[OWNER] == session else n for n in tree[:-1]) + tree[-1:]
 
 
 class Result:
-    """What one exploration found."""
+    """The result of one exploration."""
 
     def __init__(self) -> None:
         self.states = self.edges = 0

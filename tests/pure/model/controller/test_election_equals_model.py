@@ -23,7 +23,7 @@ ACTS = {
     "A reads /controller",
     "A reads the epoch",
     "A ends its grace",
-    "A ends its grace, looks again",
+    "A ends its grace, reads again",
     "A elected",
     "A elect refused",
     "A sees it lost, resigns",
