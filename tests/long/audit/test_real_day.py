@@ -1,4 +1,4 @@
-"""The short version of `python -m tests.programs.real_day`, and what would make its accounts differ."""
+"""The short version of `python -m tests.programs.real_day`, and the cases in which its accounts differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHORT = (
 
 
 def test_a_seed_is_a_schedule_and_all_kinds_come() -> None:
-    """The same faults again; another seed is another schedule; no kind is left to chance."""
+    """The same seed draws the same faults, another seed others, and every kind of fault is drawn."""
     schedule = list(islice(draw(7), 30))
 
     assert schedule == list(islice(draw(7), 30))
@@ -69,7 +69,7 @@ def test_what_was_told_and_what_is_not_known() -> None:
     ],
 )
 def test_a_claim_or_commit_that_one_side_lacks_is_told(told: Account, found: Account, expected: str) -> None:
-    """What only one of the two knows of is a disagreement; an outcome that nobody learnt explains it."""
+    """An operation that only one of the accounts has is a disagreement; an unknown outcome explains it."""
     (why,) = disagreements(told, found)
 
     assert expected in why
@@ -78,7 +78,7 @@ def test_a_claim_or_commit_that_one_side_lacks_is_told(told: Account, found: Acc
 
 
 def test_refusals_are_within_what_is_not_known() -> None:
-    """From those that a member was told of to those that it may not have been told of, by session."""
+    """Refusals by session: at least those that a member got, at most those plus its unknown outcomes."""
     told, found = Account(), Account()
     told.refused[7], told.open[7] = 2, 1
 
@@ -91,7 +91,7 @@ def test_refusals_are_within_what_is_not_known() -> None:
 
 @pytest.mark.timeout(300)  # where it does not come to rest it says what is amiss
 def test_a_short_day_on_real_servers(tmp_path: Path) -> None:
-    """Audit, checker and members agree about it, and only what a stranger wrote is an error."""
+    """Audit, checker and members agree about it, and only the foreign writes are errors."""
     day = run_day(tmp_path / "day", 1, iter(SHORT), 5.0)
     verdict = judge(tmp_path / "day", day)
 

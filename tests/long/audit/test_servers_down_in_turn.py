@@ -1,4 +1,4 @@
-"""Three servers of which each was down in turn, and what they have together."""
+"""Three servers, each of which was down in turn, and the history that their logs have together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 
 def test_three_servers_together_have_what_one_lacks(tmp_path: Path) -> None:
-    """Each was down in turn, and leaders changed: joined, the logs are the history that was served."""
+    """Each was down in turn, and leaders changed: the joined logs are the history that was served."""
     with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=tmp_path) as ensemble:
         addresses = ",".join(ensemble.server(number).address for number in range(3))
         for number in range(3):

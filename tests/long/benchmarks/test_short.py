@@ -1,7 +1,7 @@
 """The short version of the benchmarks: counts of packets, files and calls, which are the same everywhere.
 
-Seconds and their ratios are left to `python -m tests.programs.benchmarks`: on a shared machine they are not
-worth a verdict.
+Seconds and their ratios are left to `python -m tests.programs.benchmarks`: on a shared machine a test cannot
+check them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def missed(report: Report) -> list[str]:
-    """Goals that are counted, and were not reached."""
+    """The goals that are counted and were not reached."""
     assert any(goal.is_counted for goal in report.goals)
     return [f"{goal.what}: {goal.found}" for goal in report.goals if goal.is_counted and not goal.reached]
 
@@ -49,7 +49,7 @@ def test_bulk_reads_take_few_packets() -> None:
 
 
 def test_a_commit_of_a_thousand_partitions_is_a_few_packets() -> None:
-    """One transaction for all of them, where setting one after another takes a packet for each."""
+    """One transaction commits all of them; setting one after another takes a packet for each."""
     ours, sets = commits.ours_beside_kazoo(1000, 1)
     assert all(result["partitions"] == 1000 for result in ours)
     assert min(result["packets"] for result in ours) <= 10
@@ -57,7 +57,7 @@ def test_a_commit_of_a_thousand_partitions_is_a_few_packets() -> None:
 
 
 def test_a_join_costs_few_packets_and_stops_nobody_else() -> None:
-    """One joins ten members with 100 partitions: at most 80 packets; who keeps partitions keeps them."""
+    """One joins ten members with 100 partitions: at most 80 packets; kept partitions stay owned."""
     with GroupBench(OURS, members=10, partitions=100, calm_s=1.0) as bench:
         bench.start()
         rounds = [(bench.join(), bench.leave()) for _ in range(2)]
@@ -68,7 +68,7 @@ def test_a_join_costs_few_packets_and_stops_nobody_else() -> None:
 
 
 def test_a_mass_start_is_at_most_two_rebalances_a_member() -> None:
-    """Twenty members at once into an empty group."""
+    """Twenty members start at once in an empty group."""
     with GroupBench(OURS, members=20, partitions=80, calm_s=1.0) as bench:
         result = bench.start()
     assert result["converged"]
@@ -76,7 +76,7 @@ def test_a_mass_start_is_at_most_two_rebalances_a_member() -> None:
 
 
 def test_a_rolling_restart_converges_and_nobody_gives_up() -> None:
-    """Three of ten members go and come back, one after another."""
+    """Three of ten members close and come back, one after another."""
     with GroupBench(OURS, members=10, partitions=100, calm_s=1.0) as bench:
         bench.start()
         result = bench.rolling()
@@ -85,7 +85,7 @@ def test_a_rolling_restart_converges_and_nobody_gives_up() -> None:
 
 
 def test_the_start_of_the_embedded_server_is_measured() -> None:
-    """Seconds and the servers' own CPU, of one and of three."""
+    """The seconds and the servers' own CPU, of one server and of three."""
     report = Report()
     embedded_start(Plan(repeats=1), report)
     assert [line.side for line in report.lines] == ["one server", "three servers"]
@@ -93,7 +93,7 @@ def test_the_start_of_the_embedded_server_is_measured() -> None:
 
 
 def test_the_report_names_what_was_not_reached() -> None:
-    """A goal that is missed is in the JSON and the table, with what limits it."""
+    """A missed goal is in the JSON and in the table, with the cause."""
     report = Report()
     report.at_least("speed", 2, 1.0, "the clock")
     report.at_most("packets", 10, 10, "packets")
@@ -105,14 +105,14 @@ def test_the_report_names_what_was_not_reached() -> None:
 def test_an_operators_look_is_few_packets_and_a_plan_few_copies(
     measure: Callable[[Plan, Report], None],
 ) -> None:
-    """400 partitions: all are described, and one of ten brokers is emptied of what it has, and no more."""
+    """400 partitions: all are described, and one of ten brokers is emptied by as few copies as possible."""
     report = Report()
     measure(Plan(repeats=1, short=True), report)
     assert missed(report) == []
 
 
 def test_logs_and_snapshots_become_columns_with_next_to_no_call_for_a_row() -> None:
-    """By numpy; without it some twenty, as each record is decoded by itself. ZooKeeper's tools run too."""
+    """No call a row with numpy, some twenty without, as each record is decoded alone. The tools run too."""
     report = Report()
     file_measurements.files(Plan(repeats=1, short=True), report)
     assert missed(report) == []
@@ -123,7 +123,7 @@ def test_logs_and_snapshots_become_columns_with_next_to_no_call_for_a_row() -> N
 
 
 def test_a_replay_with_every_digest_compared_costs_little_beside_decoding() -> None:
-    """Twice the calls of decoding alone."""
+    """A replay takes at most twice the calls of decoding alone."""
     report = Report()
     replay_measurements.replay(Plan(repeats=1, short=True), report)
     assert missed(report) == []
@@ -131,7 +131,7 @@ def test_a_replay_with_every_digest_compared_costs_little_beside_decoding() -> N
 
 
 def test_a_tree_out_of_many_files_reads_one_snapshot_and_its_log() -> None:
-    """Ten logs and ten snapshots: two files are opened, wherever the zxid is."""
+    """Ten logs and ten snapshots: two files are opened, for any zxid."""
     report = Report()
     tree_measurements.tree_at(Plan(repeats=1, short=True), report)
     assert missed(report) == []

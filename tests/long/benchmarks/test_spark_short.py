@@ -1,4 +1,4 @@
-"""What the benchmark of the audit on Spark stands on: its logs, and how CPU and tasks are counted."""
+"""The foundations of the benchmark of the audit on Spark: its logs, and its counting of CPU and tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_nothing_is_wrong_in_the_logs(tmp_path: Path) -> None:
 
 
 def test_equal_arguments_give_equal_logs(tmp_path: Path) -> None:
-    """Two sides of a measurement read the same bytes."""
+    """Equal arguments give equal bytes, so two sides of a measurement read the same."""
     one, other = (write_logs(tmp_path / name, 5_000, 3, groups=2) for name in ("one", "other"))
 
     assert [path.read_bytes() for path in sorted(one.iterdir())] == [
@@ -45,7 +45,7 @@ def test_equal_arguments_give_equal_logs(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_process_that_has_ended_still_counts() -> None:
-    """CPU of children that live, and of those that were waited for."""
+    """The CPU of children that run, and of those that have ended and were waited for."""
     before = usage(os.getpid())
     subprocess.run([sys.executable, "-c", BURN], check=True)
     after = usage(os.getpid())
@@ -56,7 +56,7 @@ def test_a_process_that_has_ended_still_counts() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_process_below_counts_while_it_lives() -> None:
-    """It has used CPU itself when it asks for what its parent's tree has used."""
+    """The CPU of a running child process counts for its parent's tree."""
     own = usage(os.getpid())
     asked = subprocess.run(
         [sys.executable, "-c", f"{BURN}\n{ASK}"], check=True, capture_output=True, text=True
@@ -66,7 +66,7 @@ def test_a_process_below_counts_while_it_lives() -> None:
 
 
 def test_cores_have_work_as_far_as_the_longest_tasks_allow() -> None:
-    """Eight seconds of tasks in two stages, whose longest take four: two cores are filled, more are not."""
+    """Eight seconds of tasks in two stages, whose longest take four: two cores have work, more have not."""
     stages = [{"seconds": 5.0, "longest_s": 3.0}, {"seconds": 3.0, "longest_s": 1.0}]
 
     assert fillable(stages) == 2.0

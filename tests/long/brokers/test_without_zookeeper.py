@@ -1,4 +1,4 @@
-"""Brokers of ours while ZooKeeper is away for long."""
+"""zkgroup brokers during a long outage of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SESSION_MS = 3000
 
 @pytest.fixture
 def cluster(zk_chaos_server: ChaosZooKeeper, witness: Blocking) -> Iterator[Cluster]:
-    """No brokers yet, behind a network that can be broken."""
+    """A cluster without brokers, behind a network that the test can break."""
     cluster = Cluster(zk_chaos_server.address, witness)
     try:
         yield cluster
@@ -29,7 +29,7 @@ def cluster(zk_chaos_server: ChaosZooKeeper, witness: Blocking) -> Iterator[Clus
 
 
 def test_brokers_serve_on_for_ten_session_timeouts(cluster: Cluster, zk_chaos_server: ChaosZooKeeper) -> None:
-    """Controller item 72: metadata stay what they were; afterwards all are registered anew and in sync."""
+    """Controller item 72: metadata stay as they were; afterwards all brokers are registered and in sync."""
     cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=SESSION_MS))
     cluster.create_topic("t", (1, 2), (2, 1))
     for broker in (1, 2):

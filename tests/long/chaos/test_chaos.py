@@ -1,4 +1,4 @@
-"""The short version of `python -m tests.programs.chaos`, the schedule, and that a weakened fence is found."""
+"""The short version of `python -m tests.programs.chaos`, its schedule, and a weakened fence that it finds."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HELD = (Slot(Fault("F38", "any", 9, 400, "held"), Fault("F8", "any", 1, 400), 0,
 
 
 def test_a_seed_is_a_schedule() -> None:
-    """The same faults and operations again; another seed is another schedule."""
+    """The same seed draws the same faults and operations; another seed draws another schedule."""
     assert draw(7, 8) == draw(7, 8)
     assert draw(7, 8) != draw(8, 8)
 
 
 def test_rounds_go_through_all_pairs() -> None:
-    """faults.md: no pair is left to chance, nor a step of a move."""
+    """faults.md: consecutive rounds have every pair of faults, and every step of a move."""
     rounds = -(-len(pairs()) // 8)
     slots = [slot for seed in range(rounds) for slot in draw(seed, 8)]
 
@@ -41,7 +41,7 @@ def test_rounds_go_through_all_pairs() -> None:
 
 
 def test_the_steps_of_a_move_are_told_apart() -> None:
-    """F37: each of the writes of a move brings it to the next step; the last that is written counts."""
+    """F37: each write of a move is a step; the last write that is stored decides the step."""
     before, target = (1, 2, 3), (4, 1, 3)
     union = (4, 1, 3, 2)
     written = {
@@ -65,7 +65,7 @@ def test_the_steps_of_a_move_are_told_apart() -> None:
 @pytest.mark.parametrize("now", [(1, 2, 3), (4, 2), (3, 1)])
 @pytest.mark.parametrize("number", range(12))
 def test_a_move_in_which_the_controller_is_killed_has_all_steps(now: tuple[int, ...], number: int) -> None:
-    """F37: one replica goes and another one comes, whatever number was drawn."""
+    """F37: one replica is replaced by another, for any number drawn."""
     target = exchange(now, BROKERS, number)
 
     assert target is not None
@@ -79,8 +79,8 @@ def test_a_short_round_on_real_servers(
 ) -> None:
     """F1, F12, F37, F38: S1-S17, L6, L7 by logs and records, and every acknowledged line.
 
-    The controller dies when the replica list of a move is written and nobody is told, and when a replica of
-    the target leads and nobody has left yet. The write of one that is replaced meanwhile is refused.
+    The controller is killed when the replica list of a move is written and no broker has got a request, and
+    when a replica of the target leads and no old one is removed. A replaced controller's write is refused.
     """
     done = run_round(zk_chaos_processes, zk_peer_links, tmp_path / "home", 5, SHORT, calm_s=1.0)
 
@@ -100,7 +100,7 @@ def test_a_short_round_on_real_servers(
 def test_a_controller_that_does_not_check_its_epoch_is_found(
     zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks, tmp_path: Path
 ) -> None:
-    """F38, a mistake planted: the held write of a replaced controller is accepted, and S11 says so."""
+    """F38, a mistake planted: the held write of a replaced controller is accepted, and S11 reports it."""
     home, entry = tmp_path / "home", ("-m", "tests.programs.chaos.weakened")
     done: Round = run_round(zk_chaos_processes, zk_peer_links, home, 6, HELD, calm_s=1.0, entry=entry)
 

@@ -1,4 +1,4 @@
-"""The proxy that stops single writes: what it holds, and that the session of their writer lives on."""
+"""The proxy that holds single writes: which writes it holds, and that their writer's session lives on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHROOT = "/gate"
 
 
 class StoppedClient:
-    """A client that pings no more than a process under SIGSTOP does: a bare connection."""
+    """A client that sends no pings, as a process under SIGSTOP: a bare connection."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
@@ -58,7 +58,7 @@ def gate(zk_chaos_processes: EmbeddedZooKeeper) -> Iterator[GatedZooKeeper]:
 
 @pytest.mark.timeout(120)
 def test_a_stopped_clients_write_arrives_beyond_its_session(gate: GatedZooKeeper) -> None:
-    """Held for longer than a session lasts, then executed; the next one waits again; other paths pass."""
+    """A write held for longer than its session is executed; the next one is held; other paths pass."""
     held, other = f"{CHROOT}/held", f"{CHROOT}/other"
     gate.close_gate(held)
     port = int(gate.addresses[0].rpartition(":")[2])
@@ -66,7 +66,7 @@ def test_a_stopped_clients_write_arrives_beyond_its_session(gate: GatedZooKeeper
         zk = stack.enter_context(Blocking(stack.enter_context(ZooKeeperClient(gate.direct_address))))
         zk.wait_connected()
         zk.create_missing(CHROOT, held, other)
-        client = StoppedClient(port)  # its session runs from here, and nobody pings before a write is held
+        client = StoppedClient(port)  # its session begins here, without pings until a write is held
         stack.enter_context(client.socket)
         assert client.granted_ms == SESSION_MS
         client.set(1, other, b"passes")

@@ -1,4 +1,4 @@
-"""Members whose server is cut off, as a leader or in one way only, and what that server shows meanwhile."""
+"""Members at a server that is cut off, as a leader or in one direction only, and the tree of that server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 @pytest.fixture
 def patient() -> Iterator[ChaosZooKeeper]:
-    """Servers of the test's own: one that is cut off answers its clients for 30 s."""
+    """Servers of this test's own: one that is cut off answers its clients for 30 s."""
     with (
         PeerLinks() as links,
         EmbeddedZooKeeper(3, fsync=False, route=links.route, config={"syncLimit": "60"}) as zookeeper,
@@ -45,12 +45,12 @@ def patient() -> Iterator[ChaosZooKeeper]:
 def test_a_member_at_a_server_cut_off_stops_before_others_begin(
     zk_chaos: ChaosZooKeeper, witness: Blocking, role: str, ways: Mapping[str, bool]
 ) -> None:
-    """F13, F14: as at a follower that is cut off in both ways (tests/real/consumer)."""
+    """F13, F14: as at a follower that is cut off in both directions (tests/real/consumer)."""
     cut_off_a_member(zk_chaos, Work(zk_chaos, witness), role, **ways)
 
 
 def test_its_own_server_still_shows_it_as_the_owner(patient: ChaosZooKeeper) -> None:
-    """faults.md, finding 6: others deliver already, and no read at its server could tell the member."""
+    """faults.md, finding 6: others deliver already, and no read at its server shows it to the member."""
     cut_off, rest = cut_off_and_rest(patient, "follower")
     begun = threading.Event()
     app = Application({"assigned": lambda new: begun.set() if taken(new) else None})

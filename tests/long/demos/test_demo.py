@@ -1,4 +1,4 @@
-"""`zkgroup demo` on a server of its own and on an ensemble: what it proves, and nothing left behind.
+"""`zkgroup demo` on its own server and on an ensemble: what it proves, and that it leaves nothing.
 
 The command that the README shows is run by `.ci/run demo` as it is written there.
 """
@@ -31,14 +31,14 @@ LAST = "/consumers/demo/offsets/flights/9"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedZooKeeper]:
-    """An ensemble that was there before the demo."""
+    """An ensemble that exists before the demo."""
     with EmbeddedZooKeeper(fsync=False) as server:
         yield server
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a demo in this process has its files."""
+    """The folder in which a demo in this process has its files."""
     files = tmp_path / "files"
     files.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(files))
@@ -59,10 +59,10 @@ def blocking(address: str, settings: ClientSettings | None = None) -> Iterator[B
 def test_demo_uses_the_ensemble_given_and_tidies_up(
     server: EmbeddedZooKeeper, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --zookeeper it runs there, below the chroot, as the user given; group, topic and files go.
+    """With --zookeeper it runs below the chroot as the given user, and deletes its group, topic and files.
 
-    Nobody else may write there: the members, too, have to say who they are. They are some times as fast as
-    those of the demo that people look at.
+    No other user may write there, so the members need the credentials, too. They are several times as fast as
+    those of the demo for users.
     """
     digest = tmp_path / "digest"
     digest.write_text("me:canary\n")
@@ -89,7 +89,7 @@ def test_demo_uses_the_ensemble_given_and_tidies_up(
 
 
 class ForeignHand:
-    """Sets an offset to the end of its partition when the story has come so far; knows no other screen."""
+    """A screen that sets an offset to the end of its partition at a point of the story."""
 
     def __init__(self) -> None:
         self._address = ""
@@ -105,9 +105,9 @@ class ForeignHand:
 
 @pytest.mark.usefixtures("files")
 def test_demo_that_lost_records_says_so() -> None:
-    """A foreign hand moves an offset to the end: records are never processed, and that is not proved.
+    """A foreign client moves an offset to the end: records are never processed, and the proof fails.
 
-    What is kept is there to look around.
+    The files are kept for inspection.
     """
     options = scenario.GroupDemoOptions(keep=True, records_per_s=1_000)
 
@@ -125,7 +125,7 @@ def test_demo_that_lost_records_says_so() -> None:
 def test_demo_refuses_a_foreign_topic_of_its_name(
     server: EmbeddedZooKeeper, files: Path, tmp_path: Path
 ) -> None:
-    """A topic `flights` with another number of partitions is not touched: conflict, and what to do."""
+    """A topic `flights` with another number of partitions is not changed: a conflict, with advice."""
     shell = Shell(tmp_path)
     create = shell.run("-z", server.address, "topic", "create", "flights", "--partitions", "3")
     assert create.code == 0, create

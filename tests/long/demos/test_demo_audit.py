@@ -1,4 +1,4 @@
-"""`zkgroup demo audit` as a user runs it: a process, its exit code, its output, and nothing left behind."""
+"""`zkgroup demo audit` as a user runs it: its process, its exit code, its output, and nothing left."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
 
 
 def test_only_the_report_is_left(tmp_path: Path) -> None:
-    """Without --keep the report stays, in a folder of its own, and what it says is what was planted."""
+    """Without --keep only the report stays, in a folder of its own, and it has what was planted."""
     done = demo("demo", "audit", folder=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`zkgroup demo brokers` as a user runs it: a process, its exit code, its output, and nothing left behind."""
+"""`zkgroup demo brokers` as a user runs it: its process, its exit code, its output, and nothing left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(420)
 
 
 def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
-    """The whole of it: every check holds, the exit code is 0, and --keep keeps what the proof rests on."""
+    """Every check of the whole demo holds, the exit code is 0, and --keep keeps the files of the proof."""
     done = demo("demo", "brokers", "--keep", "--format", "json", folder=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Demos that a signal ends in the middle."""
+"""Demos that a signal ends while they run."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ PRODUCED = "lines are produced with acks=all"
     ],
 )
 def test_ended_demo_leaves_nothing(words: str, reached: str, number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM stop every process, remove the files and end with 130; after SIGKILL, too, all
-    processes end, as the demo's end of their pipe closes: the leak watch looks for them after each test.
+    """Ctrl-C and SIGTERM stop every process, remove the files and end with exit code 130.
+
+    After SIGKILL all processes end too, as the demo's end of their pipe is closed. The leak watch checks
+    after each test that no process is left.
     """
     process = subprocess.Popen(
         [ZKGROUP, *words.split()],

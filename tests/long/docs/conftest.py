@@ -1,3 +1,3 @@
-"""Commands of the pages come from a process that has imported them."""
+"""Runs commands of the pages in processes that are forked from one that has imported them."""
 
 from tests.worlds.processes import preforked as preforked

@@ -1,4 +1,4 @@
-"""One real broker on one real ZooKeeper 3.4.6 for all tests here; groups of members of both kinds."""
+"""One Kafka broker on one ZooKeeper 3.4.6 for all tests here, and groups of members of both kinds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 def jars() -> Path:
     """Kafka 0.8.2.2 and the compiled members; skips with the reason where Maven or Java is missing.
 
-    With ZKGROUP_TEST_INTEROP=required (as CI has it wherever the tools are there) that is a failure.
+    With ZKGROUP_TEST_INTEROP=required (as in CI wherever the tools are installed) that is a failure.
     """
     try:
         folder = kafka_jars(VERSION)
@@ -38,7 +38,7 @@ def jars() -> Path:
 
 
 def fetched(release: str) -> None:
-    """Fetches what is not in the cache yet; skips or fails as `jars` does."""
+    """Fetches what the cache lacks; skips or fails as `jars` does."""
     try:
         kafka_jars(release)
     except MissingToolError as missing:
@@ -82,7 +82,7 @@ def jvm_members(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def python_members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """Members of ours, in one process beside this one."""
+    """zkgroup members, in one process beside this one."""
     yield from _hosting("python", tmp_path_factory)
 
 
@@ -96,7 +96,7 @@ def _hosting(kind: Kind, folders: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture
 def tree(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
-    """The znodes as a third party sees them."""
+    """A client of its own that reads the znodes."""
     with kazoo_on(real_zookeeper.address) as client:
         yield client
 
@@ -123,7 +123,7 @@ class Scene:
     """Processes of single members."""
 
     def start(self, kind: Kind, name: str, *, alone: bool = False) -> Member:
-        """Starts a member; it is on the ledger from now on. Alone in its process it can be killed."""
+        """Starts a member and adds it to the ledger. A member alone in its process can be killed."""
         if alone:
             self.own.append(Host(kind, self.folder / f"{self.group}-{name}.log"))
         host = self.own[-1] if alone else self.hosts[kind]
@@ -132,13 +132,13 @@ class Scene:
         return member
 
     def kill(self, member: Member) -> None:
-        """One that is alone in its process; its session ends."""
+        """Kills a member that is alone in its process; its session ends."""
         session = self.tree.get(f"/consumers/{self.group}/ids/{member.id}")[1].ephemeralOwner
         member.kill()
         self.broker.zookeeper.end_session(session)
 
     def close(self) -> None:
-        """Every member leaves, or is ended."""
+        """Ends every member, cleanly where it can."""
         for member in self.ledger.members:
             member.end()
         for host in self.own:
@@ -149,7 +149,7 @@ class Scene:
         return sorted(self.tree.get_children(path)) if self.tree.exists(path) else []
 
     def owners(self) -> dict[int, str]:
-        """Partition -> thread id, as the znodes say at one look."""
+        """Partition -> thread id, from one read of the owner znodes."""
         parent = f"/consumers/{self.group}/owners/{self.topic}"
         if not self.tree.exists(parent):
             return {}
@@ -174,14 +174,14 @@ class Scene:
         return found
 
     def wait_owned_by(self, members: list[Member]) -> dict[int, str]:
-        """Until the owners are the range assignment of exactly these members with one thread each."""
+        """Waits until the owners are the range assignment of exactly these members with one thread each."""
         expected = range_owners([f"{m.id}-0" for m in members], self.partitions)
         eventually(lambda: self.owners() == expected, what=f"owners are {expected}")
         return expected
 
 
 def range_owners(threads: list[str], partitions: int) -> dict[int, str]:
-    """Range assignment of one topic, written out again from PartitionAssignor.scala@0.8.2.2."""
+    """The range assignment of one topic, written again from PartitionAssignor.scala@0.8.2.2."""
     ordered = sorted(threads, key=lambda name: name.encode("utf-16-be"))
     each, extra = divmod(partitions, len(ordered))
     owners: dict[int, str] = {}
@@ -200,7 +200,7 @@ def make_scene(
     python_members: Host,
     tmp_path: Path,
 ) -> Iterator[Callable[..., Scene]]:
-    """A new topic and group each time; every member still running at the end leaves."""
+    """Makes a new topic and group on each call; every member that still runs at the end leaves."""
     scenes: list[Scene] = []
     hosts: dict[Kind, Host] = {"jvm": jvm_members, "python": python_members}
 

@@ -1,4 +1,4 @@
-"""What ZooKeeper's own TxnLogToolkit and SnapshotFormatter print for a server's files: one JVM for all."""
+"""The output of ZooKeeper's own TxnLogToolkit and SnapshotFormatter for a server's files: one JVM for all."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _OPTIONS: Final = (
 
 
 def formatted(files: Sequence[Path]) -> dict[Path, str]:
-    """The output of the tool of each file's kind, of the ZooKeeper inside pyspark.
+    """The output of the tool for each file, of the ZooKeeper inside pyspark.
 
-    What is gzipped is unpacked for the tools; the snapshots that a server packed with snappy they unpack
-    themselves. Raises MissingToolError where there is no javac, CalledProcessError where a tool fails.
+    Files that are gzipped are unpacked for the tools; they read snapshots that a server packed with snappy.
+    Raises MissingToolError where there is no javac, CalledProcessError where a tool fails.
     """
     classpath = os.pathsep.join(map(str, find_jars()))
     classes = compiled(Path(__file__).with_name("ServerFiles.java"), classpath)
@@ -41,7 +41,7 @@ def formatted(files: Sequence[Path]) -> dict[Path, str]:
 
 
 def _placed(file: Path, folder: Path) -> Path:
-    """A copy under the name that a server gave it; the tools go by names."""
+    """A copy with the name that a server gave the file, since the tools go by names."""
     folder.mkdir()
     if file.suffix == ".gz":
         place = folder / file.stem

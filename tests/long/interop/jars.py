@@ -41,11 +41,11 @@ TOOLS = """\
 
 
 class MissingToolError(Exception):
-    """Real Kafka cannot be had here; the message says which tool is missing or what Maven said."""
+    """Kafka's releases are not available here; the message names the missing tool or has Maven's output."""
 
 
 def cache() -> Path:
-    """Where jars and compiled classes are kept; outside the repository."""
+    """The folder of the jars and the compiled classes; outside the repository."""
     return Path(os.environ.get("REAL_KAFKA_HOME") or Path.home() / ".cache" / "real-kafka")
 
 
@@ -57,7 +57,7 @@ def require(*tools: str) -> None:
 
 
 def kafka_jars(version: str) -> Path:
-    """The folder with the jars of a release (0.8.2.2, 0.9.0.1, ...); complete, or not there at all."""
+    """The folder with the jars of a release (0.8.2.2, 0.9.0.1, ...), which is complete or does not exist."""
     folder = cache() / version
     if folder.is_dir():
         return folder
@@ -82,7 +82,7 @@ def _pom(version: str) -> str:
 
 
 def _scala(version: str) -> str:
-    """The Scala that a release is built for and that Maven has."""
+    """The Scala version for which a release is built and that Maven has."""
     return "2.11" if version.startswith(("0.", "1.")) else "2.13"
 
 
@@ -127,7 +127,7 @@ def java(
 def kafka(
     version: str, main: str, *arguments: str, heap_mb: int = 128, classes: Path | None = None
 ) -> list[str]:
-    """The command line of a class of a release, with own classes before it."""
+    """The command line of a class of a release, with our own classes before its jars."""
     jars = kafka_jars(version)
     classpath = f"{classes}:{jars}/*" if classes else f"{jars}/*"
     return java(classpath, main, *arguments, heap_mb=heap_mb, log=jars / "log4j.properties")

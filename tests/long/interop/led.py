@@ -1,4 +1,4 @@
-"""Real brokers of Kafka 0.8.2.2 and a controller of ours, which a test kills and starts again."""
+"""Brokers of Kafka 0.8.2.2 and a zkgroup controller, which a test kills and starts again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class OurController:
 
 @dataclass
 class Led:
-    """Real brokers, our controller, and everybody's tools."""
+    """Kafka brokers, a zkgroup controller, and the tools of both."""
 
     zookeeper: RealZooKeeper
     box: Toolbox
@@ -71,7 +71,7 @@ class Led:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that a test may have started anew."""
+        """The pids of the processes that a test may have started anew."""
         return [each.process.pid for each in (*self.brokers.values(), *self.is_zkgroup)]
 
     # --- who is there -------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Led:
         return self.is_zkgroup[-1]
 
     def start_broker(self, number: int) -> RealBroker:
-        """Again with the folder that it had, if any."""
+        """Starts a broker, with its former folder, if any."""
         broker = RealBroker(
             self.zookeeper,
             self.folder / f"b{number}",
@@ -97,11 +97,11 @@ class Led:
         return broker
 
     def crash(self, number: int) -> None:
-        """SIGKILL to a broker, and the end of its session."""
+        """Kills a broker with SIGKILL and ends its session."""
         self._with_session_of(f"/brokers/ids/{number}", self.brokers[number].stop)
 
     def crash_controller(self) -> None:
-        """The same to ours, which rules."""
+        """Kills the zkgroup controller, which is active, with SIGKILL and ends its session."""
         self._with_session_of("/controller", self.is_zkgroup[-1].kill)
 
     def _with_session_of(self, path: str, kill: Callable[[], None]) -> None:
@@ -118,7 +118,7 @@ class Led:
     # --- what stands --------------------------------------------------------------------------------
 
     def json(self, path: str) -> Any:
-        """What a znode holds; None where there is none."""
+        """The JSON data of a znode; None where there is no such znode."""
         try:
             return json.loads(self.tree.get(self.chroot + path)[0])
         except NoNodeError:
@@ -141,12 +141,12 @@ class Led:
         return [None if state is None else state["leader"] for state in found]
 
     def in_sync(self, topic: str, count: int, size: int) -> bool:
-        """Whether every partition has a leader, and so many replicas in sync."""
+        """Whether every partition has a leader, and this many replicas in sync."""
         found = [self.state(topic, number) for number in range(count)]
         return all(state and state["leader"] >= 0 and len(state["isr"]) == size for state in found)
 
     def wait_listed(self, *brokers: int) -> None:
-        """Until every broker that runs names exactly these to its clients."""
+        """Waits until every broker that runs lists exactly these brokers to its clients."""
 
         def listed() -> bool:
             answers = [
@@ -167,7 +167,7 @@ class Led:
         )
 
     def lines(self, broker: int, topic: str, partition: int) -> bytes | None:
-        """The log of a replica as it is on the disk; None where there is no folder."""
+        """The log of a replica on the disk; None where there is no folder."""
         folder = self.folder / f"b{broker}" / "logs" / f"{topic}-{partition}"
         return (
             b"".join(each.read_bytes() for each in sorted(folder.glob("*.log"))) if folder.exists() else None
@@ -176,12 +176,12 @@ class Led:
     # --- what is done -------------------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int, replication: int) -> str:
-        """With the real tool."""
+        """Creates a topic with Kafka's tool."""
         return self.tool("TopicCommand", "--create", "--topic", topic, "--partitions", str(partitions),
                          "--replication-factor", str(replication))  # fmt: skip
 
     def run(self, *words: str) -> str:
-        """One command of ours that succeeds; what it printed."""
+        """Runs a zkgroup command, which must succeed; its output."""
         ran = Shell(self.folder, self.address).run(*words)
         assert ran.code == 0, ran
         return ran.out
@@ -190,7 +190,7 @@ class Led:
         return self.box.run(VERSION, f"kafka.admin.{main}", "--zookeeper", self.address, *words).text
 
     def described(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
-        """Partition, leader, replicas and ISR as the real TopicCommand tells them."""
+        """Partition, leader, replicas and ISR, as Kafka's TopicCommand prints them."""
         row = re.compile(r"Partition: (\d+)\s+Leader: (-?\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]*)")
         text = self.tool("TopicCommand", "--describe", "--topic", topic)
         return [
@@ -199,7 +199,7 @@ class Led:
         ]
 
     def produce(self, topic: str, partitions: int, each: int, mark: str) -> None:
-        """Acknowledged by every replica in sync, through whichever broker is up."""
+        """Produces records through any running broker, acknowledged by every replica in sync."""
         producer = KafkaProducer(
             bootstrap_servers=[one.address for one in self.brokers.values() if one.process.running],
             api_version=(0, 8, 2),
@@ -221,7 +221,7 @@ class Led:
             producer.close(timeout=10)
 
     def consume(self, topic: str, partitions: int, count: int) -> set[str]:
-        """Everything, from the beginning; so many records."""
+        """Consumes everything from the beginning, this many records."""
         consumer = KafkaConsumer(
             bootstrap_servers=[one.address for one in self.brokers.values() if one.process.running],
             api_version=(0, 8, 2),
@@ -253,7 +253,7 @@ def _numbers(text: str) -> list[int]:
 def loaded_cluster(
     real_zookeeper: RealZooKeeper, box: Toolbox, folder: Path, chroot: str, brokers: Sequence[int]
 ) -> Iterator[Led]:
-    """Our controller rules before the first broker comes."""
+    """The zkgroup controller is active before the first broker starts."""
     tree = KazooClient(real_zookeeper.address, timeout=60)
     tree.start(60)
     tree.create(chroot)

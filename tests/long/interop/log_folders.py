@@ -1,4 +1,4 @@
-"""A data folder that zkgroup wrote, for Kafka's tools to read: codecs, leader epochs, producers."""
+"""A data folder that zkgroup writes and Kafka's tools read: codecs, leader epochs, producers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sent:
 
 
 def write_folder(folder: Path) -> list[Sent]:
-    """Segments of three leader epochs in a data folder that was shut down cleanly; what is in them."""
+    """Writes segments of three leader epochs into a data folder and shuts it down cleanly; the records."""
     data_dir = DataDir.on_disk(folder, 1, "cluster-a", CONFIG, lambda: 1_700_000_000_000)
     log = data_dir.create(TP, 0)
     sent: list[Sent] = []

@@ -32,7 +32,7 @@ Place = tuple[str, str, str]
 
 
 class Outcomes:
-    """A plugin of pytest: what became of each operation."""
+    """A plugin of pytest that collects the outcome of each operation."""
 
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
@@ -56,7 +56,7 @@ class Outcomes:
 
 
 def operation(test: str) -> str:
-    """What a test shows, by its name."""
+    """The operation that a test shows, from its name."""
     return test.removeprefix("test_").replace("_", " ")
 
 

@@ -1,7 +1,7 @@
-"""Members of either kind, many in one process that prints what they do, and what a group of them delivered.
+"""Members of either kind, many in one process that prints their events, and the deliveries of a group.
 
 Both kinds print one JSON object a line, with `member`: `starting`, `ready`, `message` (topic, partition,
-offset), `failed`, `stopped`; JVM members also `rebalance` and `log`, those of ours `assigned`, `revoked`,
+offset), `failed`, `stopped`; JVM members also `rebalance` and `log`, zkgroup members `assigned`, `revoked`,
 `lost` and `state`.
 """
 
@@ -23,7 +23,7 @@ Kind = Literal["jvm", "python"]
 HERE = Path(__file__).parent
 COMMIT_MS = 500
 SESSION_MS = 60_000
-"""Nobody's session ends by itself, however slow the machine is."""
+"""So long that no session ends by itself, even on a slow machine."""
 
 
 def _command(kind: Kind) -> list[str]:
@@ -40,7 +40,7 @@ class Host:
         self.kind = kind
         self.process = Process(_command(kind), log, pipe=True, commands=True)
         self._members: dict[str, Events] = {}
-        """Empty: what cannot be told apart."""
+        """Empty where the kinds of events cannot be distinguished."""
         self._adding = threading.Lock()
         self._reader = Reader(self.process, lambda line: self._events_of(line["member"]).add(line))
 
@@ -55,22 +55,22 @@ class Host:
     def start(
         self, zookeeper: str, group: str, name: str, topic: str, threads: int, more: Iterable[str]
     ) -> Events:
-        """Tells it to; what the member will say."""
+        """Starts a member; its events."""
         events = self._events_of(f"{group}_{name}")
         self.process.tell("start", zookeeper, group, name, topic, str(threads), *more)
         return events
 
     def stop(self, member: str) -> None:
-        """Tells it to leave."""
+        """Sends the command to leave."""
         self.process.tell("stop", member)
 
     def kill(self) -> None:
-        """All its members die."""
+        """Kills the process with all its members."""
         self.process.kill()
         self.end()
 
     def end(self) -> None:
-        """However its members are."""
+        """Ends the process, whatever its members do."""
         if self.process.running:
             self.process.kill()
         self.process.end()
@@ -93,7 +93,7 @@ class Member:
         self.events = host.start(zookeeper, group, name, topic, threads, more)
 
     def wait_ready(self) -> None:
-        """Until the first rebalance is over."""
+        """Waits until the first rebalance is over."""
 
         def ready() -> bool:
             assert self.host.process.running, f"{self.id} ended: {self.host.process.tail()}"
@@ -103,24 +103,24 @@ class Member:
         self.assert_well()
 
     def leave(self) -> None:
-        """A clean leave."""
+        """Leaves the group cleanly."""
         self.end()
         self.events.wait("stopped")
         self.assert_well()
 
     def kill(self) -> None:
-        """With its process, in which it is alone."""
+        """Kills the member with its process, in which it is alone."""
         self._left = True
         self.host.kill()
 
     def end(self) -> None:
-        """Tells it to leave; a JVM member's way out can take a rebalance."""
+        """Sends the command to leave; a JVM member's leave can take a rebalance."""
         if not self._left:
             self._left = True
             self.host.stop(self.id)
 
     def assert_well(self) -> None:
-        """It never failed, and a JVM member never ran out of attempts."""
+        """Checks that the member never failed, and that a JVM member never ran out of attempts."""
         assert not self.events.all("failed"), self.events.all("failed")
         gave_up = [
             line
@@ -135,13 +135,13 @@ class Member:
 
 
 class Ledger:
-    """What a whole group delivered, members that have gone included."""
+    """The deliveries of a whole group, including members that have left."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []
 
     def counts(self) -> Counter[tuple[int, int]]:
-        """(partition, offset) -> how often it was delivered, by whomever."""
+        """(partition, offset) -> how often it was delivered, by any member."""
         return Counter((p, offset) for m in self.members for p, offset, _ in m.deliveries())
 
     def delivered(self) -> dict[int, int]:
@@ -152,7 +152,7 @@ class Ledger:
         return after
 
     def missing(self, ends: Mapping[int, int]) -> list[tuple[int, int]]:
-        """What was written and not delivered yet."""
+        """The records that were written and are not delivered yet."""
         seen = self.counts()
         return [(p, o) for p, end in sorted(ends.items()) for o in range(end) if (p, o) not in seen]
 
@@ -165,10 +165,10 @@ class Ledger:
         return dict(surplus)
 
     def wait_all(self, ends: Mapping[int, int]) -> None:
-        """Until every record is delivered."""
+        """Waits until every record is delivered."""
         eventually(lambda: self.missing(ends), lambda missing: not missing, what="none is missing")
 
     def assert_well(self) -> None:
-        """No member failed, and no JVM member gave up."""
+        """Checks that no member failed, and that no JVM member gave up."""
         for member in self.members:
             member.assert_well()

@@ -1,4 +1,4 @@
-"""Child processes of these tests: started, awaited by protocol, ended by their own pid."""
+"""Child processes of these tests: started, awaited by their output, ended by their own pid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import ended, eventually, joined
 
 
 def tethered(command: Sequence[str]) -> list[str]:
-    """The same command, ending with the thread that starts it where the system can do that.
+    """The same command, which ends with the thread that starts it where the system supports that.
 
     Linux's parent-death signal follows the spawning thread, so start such processes on the main thread.
     """
@@ -25,15 +25,15 @@ def tethered(command: Sequence[str]) -> list[str]:
 
 
 def pause(pid: int) -> None:
-    """Stops a process; returns when all its threads stand still, which the signal only begins."""
+    """Stops a process; returns when all its threads have stopped, since the signal only begins that."""
     os.kill(pid, signal.SIGSTOP)
     threads = Path(f"/proc/{pid}/task")
-    if threads.is_dir():  # elsewhere than on Linux nobody tells
+    if threads.is_dir():  # only Linux lists the threads
         eventually(lambda: all(map(_stands_still, threads.iterdir())), what=f"process {pid} stands still")
 
 
 def _stands_still(thread: Path) -> bool:
-    """By the third field of its `stat` (proc(5)); the second is a name in brackets. Or it has ended."""
+    """Whether a thread has stopped or ended: the third field of its `stat` (proc(5))."""
     try:
         return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
     except OSError:
@@ -46,7 +46,7 @@ class Process:
     def __init__(
         self, command: Sequence[str], log: Path, *, pipe: bool = False, commands: bool = False
     ) -> None:
-        """`pipe`: a `Reader` gets what it prints, not the log; `commands`: it is told what to do."""
+        """`pipe`: a `Reader` gets its output, not the log; `commands`: it reads commands from its input."""
         self.log = log
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
@@ -74,7 +74,7 @@ class Process:
         return self._process.stdout
 
     def tell(self, *words: str) -> None:
-        """One line of its input."""
+        """Sends one line to its input."""
         assert not any("\t" in word or "\n" in word for word in words), words
         assert self._process.stdin is not None
         self._process.stdin.write("\t".join(words).encode() + b"\n")
@@ -84,15 +84,15 @@ class Process:
         self._process.send_signal(number)
 
     def pause(self) -> None:
-        """SIGSTOP; returns when every thread has stopped."""
+        """Sends SIGSTOP; returns when every thread has stopped."""
         pause(self.pid)
 
     def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """The exit code, once it has ended."""
         return ended(self._process)
 
     def end(self) -> None:
-        """SIGTERM, and its end; idempotent."""
+        """Sends SIGTERM and waits for the end; idempotent."""
         if self.running:
             self._process.terminate()
             ended(self._process)
@@ -131,7 +131,7 @@ class Events:
 
 
 class Reader:
-    """Hands on the JSON lines that a child prints, until its end."""
+    """Passes on the JSON lines that a child prints, until its end."""
 
     def __init__(self, process: Process, to: Callable[[dict[str, Any]], None]) -> None:
         self._stream = process.stdout
@@ -145,5 +145,5 @@ class Reader:
                 self._to(json.loads(raw))
 
     def join(self) -> None:
-        """After the child's end: reads to the last line."""
+        """Reads to the last line, after the child's end."""
         joined(self._thread)

@@ -1,4 +1,4 @@
-"""Records written while a group changes, and what each change cost in records delivered twice."""
+"""Records written while a group changes, and how many records each change delivers twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAUSE_S = 0.01
 
 
 class Pump:
-    """Writes one record after another, partition by partition, on a thread of its own."""
+    """Writes one record after another, partition by partition, in its own thread."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -41,7 +41,7 @@ class Pump:
             raise self._error
 
     def further(self) -> dict[int, int]:
-        """The log ends once each partition has a record that was not asked for before this call."""
+        """Extends the log until each partition has a record that was not requested before this call."""
         now = dict(self.ends)
 
         def grown() -> bool:
@@ -67,7 +67,7 @@ class Pump:
 
 @dataclass
 class Change:
-    """One change of the group under load: who owned before and after, what was delivered again."""
+    """One change of the group under load: the owners before and after, and the repeated deliveries."""
 
     name: str
     committed: dict[int, int]
@@ -84,7 +84,7 @@ class Change:
         return [p for p, owner in self.owners_after.items() if self.owners_before.get(p) != owner]
 
     def summary(self) -> str:
-        """For the record of a run."""
+        """The summary for the record of a run."""
         per_partition = {p: len(offsets) for p, offsets in sorted(self.again.items())}
         return f"{self.name}: {len(self.moved)} of {len(self.owners_after)} moved, again {per_partition}"
 
@@ -94,7 +94,7 @@ def _surplus(counts: Counter[tuple[int, int]]) -> Counter[tuple[int, int]]:
 
 
 class Recorder:
-    """Watches changes of one scene, one after another."""
+    """Observes the changes of one scene, one after another."""
 
     def __init__(self, scene: Scene, pump: Pump) -> None:
         self._scene, self._pump = scene, pump
@@ -102,12 +102,12 @@ class Recorder:
 
     @contextlib.contextmanager
     def change(self, name: str) -> Iterator[Change]:
-        """Make the change inside, wait for its end and set `owners_after`; it is complete after the block.
+        """Make the change inside the block; `owners_after` is set and the change complete after the block.
 
-        Owners are those that were waited for, before and after: a second look might come when a JVM member
-        has let go of all for a moment. It is complete when each new owner has delivered a record that was
-        written after it owned: a JVM member reads its offset before it claims (ZookeeperConsumerConnector
-        @0.8.2.2 `rebalance`), so it begins anew what the owner before it had delivered and then committed.
+        Owners are those that were waited for, before and after: a second read might come while a JVM member
+        has released all for a moment. The change is complete when each new owner has delivered a record that
+        was written after it owned: a JVM member reads its offset before it claims (ZookeeperConsumerConnector
+        @0.8.2.2 `rebalance`), so it repeats what the former owner had delivered and then committed.
         """
         scene = self._scene
         before = _surplus(scene.ledger.counts())

@@ -1,8 +1,8 @@
-"""Members of ours on real brokers in one process, driven and reporting line for line as Members.java does.
+"""zkgroup members on Kafka brokers in one process, with the commands and output lines of Members.java.
 
 A line of the input, with tabs between the words, is `start ZOOKEEPER GROUP CONSUMER-ID TOPIC THREADS
-COMMIT-MS SESSION-MS`, or `stop GROUP_CONSUMER-ID` for a clean leave. With the end of the input it ends, and
-no member leaves.
+COMMIT-MS SESSION-MS`, or `stop GROUP_CONSUMER-ID` for a clean leave. At the end of the input the process
+ends, and no member leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def names(partitions: Sequence[TopicPartition]) -> list[list[object]]:
 
 
 class Reporting(RebalanceListener):
-    """A member in a thread of its own, which prints all that happens to it."""
+    """A member in its own thread, which prints its events."""
 
     def __init__(
         self,

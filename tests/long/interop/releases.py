@@ -1,4 +1,4 @@
-"""Which releases of Kafka take part, and what they are able to do."""
+"""The releases of Kafka that take part, and their abilities."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ NEWEST = "3.9.1"
 
 
 def taking_part(*, without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Releases, oldest first."""
+    """The releases, oldest first."""
     some = (OLDEST, "1.1.1", "2.8.2", NEWEST) if EVERYTHING else (OLDEST, "2.8.2")
     return tuple(release for release in some if release not in without)
 
 
 def is_old(release: str) -> bool:
-    """Before ConfigCommand, throttles, notifications with an entity, and exit codes of tools."""
+    """Whether it precedes ConfigCommand, throttles, notifications with an entity, and exit codes of tools."""
     return release == OLDEST
 
 
 def has_zookeeper_tools(release: str) -> bool:
-    """3.0 took `--zookeeper` away from all tools but ConfigCommand."""
+    """Whether its tools but ConfigCommand have `--zookeeper`, which 3.0 removed."""
     return release != NEWEST
 
 

@@ -1,4 +1,4 @@
-"""A real ZooKeeper 3.4.6 and a real Kafka 0.8.2.2 broker, from the same jars, as processes of their own."""
+"""A ZooKeeper 3.4.6 and a Kafka 0.8.2.2 broker, from the same jars, as processes of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = "0.8.2.2"
 
 
 def four_letters(port: int, word: str) -> str:
-    """The answer to one of ZooKeeper's four-letter words; empty while nobody listens."""
+    """The answer to one of ZooKeeper's four-letter words; empty while no process listens."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(word.encode())
@@ -33,7 +33,7 @@ def four_letters(port: int, word: str) -> str:
 
 
 def opens_sessions(port: int) -> bool:
-    """A session can be had. A server says imok to ruok a moment before that."""
+    """Whether a session can be opened. A server answers imok to ruok a moment before that."""
     try:
         return raw_connection.opens_sessions(port, 5.0)
     except OSError:
@@ -66,10 +66,10 @@ class RealZooKeeper:
         self._held.release()
 
     def end_session(self, session: int) -> None:
-        """At once, of a client that is dead: as the server does it when the session's time is over.
+        """Ends the session of a dead client at once, as the server does after the session's timeout.
 
-        Whoever knows the password of a session can take it over and close it, and 3.4.6 makes passwords
-        out of the session's number (`ZooKeeperServer.generatePasswd`).
+        A client that knows the password of a session can take it over and close it, and 3.4.6 computes
+        passwords from the session's number (`ZooKeeperServer.generatePasswd`).
         """
         client = KazooClient(self.address, client_id=(session, _password(session)), timeout=60)
         client.start(60)
@@ -93,7 +93,7 @@ def _password(session: int) -> bytes:
 
 
 class RealBroker:
-    """One broker, of 0.8.2.2 unless said otherwise. Ready once it is registered: it listens by then."""
+    """One broker, of 0.8.2.2 by default. It is ready once it is registered: it listens by then."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class RealBroker:
         self.number = number
         self.chroot = chroot
         self._held = ReservedPort()
-        """Nobody else is given the port before the broker listens, which takes seconds."""
+        """Reserves the port until the broker listens, which takes seconds."""
         self.port = self._held.number
         self.address = f"127.0.0.1:{self.port}"
         settings = {
@@ -149,7 +149,7 @@ class RealBroker:
             client.close()
 
     def create_topic(self, box: Toolbox, topic: str, partitions: int) -> None:
-        """Through the real TopicCommand; returns once every partition has a leader."""
+        """Creates a topic with Kafka's TopicCommand; returns once every partition has a leader."""
         words = ("--zookeeper", self.zookeeper.address, "--create", "--topic", topic)
         words += ("--partitions", str(partitions), "--replication-factor", "1")
         box.run(VERSION, "kafka.admin.TopicCommand", *words)
@@ -189,11 +189,11 @@ class Producer:
         return set(self._producer.partitions_for(topic) or ())
 
     def send(self, topic: str, partition: int, value: str) -> int:
-        """The offset that the record got."""
+        """Sends a record; its offset."""
         return int(self._producer.send(topic, value.encode(), partition=partition).get(60).offset)
 
     def fill(self, topic: str, partitions: int, each: int) -> dict[int, int]:
-        """`each` more records in every partition; partition -> its log end afterwards."""
+        """Sends `each` more records to every partition; partition -> its log end afterwards."""
         waiting = [
             (p, self._producer.send(topic, f"{topic}-{p}-{i}".encode(), partition=p))
             for i in range(each)

@@ -1,4 +1,4 @@
-"""The peers by themselves: the ground that the mixed groups are compared with."""
+"""A group of JVM members alone, with which the mixed groups are compared."""
 
 from __future__ import annotations
 

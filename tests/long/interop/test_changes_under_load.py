@@ -11,7 +11,7 @@ from tests.long.interop.servers import Producer
 
 
 def assert_exactly_once(scene: Scene, producer: Producer, each: int = 10) -> None:
-    """A quiet phase: what is written while nothing changes is delivered once and only once."""
+    """Checks that records written while nothing changes are delivered once and only once."""
     before = producer.fill(scene.topic, scene.partitions, 1)
     ends = producer.fill(scene.topic, scene.partitions, each)
     scene.ledger.wait_all(ends)
@@ -21,18 +21,18 @@ def assert_exactly_once(scene: Scene, producer: Producer, each: int = 10) -> Non
 
 
 def assert_bounded(change: Change) -> None:
-    """Nothing is delivered again but what was not committed when the change began."""
+    """Checks that only records that were not committed when the change began are delivered again."""
     for partition, offsets in change.again.items():
         assert min(offsets) >= change.committed.get(partition, 0), change.summary()
 
 
 def assert_none_again(change: Change, partitions: set[int]) -> None:
-    """These partitions repeated nothing at all."""
+    """Checks that these partitions repeated nothing."""
     assert not partitions & change.again.keys(), change.summary()
 
 
 class Story:
-    """One group through its changes, with what holds after each of them."""
+    """One group through its changes, and what holds after each of them."""
 
     def __init__(self, scene: Scene, recorder: Recorder) -> None:
         self.scene, self._recorder = scene, recorder
@@ -68,12 +68,12 @@ class Story:
         return member
 
     def _clean(self, change: Change) -> None:
-        """Clean moves between members of ours, and partitions that one keeps, repeat nothing."""
+        """Clean moves between zkgroup members, and partitions that one keeps, repeat nothing."""
         assert_bounded(change)
         assert_none_again(change, self._ours(change))
 
     def _ours(self, change: Change) -> set[int]:
-        """Partitions that a member of ours owned before and one owns now."""
+        """Partitions that a zkgroup member owned before and a zkgroup member owns now."""
         return {
             partition
             for partition, owner in change.owners_after.items()

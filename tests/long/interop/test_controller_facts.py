@@ -1,6 +1,6 @@
-"""What a real broker of Kafka 0.8.2.2 does with `/controller` and `/brokers/ids`, on which our recipes stand.
+"""How a Kafka 0.8.2.2 broker treats `/controller` and `/brokers/ids`, on which our recipes depend.
 
-No code of ours takes part: the znodes are written by hand.
+No zkgroup code takes part: the znodes are written by hand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REAL, OURS = 1, 100
 
 @pytest.fixture
 def hand(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
-    """Writes in the broker's chroot."""
+    """A client that writes in the broker's chroot."""
     with kazoo_on(real_zookeeper.address) as client:
         client.create(CHROOT)
         client.chroot = CHROOT
@@ -36,10 +36,10 @@ def hand(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def real(real_zookeeper: RealZooKeeper, hand: KazooClient, tmp_path: Path) -> Iterator[RealBroker]:
-    """One broker alone, which finds a `/controller` that was made and set in one transaction."""
+    """One broker alone, which finds a `/controller` that was created and set in one transaction."""
     elect = hand.transaction()
-    elect.create("/controller", _ruler(OURS), ephemeral=True)
-    elect.set_data("/controller", _ruler(OURS), 0)
+    elect.create("/controller", _controller_data(OURS), ephemeral=True)
+    elect.set_data("/controller", _controller_data(OURS), 0)
     assert [result for result in elect.commit() if isinstance(result, Exception)] == []
     retries = {"controlled_shutdown_max_retries": 2, "controlled_shutdown_retry_backoff_ms": 500}
     server = RealBroker(real_zookeeper, tmp_path, REAL, CHROOT, **retries)
@@ -61,7 +61,7 @@ def test_a_real_broker_and_a_controller_that_is_no_broker(
 
 
 def _set_once_after_it_was_made(hand: KazooClient) -> None:
-    """It is accepted: the broker stood for election before it registered, and rules once the znode goes."""
+    """The broker accepts it, as it joins elections before it registers, and wins once it is deleted."""
     assert hand.exists("/controller_epoch") is None
     _make_topic(hand, "before")
     hand.delete("/controller", version=1)
@@ -70,8 +70,8 @@ def _set_once_after_it_was_made(hand: KazooClient) -> None:
 
 
 def _changed_instead_of_deleted(hand: KazooClient) -> None:
-    """It does not resign: it goes on writing, at an epoch that is no longer the greatest."""
-    hand.set("/controller", _ruler(OURS), version=0)
+    """The broker does not resign: it writes on, with an epoch that is no longer the greatest."""
+    hand.set("/controller", _controller_data(OURS), version=0)
     hand.set("/controller_epoch", b"2")
     _make_topic(hand, "changed")
     assert _await_state(hand, "changed")["controller_epoch"] == 1
@@ -103,7 +103,7 @@ def _unregistered_it_is_not_found(real: RealBroker) -> None:
 
 
 def _make_topic(hand: KazooClient, name: str) -> None:
-    """With one partition, on the broker."""
+    """Makes a topic of one partition, on the broker."""
     hand.create(f"/brokers/topics/{name}", json.dumps({"version": 1, "partitions": {"0": [REAL]}}).encode())
 
 
@@ -113,7 +113,7 @@ def _await_state(hand: KazooClient, topic: str) -> Any:
     return _json(hand, path)
 
 
-def _ruler(broker: int) -> bytes:
+def _controller_data(broker: int) -> bytes:
     return json.dumps({"version": 1, "brokerid": broker, "timestamp": "1400000000000"}).encode()
 
 

@@ -1,11 +1,11 @@
-"""What kafka-python 3.0.12 does with an 0.8.2.2 broker: the ground that `KafkaSource` stands on.
+"""How kafka-python 3.0.12 works with an 0.8.2.2 broker, on which `KafkaSource` depends.
 
-Facts, each shown below: it must be told `api_version=(0, 8, 2)`, which the broker's registration gives away
+Facts, each shown below: it must be given `api_version=(0, 8, 2)`, which the broker's registration shows
 (`"version":1` and no endpoints); with `group_id=None`, `assign` and `seek` it reads without a group;
 `beginning_offsets` and `end_offsets` work, `offsets_for_times` does not; with `auto_offset_reset="none"` a
-position out of range raises; records have no timestamp and no headers. Told the version, the constructor
-returns at once, broker or no broker, and `poll` returns nothing while none is there; untold, it blocks for
-`bootstrap_timeout_ms`, raises, and leaves its thread and sockets behind.
+position out of range raises; records have no timestamp and no headers. With the version, the constructor
+returns at once, broker or no broker, and `poll` returns nothing while none is there; without it, the
+constructor blocks for `bootstrap_timeout_ms`, raises, and leaves its thread and sockets behind.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ except KafkaTimeoutError:
 
 
 def test_cannot_find_the_version_out_by_itself(broker: RealBroker) -> None:
-    """Untold, it asks ApiVersions, to which 0.8.2.2 hangs up, until it gives up; its thread stays."""
+    """Without the version it sends ApiVersions, on which 0.8.2.2 closes the connection; its thread stays."""
     command = [sys.executable, "-c", UNTOLD, broker.address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.startswith("gave up, 1 threads left"), done.stdout + done.stderr

@@ -32,7 +32,7 @@ class Registered:
 def test_an_old_broker_is_found_and_spoken_to_by_its_registration(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
-    """Address and protocol come from ZooKeeper; bounds, positions and jumps are those asked for."""
+    """Address and protocol come from ZooKeeper; bounds, positions and seeks are those requested."""
     scene = make_scene(partitions=2)
     producer.fill(scene.topic, 2, 5)
     first, second = TopicPartition(scene.topic, 0), TopicPartition(scene.topic, 1)
@@ -56,7 +56,7 @@ def test_an_old_broker_is_found_and_spoken_to_by_its_registration(
 
 
 def test_without_a_registered_broker_it_says_so_and_can_be_asked_again() -> None:
-    """A temporary error, which the consumer's fetcher answers by trying again."""
+    """It raises a temporary error, after which the consumer's fetcher tries again."""
     source = KafkaSource()
     source.open(Registered())
     with pytest.raises(SourceUnavailableError, match="no Kafka broker is registered"):
@@ -102,7 +102,7 @@ def test_a_consumer_reads_real_records_and_goes_on_where_it_stopped(
 def _read(
     source: KafkaSource, positions: dict[TopicPartition, int], count: int
 ) -> dict[TopicPartition, list[int]]:
-    """Polls on until so many records have come."""
+    """Polls until this many records have come."""
     came: dict[TopicPartition, list[int]] = {}
     wanted = dict(positions)
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Kafka's own `DumpLogSegments` reads our data folders, and we read those of Kafka's brokers."""
+"""Kafka's own `DumpLogSegments` reads zkgroup's data folders, and zkgroup reads those of Kafka's brokers."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def dump(dumping: Toolbox, written: tuple[Path, list[Sent]]) -> Dump:
 
 
 def fields(line: str) -> dict[str, str]:
-    """`name: value` pairs of a dumped line."""
+    """The `name: value` pairs of a dumped line."""
     return dict(re.findall(r"(\w+): (\[[^\]]*\]|\S+)", line))
 
 
 def test_every_record_is_dumped_as_it_was_sent(dump: Dump, written: tuple[Path, list[Sent]]) -> None:
-    """Keys, values, nulls, headers, timestamps, leader epochs, sequences, and every codec that is there."""
+    """Keys, values, nulls, headers, timestamps, leader epochs, sequences, and every available codec."""
     lines = [fields(line) for line in dump(".log", "--deep-iteration", "--print-data-log").splitlines()]
     records = [line for line in lines if "payload" in line or "keySize" in line]
     batches = [line for line in lines if "isvalid" in line]
@@ -102,7 +102,7 @@ def test_the_indexes_bear_kafkas_examination(dump: Dump, written: tuple[Path, li
 def test_the_tool_would_see_a_wrong_index(
     dumping: Toolbox, written: tuple[Path, list[Sent]], tmp_path: Path
 ) -> None:
-    """A control: one entry of each index that says something else."""
+    """A control: the tool notices one wrong entry in each index."""
     folder = shutil.copytree(written[0], tmp_path / "orders-0")
     for ending, position in ((".index", 3), (".timeindex", 7)):
         path = sorted(folder.glob(f"*{ending}"))[0]
@@ -169,7 +169,7 @@ def kafkas(
 
 
 def records_of(log: PartitionLog) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """Offset, timestamp, key and value of all, read as a consumer would."""
+    """Offset, timestamp, key and value of all records, read as a consumer reads."""
     found = []
     offset = log.start_offset
     while offset < log.end_offset:
@@ -181,7 +181,7 @@ def records_of(log: PartitionLog) -> list[tuple[int, int, bytes | None, bytes | 
 
 
 def test_a_folder_of_kafkas_is_read(kafkas: Path, tmp_path: Path) -> None:
-    """All records, at their offsets and times, whether it was shut down or killed, and appended to."""
+    """All records, at their offsets and times, of a broker shut down or killed; the folder takes appends."""
     folder = shutil.copytree(kafkas, tmp_path / "logs")
     config = replace(CONFIG, retention_ms=-1)
     data_dir = DataDir.on_disk(folder, 7, None, config, lambda: 2_000_000)

@@ -1,4 +1,4 @@
-"""Two JVM consumers of Kafka 0.8.2.2 and two of ours in one group on a real broker."""
+"""Two JVM consumers of Kafka 0.8.2.2 and two zkgroup members in one group on a Kafka broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_owners_equal_the_all_jvm_result(make_scene: Callable[..., Scene]) -> No
     """item 71: for the same ids over ten partitions a mixed group owns what an all-JVM group owns."""
     alone = make_scene()
     members = start_all(alone, dict.fromkeys(KINDS, "jvm"))
-    # what was waited for, not another look: a JVM member lets go of all it owns at each new notification
+    # the value waited for, not a second read: a JVM member releases all at each new notification
     expected = by_name(alone, alone.wait_owned_by(members))
     for member in members:
         member.end()
@@ -47,7 +47,7 @@ def test_owners_equal_the_all_jvm_result(make_scene: Callable[..., Scene]) -> No
 def test_each_kind_continues_the_offsets_of_the_other(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
-    """item 73: JVM after Python after JVM after Python, alone in turn: no record missing, none twice."""
+    """item 73: JVM after Python after JVM after Python, one at a time: no record missing, none twice."""
     scene = make_scene()
     turns: tuple[Kind, ...] = ("python", "jvm", "python", "jvm")
     for turn, kind in enumerate(turns):
@@ -65,7 +65,7 @@ def test_each_kind_continues_the_offsets_of_the_other(
 def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
-    """recipes 5 [T]: a claim of ours leaves -1 for "none", and a JVM member resets there."""
+    """recipes 5 [T]: a claim by zkgroup leaves -1 for "none", and a JVM member resets there."""
     scene = make_scene(partitions=3)
     ends = producer.fill(scene.topic, 3, 5)
     address = scene.broker.zookeeper.address

@@ -1,4 +1,4 @@
-"""Our client on a real ZooKeeper 3.4.6: no bulk reads there, so it falls back on pipelined ones."""
+"""The zkgroup client on a ZooKeeper 3.4.6: no bulk reads there, so it pipelines single reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_store(address: str, check: Callable[[Target], None]) -> None:
 
 
 def test_bulk_reads_do_not_cost_the_session(address: str) -> None:
-    """recipes 3 [T]: support is found out on a throw-away connection, so the member's own one survives."""
+    """recipes 3 [T]: support is probed on a separate connection, so the member's session survives."""
     with ZooKeeperClient(address) as client, Blocking(client) as blocking:
         before = blocking.wait_connected()
         found = blocking.read_many([f"/none-{n}" for n in range(300)])

@@ -1,4 +1,4 @@
-"""Our command line on two real brokers of Kafka, and what Kafka's own tools of that release say of it."""
+"""zkgroup's command line on two Kafka brokers, compared with the Kafka tools of that release."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEW_HOMES = {
 
 @dataclass
 class Operated:
-    """Two real brokers, an operator with our commands, and Kafka's tools beside."""
+    """Two Kafka brokers, an operator with zkgroup's commands, and Kafka's tools."""
 
     address: str
     brokers: tuple[RealBroker, RealBroker]
@@ -43,15 +43,15 @@ class Operated:
         return is_old(self.release)
 
     def run(self, *arguments: str) -> Ran:
-        """One command of ours."""
+        """Runs a zkgroup command."""
         return Shell(self.folder, self.address).run(*arguments)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
-        """Its document."""
+        """The JSON document of a command."""
         return Shell(self.folder, self.address).json(*arguments, code=code)
 
     def kafka(self, main: str, *arguments: str) -> str:
-        """What one of Kafka's tools of the brokers' release prints."""
+        """The output of one of Kafka's tools of the brokers' release."""
         if has_zookeeper_tools(self.release):
             words = (f"kafka.admin.{main}", "--zookeeper", self.address)
         else:
@@ -59,11 +59,11 @@ class Operated:
         return self.box.run(self.release, *words, *arguments).text
 
     def described(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
-        """Partition, leader, replicas and ISR as Kafka's TopicCommand tells them; the ISR sorted."""
+        """Partition, leader, replicas and ISR as Kafka's TopicCommand prints them; the ISR sorted."""
         return rows_of(self.kafka("TopicCommand", "--describe", "--topic", topic))
 
     def ours(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
-        """The same as our `topic describe` tells it."""
+        """The same rows from `zkgroup topic describe`."""
         (one,) = self.json("topic", "describe", topic)["topics"]
         return [
             (row["partition"], row["leader"], row["replicas"], sorted(row["isr"] or []))
@@ -71,7 +71,7 @@ class Operated:
         ]
 
     def create(self, topic: str, assignment: str, *more: str) -> None:
-        """Returns when every partition is led by its first replica and all replicas are in sync."""
+        """Creates a topic; returns when every partition is led by its first replica and all are in sync."""
         waits = ("--wait", "--timeout", "150s")
         assert self.json("topic", "create", topic, "--replica-assignment", assignment, *more, *waits)[
             "converged"
@@ -148,12 +148,12 @@ def test_topics_are_created_and_grow(operated: Operated) -> None:
     assert (collides.code, "collides" in collides.err) == (6, True)
     eventually(
         lambda: {"made", "a.b"} <= set(operated.kafka("TopicCommand", "--list").split()),
-        what="their tool lists both: a broker that it asks may be told a moment later",
+        what="Kafka's tool lists both: the broker that it asks may learn it a moment later",
     )
 
 
 def test_brokers_apply_a_configuration(operated: Operated) -> None:
-    """Controller item 80: set and removed, notified as the brokers of a release need it."""
+    """Controller item 80: set and removed, with notifications as the brokers of each release need them."""
     operated.create("configured", "1,1", "--config", "retention.ms=99999")
     done = operated.json(
         "config", "alter", "--topic", "configured", "--add-config", "max.message.bytes=2000",
@@ -165,7 +165,9 @@ def test_brokers_apply_a_configuration(operated: Operated) -> None:
         text = operated.kafka("TopicCommand", "--describe", "--topic", "configured")
         return re.search(r"Configs: ?max.message.bytes=2000", text) is not None
 
-    eventually(described, what="their tool says the same: a broker that it asks may be told a moment later")
+    eventually(
+        described, what="Kafka's tool prints the same: the broker that it asks may learn it a moment later"
+    )
 
     def refused() -> bool:
         with operated.brokers[0].producer() as producer:
@@ -175,11 +177,11 @@ def test_brokers_apply_a_configuration(operated: Operated) -> None:
                 return "MessageSizeTooLarge" in type(error).__name__ or "TooLarge" in str(error)
         return False
 
-    eventually(refused, what="the broker applies the limit that it was told of")
+    eventually(refused, what="the broker applies the new limit")
 
 
 def test_partitions_are_moved(operated: Operated) -> None:
-    """Controller items 37, 41 and 80: every partition to broker 2 first, which sleeps for a moment."""
+    """Controller items 37, 41 and 80: every partition moves to broker 2, which is paused for a moment."""
     operated.create("moved", "1,1,1")
     moves = {("moved", number): [2, 1] for number in range(3)}
     file = operated.file("moves.json", moves)
@@ -218,7 +220,7 @@ def test_partitions_are_moved(operated: Operated) -> None:
 
 
 def test_preferred_replicas_are_elected(operated: Operated) -> None:
-    """Controller item 80: another replica becomes the first one, and is elected."""
+    """Controller item 80: another replica becomes the first of the list, and is elected."""
     operated.create("elected", "1:2,1:2")
     file = operated.file("elected.json", {("elected", number): [2, 1] for number in range(2)})
     operated.json("reassign", "execute", "--reassignment-json-file", file, "--execute")
@@ -236,7 +238,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
 
 
 def test_topics_are_deleted(operated: Operated) -> None:
-    """Controller item 80: the real controller does it, and ours says before what it needs."""
+    """Controller item 80: Kafka's controller deletes them; zkgroup reports the prerequisites first."""
     operated.create("deleted", "1:2,2:1")
     done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", "150s")
     may_be_off = REGISTERED[operated.release] < 5

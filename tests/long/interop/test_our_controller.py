@@ -1,4 +1,4 @@
-"""Real brokers of Kafka 0.8.2.2 that a controller of ours leads (recipes 14 and 15)."""
+"""Brokers of Kafka 0.8.2.2 with a zkgroup controller (recipes 14 and 15)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.waiting import eventually
 def led(
     real_zookeeper: RealZooKeeper, box: Toolbox, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Led]:
-    """For the tests that leave our controller where it is, and all brokers up."""
+    """For the tests that leave the zkgroup controller active, and all brokers running."""
     with ruled(real_zookeeper, box, tmp_path_factory.mktemp("led"), "/led", (1, 2, 3)) as world:
         yield world
 
 
 def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
-    """Controller items 50 and 62: created by the real tool, written and read."""
+    """Controller items 50 and 62: topics are created by Kafka's tool, written and read."""
     led.create("orders", 4, 2)
     eventually(lambda: led.in_sync("orders", 4, 2), what="all partitions are led")
     rows = led.described("orders")
@@ -52,7 +52,7 @@ def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
 
 
 def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
-    """Controller items 37, 54 and 58: each real tool asks, our controller does it with real brokers."""
+    """Controller items 37, 54 and 58: Kafka's tools request, and zkgroup's controller executes it."""
     words = ("--create", "--topic", "moved", "--replica-assignment", "1:2,2:3,3:1")
     led.tool("TopicCommand", *words)
     eventually(lambda: led.in_sync("moved", 3, 2), what="all partitions are led")
@@ -89,7 +89,7 @@ def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
 
 
 def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
-    """Controller item 60: before it goes it leads nothing and is in no ISR, and it complains of nothing."""
+    """Controller item 60: before it stops it leads nothing and is in no ISR, and its log has no errors."""
     led.create("clicks", 6, 2)
     eventually(lambda: led.in_sync("clicks", 6, 2), what="all partitions are led")
     led.produce("clicks", 6, 10, "first")
@@ -115,7 +115,7 @@ def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
 def test_rule_goes_to_a_real_broker_and_comes_back(
     real_zookeeper: RealZooKeeper, box: Toolbox, tmp_path: Path
 ) -> None:
-    """Controller items 14 and 17: ours is killed, a real one carries on, ours takes over from it."""
+    """Controller items 14 and 17: zkgroup's is killed, Kafka's takes over, zkgroup's takes over again."""
     with ruled(real_zookeeper, box, tmp_path, "/taken-over", (1, 2)) as led:
         _goes_to_a_real_broker(led)
         _comes_back(led)
@@ -136,23 +136,26 @@ def _goes_to_a_real_broker(led: Led) -> None:
 
 def _comes_back(led: Led) -> None:
     ours = led.start_controller()
-    eventually(lambda: led.tree.exists(f"{led.chroot}/zkgroup/controllers/{OURS}"), what="ours waits")
+    eventually(
+        lambda: led.tree.exists(f"{led.chroot}/zkgroup/controllers/{OURS}"),
+        what="zkgroup's controller is a standby",
+    )
     assert not led.tree.exists(f"{led.chroot}/brokers/ids/{OURS}")
-    ruler = led.controller
-    assert ruler is not None
-    (other,) = {1, 2} - {ruler}
+    active = led.controller
+    assert active is not None
+    (other,) = {1, 2} - {active}
     led.brokers[other].process.end()
     eventually(
-        lambda: all(led.state("events", number)["isr"] == [ruler] for number in range(3)),
+        lambda: all(led.state("events", number)["isr"] == [active] for number in range(3)),
         what="the one that lives is alone in every ISR, which its controller does after the other has gone",
     )
-    led.crash(ruler)
+    led.crash(active)
     event = ours.wait_elected()
     assert (led.controller, event["epoch"], event["partitions"]) == (OURS, 3, 5)
-    eventually(lambda: led.leaders("events", 3) == [-1, -1, -1], what="nobody is left who could lead")
-    assert {tuple(led.state("events", number)["isr"]) for number in range(3)} == {(ruler,)}
+    eventually(lambda: led.leaders("events", 3) == [-1, -1, -1], what="no live replica can lead")
+    assert {tuple(led.state("events", number)["isr"]) for number in range(3)} == {(active,)}
 
-    for number in (other, ruler):
+    for number in (other, active):
         led.start_broker(number)
     for broker in led.brokers.values():
         broker.wait_ready()
@@ -166,7 +169,7 @@ def _comes_back(led: Led) -> None:
 
 
 def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
-    """Recipes 13: it made real brokers elect each other hundreds of times; ours skips it."""
+    """Recipes 13: Kafka brokers would elect each other hundreds of times; zkgroup's controller skips it."""
     text = b'{"jmx_port":-1,"timestamp":1396019241689,"host":"h","version":1,"port":9092}'
     led.tree.create(f"{led.chroot}/brokers/ids/9", text, ephemeral=True)
     led.tree.create(f"{led.chroot}/brokers/ids/8", b"{", ephemeral=True)
@@ -185,7 +188,7 @@ def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
 
 
 def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
-    """K20: what the broker has kept is deleted before it is made a replica of a new topic of that name."""
+    """K20: the broker's old data is deleted before it becomes a replica of a new topic of that name."""
     placed = {"gone": "3:1:2,1:3:2", "alone": "3", "left": "3:2", "kept": "3:1"}
     for topic, assignment in placed.items():
         led.run("topic", "create", topic, "--replica-assignment", assignment)
@@ -236,7 +239,7 @@ def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
 
 
 def _same_lines(led: Led, topic: str, partition: int, brokers: tuple[int, ...]) -> bytes | None:
-    """Of all these replicas; one that was out of sync for a moment gets its lines a moment later."""
+    """The lines of all these replicas; one that was out of sync gets its lines a moment later."""
 
     def alike() -> list[bytes | None]:
         found = {led.lines(broker, topic, partition) for broker in brokers}
@@ -247,7 +250,7 @@ def _same_lines(led: Led, topic: str, partition: int, brokers: tuple[int, ...]) 
 
 
 def _way_out(led: Led, topic: str) -> list[str]:
-    """The command that ends the deletion, as the controller tells it."""
+    """The command that ends the deletion, as the controller prints it."""
 
     def told() -> str:
         (row,) = json.loads(led.run("topic", "describe", topic, "--format", "json"))["topics"]

@@ -1,4 +1,4 @@
-"""Kafka's own `--zookeeper` tools at brokers that our controller leads: each operation and its effect."""
+"""Kafka's `--zookeeper` tools at brokers with a zkgroup controller: each operation and its effect."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def at(*releases: str) -> Callable[..., object]:
 
 @at(*RELEASES)
 def test_a_topic_is_created(tools: Tools) -> None:
-    """Controller items 2, 49, 50 and 51: create, list, describe; what cannot be changes nothing."""
+    """Controller items 2, 49, 50 and 51: create, list, describe; an invalid request changes nothing."""
     cluster, topic = tools.cluster, tools.name("created")
     words = ("--create", "--topic", topic, "--partitions", "4", "--config", "retention.ms=99999")
     printed = tools.topic(*words, "--replication-factor", "2")
@@ -106,7 +106,7 @@ def test_a_topic_grows(tools: Tools) -> None:
 
 @at(*RELEASES)
 def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
-    """Controller item 49: set and removed by TopicCommand, and brokers of ours apply it."""
+    """Controller item 49: set and removed by TopicCommand, and zkgroup brokers apply it."""
     cluster, topic = tools.cluster, tools.name("altered")
     tools.create(topic, (1, 2))
     entity, path = f"topics/{topic}", f"/config/topics/{topic}"
@@ -127,7 +127,7 @@ def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
 
 @at(*(release for release in RELEASES if not is_old(release)))
 def test_entities_are_configured(tools: Tools) -> None:
-    """ConfigCommand for topics, brokers, clients and users; brokers of ours apply theirs."""
+    """ConfigCommand for topics, brokers, clients and users; zkgroup brokers apply theirs."""
     cluster, topic = tools.cluster, tools.name("configured")
     tools.create(topic, (1, 2))
     entities = [
@@ -209,7 +209,7 @@ def placed(document: dict[str, Any]) -> dict[int, list[int]]:
 
 @at(*(release for release in RELEASES if not is_old(release)))
 def test_a_throttle_comes_with_a_move_and_goes(tools: Tools) -> None:
-    """Controller items 48 and 49: rates and lists stand while it moves, and `--verify` takes them off."""
+    """Controller items 48 and 49: rates and lists are set during the move, and `--verify` removes them."""
     cluster, topic = tools.cluster, tools.name("throttled")
     tools.create(topic, (1, 2), (2, 3))
     file = tools.moves("moves.json", topic, {0: [2, 3], 1: [3, 1]})
@@ -223,21 +223,21 @@ def test_a_throttle_comes_with_a_move_and_goes(tools: Tools) -> None:
     lists = cluster.json(f"/config/topics/{topic}")["config"]
     sides = [lists[f"{side}.replication.throttled.replicas"].split(",") for side in ("leader", "follower")]
     assert list(map(sorted, sides)) == [["0:1", "0:2", "1:2", "1:3"], ["0:3", "1:1"]]
-    eventually(lambda: cluster.told("brokers/1", rates), what="brokers are told of the rates")
+    eventually(lambda: cluster.told("brokers/1", rates), what="brokers apply the rates")
 
     eventually(lambda: cluster.json("/admin/reassign_partitions") is None, what="the request is gone")
     verified = tools.run("ReassignPartitionsCommand", *words, "--verify")
     assert completed(verified.text) == 2, verified
     assert [cluster.json(f"/config/brokers/{broker}")["config"] for broker in BROKERS] == [{}] * 3
     assert cluster.json(f"/config/topics/{topic}")["config"] == {}
-    eventually(lambda: cluster.told("brokers/1", {}), what="brokers are told that the rates are gone")
+    eventually(lambda: cluster.told("brokers/1", {}), what="brokers no longer apply the rates")
     rows = cluster.wait_served(topic, 2)
     assert [replicas for _, _, replicas, _ in rows] == [[2, 3], [3, 1]]
 
 
 @at(*RELEASES)
 def test_preferred_replicas_lead_again(tools: Tools) -> None:
-    """Controller items 49 and 58: a broker goes and comes back; those in a file, or all, are elected."""
+    """Controller items 49 and 58: after a broker's restart those in a file, or all, are elected."""
     cluster, topic = tools.cluster, tools.name("preferred")
     rows = tools.create(topic, (3, 1), (3, 2), (2, 3))
     cluster.end(3)
@@ -264,7 +264,7 @@ def test_preferred_replicas_lead_again(tools: Tools) -> None:
 
 @at(*RELEASES)
 def test_a_topic_is_deleted_and_made_again(tools: Tools) -> None:
-    """Controller items 49 and 54: znodes, configuration and files go; the next one keeps what it is given."""
+    """Controller items 49 and 54: znodes, configuration and files go; a new topic has only its own."""
     cluster, topic = tools.cluster, tools.name("deleted")
     tools.create(topic, (1, 2), (2, 3))
     tools.topic("--alter", "--topic", topic, "--config", "retention.ms=5")
@@ -292,7 +292,7 @@ if EVERYTHING:
 
     @at(NEWEST)
     def test_a_broker_is_configured_while_it_does_not_run(tools: Tools) -> None:
-        """3.9.1 changes no broker that runs, and sees that ours does; others it does."""
+        """The tool of 3.9.1 changes no running broker, and sees that zkgroup's runs; others change it."""
         assert not has_zookeeper_tools(tools.release)
         cluster = tools.cluster
         limit = f"leader.{RATE}=10"

@@ -1,6 +1,6 @@
-"""What the recipes take for granted about ZooKeeper, on a real 3.4.6 and on the embedded 3.9.
+"""The facts about ZooKeeper on which the recipes depend, on a ZooKeeper 3.4.6 and on the embedded 3.9.
 
-No code of ours takes part: these are facts of the server. Each test names the recipe that stands on it.
+No zkgroup code takes part: these are facts of the server. Each test names the recipe that depends on it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def test_a_claim_with_one_blocked_partition_creates_nothing(zk: KazooClient) -> 
 
 
 def test_a_znode_created_and_set_in_one_transaction_has_version_one(zk: KazooClient) -> None:
-    """recipes 5: the tag that tells a claim of ours from a JVM member's, whose owner has version 0."""
+    """recipes 5: the version marks a zkgroup claim, since a JVM member's owner has version 0."""
     done = attempt(zk, ("create", "/owner", b"g_a-0", None, True), ("set_data", "/owner", b"g_a-0", 0))
     assert refused(done) == []
     data, found = zk.get("/owner")

@@ -1,4 +1,4 @@
-"""What Kafka's own tools and ours say of the same mixed group."""
+"""Kafka's own tools and zkgroup's commands print the same about a mixed group."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def checker_rows(text: str) -> list[Row]:
 
 
 def command_rows(text: str) -> list[Row]:
-    """The same of `ConsumerGroupCommand --describe` 0.9.0.1, whose values are joined by comma and space."""
+    """The same rows of `ConsumerGroupCommand --describe` 0.9.0.1, whose values a comma and a space join."""
     lines = [line.split(", ") for line in text.splitlines() if line.count(", ") == 6]
     return sorted((int(f[2]), int(f[3]), int(f[4]), f[6].strip()) for f in lines if f[2] != "PARTITION")
 
 
-def told_by(look: Callable[[], list[Row]], expected: list[Row]) -> None:
-    """A tool tells this; in one look a JVM member may just have let go of all, at a late notification."""
+def becomes_printed(read: Callable[[], list[Row]], expected: list[Row]) -> None:
+    """Waits until a tool prints these rows; a JVM member may have released all for a moment."""
     seen: list[list[Row]] = []
 
     def agrees() -> bool:
-        seen.append(look())
+        seen.append(read())
         return seen[-1] == expected
 
     try:
-        eventually(agrees, what="the tool tells the same")
+        eventually(agrees, what="the tool prints the same")
     except AssertionError as late:
         raise AssertionError(f"{late}: {seen[-1]}") from late
 
@@ -49,7 +49,7 @@ def told_by(look: Callable[[], list[Row]], expected: list[Row]) -> None:
 def test_tools_agree_on_a_mixed_group(
     make_scene: Callable[..., Scene], producer: Producer, box: Toolbox, tmp_path: Path
 ) -> None:
-    """item 74: the offset checker, the 0.9 group command and `zkgroup group describe` tell the same."""
+    """item 74: the offset checker, the 0.9 group command and `zkgroup group describe` print the same."""
     scene = make_scene()
     address = scene.broker.zookeeper.address
     members = [scene.start("python", "a"), scene.start("jvm", "b"), scene.start("python", "c")]
@@ -60,11 +60,11 @@ def test_tools_agree_on_a_mixed_group(
 
     expected = [(p, ends[p], ends[p], owners[p]) for p in range(scene.partitions)]
     words = ("--zookeeper", address, "--group", scene.group)
-    told_by(
+    becomes_printed(
         lambda: checker_rows(box.run(VERSION, "kafka.tools.ConsumerOffsetChecker", *words).text), expected
     )
     command = ("kafka.admin.ConsumerGroupCommand", *words, "--describe")
-    told_by(lambda: command_rows(box.run("0.9.0.1", *command).text), expected)
+    becomes_printed(lambda: command_rows(box.run("0.9.0.1", *command).text), expected)
 
     source, shell = f"kafka:{scene.broker.address}", Shell(tmp_path, address)
     described: list[Any] = []
@@ -74,7 +74,7 @@ def test_tools_agree_on_a_mixed_group(
         parts = described[-1]["partitions"]
         return sorted((r["partition"], r["offset"], r["log_end_offset"], r["owner"]) for r in parts)
 
-    told_by(our_rows, expected)
+    becomes_printed(our_rows, expected)
     ours = described[-1]
     assert ours["state"] == "stable"
     assert {m["member"]: m["kind"] for m in ours["members"]} == {
@@ -89,7 +89,7 @@ def test_tools_agree_on_a_mixed_group(
 def test_offsets_exported_by_either_tool_are_the_same(
     make_scene: Callable[..., Scene], producer: Producer, box: Toolbox, tmp_path: Path
 ) -> None:
-    """item 62: the JVM's export of a group and ours hold the same lines."""
+    """item 62: the JVM's export of a group and zkgroup's have the same lines."""
     scene = make_scene(partitions=3)
     ends = producer.fill(scene.topic, 3, 5)
     member = scene.start("python", "a")

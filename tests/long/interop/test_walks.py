@@ -1,4 +1,4 @@
-"""A walk of a real ZooKeeper 3.4.6, which knows no multiRead, and that server's own files say the same."""
+"""A walk of a ZooKeeper 3.4.6, which has no multiRead, gives the tree of that server's own files."""
 
 from __future__ import annotations
 

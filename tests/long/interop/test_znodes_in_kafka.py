@@ -1,4 +1,4 @@
-"""The classes of real Kafka 0.8.2.2 read what our codecs write."""
+"""The classes of Kafka 0.8.2.2 read what zkgroup's codecs write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def registration(version: int) -> bytes:
-    """One of ours in a format, with everything that the format can say."""
+    """A registration in one format, with everything that the format can express."""
     return BrokerRegistration.of(
         [PLAIN] if version == 1 else [SECURE, PLAIN],
         1396019252998,

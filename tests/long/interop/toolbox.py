@@ -1,4 +1,4 @@
-"""Kafka's command-line tools of any release in one JVM, as starting one costs more than most of them do."""
+"""Kafka's command-line tools of any release in one JVM, as a JVM's start costs more than most tools do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Printed:
-    """What a tool printed to both streams, and its exit code."""
+    """The output of a tool on both streams, and its exit code."""
 
     code: int
     text: str
@@ -42,7 +42,7 @@ class Toolbox:
     def run(
         self, release: str, main: str, *arguments: str, classes: Path | None = None, timeout_s: float = 150.0
     ) -> Printed:
-        """One tool, of a release or of own classes; AssertionError when it has not ended in time."""
+        """Runs one tool, of a release or of our own classes; AssertionError when it has not ended in time."""
         folder = kafka_jars(release)
         words = (f"{folder}{os.pathsep}{classes}" if classes else str(folder), main, *arguments)
         assert not any("\t" in word or "\n" in word for word in words), words
@@ -71,7 +71,7 @@ class Toolbox:
         return subprocess.Popen(tethered(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def _end(self) -> int:
-        """Its exit code; it ends with its input."""
+        """The exit code of the JVM, which ends with its input."""
         process, self._process = self._process, None
         if process is None:
             return 0

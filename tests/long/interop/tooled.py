@@ -1,4 +1,4 @@
-"""Clusters that our controller leads and Kafka's own tools operate: brokers of ours, and real 0.8.2.2."""
+"""Clusters with a zkgroup controller, operated by Kafka's tools: zkgroup brokers, and Kafka 0.8.2.2's."""
 
 from __future__ import annotations
 
@@ -54,48 +54,48 @@ class Cluster(ABC):
     @property
     @abstractmethod
     def pids(self) -> list[int]:
-        """Of the processes that live on after a test."""
+        """The pids of the processes that continue after a test."""
 
     @abstractmethod
     def start(self, *brokers: int) -> None:
-        """Each with the folder that it had, if any; returns when all are registered."""
+        """Starts brokers, each with its former folder, if any; returns when all are registered."""
 
     @abstractmethod
     def process(self, broker: int) -> Process: ...
 
     @abstractmethod
     def file(self, broker: int, topic: str, partition: int) -> Path:
-        """What a broker that hosts a partition keeps of it."""
+        """A file of a partition in a broker's folder."""
 
     @abstractmethod
     def write(self, topic: str, partitions: int, each: int) -> None:
-        """So many acknowledged messages in every partition."""
+        """Writes this many acknowledged messages to every partition."""
 
     def received(self, entity: str, overrides: dict[str, str]) -> bool:
-        """Whether every broker has applied this last of a configuration; true where brokers do not tell."""
+        """Whether every broker has applied this last change of a configuration; true if they print none."""
         return True
 
     def end(self, broker: int) -> None:
-        """In good order: leaderships are handed over, the session is closed."""
+        """Stops the processes cleanly: leaderships are handed over, the sessions are closed."""
         self.process(broker).signal(signal.SIGTERM)
         self.process(broker).wait()
 
     # --- what stands ----------------------------------------------------------------------------------
 
     def json(self, path: str) -> Any:
-        """What a znode holds; None where there is none."""
+        """The JSON data of a znode; None where there is no such znode."""
         try:
             return json.loads(self.tree.get(path)[0])
         except NoNodeError:
             return None
 
     def replicas(self, topic: str) -> dict[int, list[int]]:
-        """By partition; nothing for a topic that is not there."""
+        """The replicas by partition; empty for a topic that does not exist."""
         found = self.json(f"/brokers/topics/{topic}") or {"partitions": {}}
         return {int(partition): replicas for partition, replicas in sorted(found["partitions"].items())}
 
     def rows(self, topic: str) -> list[Row]:
-        """As ZooKeeper has them; partitions without a state are left out."""
+        """The rows from ZooKeeper; partitions without a state are left out."""
         found = []
         for partition, replicas in sorted(self.replicas(topic).items()):
             state = self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
@@ -104,7 +104,7 @@ class Cluster(ABC):
         return found
 
     def served(self, broker: int, topic: str) -> list[Row]:
-        """The same as a broker answers clients; None where it does not."""
+        """The rows from a broker's answer to clients; None where it does not answer."""
         port = self.json(f"/brokers/ids/{broker}")["port"]
         answer = ask(("127.0.0.1", port), MetadataRequest.of(topic), MetadataResponse)
         if answer is None or answer.topics[0].error:
@@ -115,7 +115,7 @@ class Cluster(ABC):
         )
 
     def wait_served(self, topic: str, count: int) -> list[Row]:
-        """Until so many partitions are led, all replicas are in sync, and every broker says so."""
+        """Waits until this many partitions are led, all replicas are in sync, and every broker reports it."""
 
         def whole() -> list[Row]:
             rows = self.rows(topic)
@@ -126,15 +126,15 @@ class Cluster(ABC):
         return eventually(whole, what=f"every broker serves {count} whole partitions of {topic}")
 
     def agrees(self, rows: list[Row], served: list[Row]) -> bool:
-        """Whether a broker's answer is what ZooKeeper has."""
+        """Whether a broker's answer equals ZooKeeper's rows."""
         return served == rows
 
     def holders(self, topic: str, partition: int) -> set[int]:
-        """Brokers that keep something of a partition."""
+        """The brokers that have files of a partition."""
         return {broker for broker in BROKERS if self.file(broker, topic, partition).exists()}
 
     def notifications(self) -> list[Any]:
-        """Of changed configurations, the oldest first."""
+        """The notifications of changed configurations, the oldest first."""
         names = sorted(self.tree.get_children("/config/changes"))
         return [self.json(f"/config/changes/{name}") for name in names]
 
@@ -189,7 +189,7 @@ class OurBrokers(Cluster):
 
 
 def _wait_for(process: Process, kind: str) -> None:
-    """Until it has printed such an event; AssertionError with the end of its log when it ends before."""
+    """Waits for an event of the process; AssertionError with the end of its log when it ends before."""
 
     def printed() -> bool:
         assert process.running, process.tail()
@@ -199,7 +199,7 @@ def _wait_for(process: Process, kind: str) -> None:
 
 
 def _events(process: Process, kind: str) -> list[dict[str, Any]]:
-    """What a broker has printed; its log has its warnings too."""
+    """The events that a broker has printed; its log has its warnings too."""
     lines = process.log.read_text(errors="replace").splitlines(keepends=True)
     found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
     return [event for event in found if event["event"] == kind]
@@ -233,7 +233,7 @@ class RealBrokers(Cluster):
             self._running[broker].wait_ready()
 
     def agrees(self, rows: list[Row], served: list[Row]) -> bool:
-        """But for the ISR: leaders of 0.8.2.2 tell nobody when it grows."""
+        """Compares without the ISR: leaders of 0.8.2.2 notify no controller when it grows."""
         return [row[:3] for row in served] == [row[:3] for row in rows]
 
     def process(self, broker: int) -> Process:
@@ -263,18 +263,18 @@ class Tools:
     folder: Path
 
     def name(self, topic: str) -> str:
-        """A topic of this release's own."""
+        """A topic name of this release's own."""
         return f"{topic}-{self.release.replace('.', '')}"
 
     def run(self, main: str, *words: str) -> Printed:
-        """One of `kafka.admin`."""
+        """Runs one of the `kafka.admin` tools."""
         return self.box.run(self.release, f"kafka.admin.{main}", "--zookeeper", self.cluster.address, *words)
 
     def topic(self, *words: str) -> Printed:
         return self.run("TopicCommand", *words)
 
     def create(self, topic: str, *replicas: tuple[int, ...]) -> list[Row]:
-        """With these replicas of its partitions; what is served then."""
+        """Creates a topic with these replicas of its partitions; the rows that are served then."""
         assigned = ",".join(":".join(map(str, each)) for each in replicas)
         printed = self.topic("--create", "--topic", topic, "--replica-assignment", assigned)
         assert "Created topic" in printed.text, printed
@@ -291,6 +291,6 @@ class Tools:
         return str(path)
 
     def moves(self, name: str, topic: str, targets: dict[int, list[int]]) -> str:
-        """A file for the reassignment tool."""
+        """Writes a file for the reassignment tool."""
         entries = [{"topic": topic, "partition": p, "replicas": to} for p, to in targets.items()]
         return self.file(name, {"version": 1, "partitions": entries})

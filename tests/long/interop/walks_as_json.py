@@ -12,7 +12,7 @@ from zkgroup.model.requests import STAT_NAMES
 
 
 def walked(client: KazooClient) -> str:
-    """Every znode but those below `/zookeeper`, sorted by path. Nobody may write meanwhile."""
+    """Every znode but those below `/zookeeper`, sorted by path. No client may write meanwhile."""
     client.sync("/")
     return "".join(f"{_line(client, path)}\n" for path in sorted(_paths(client, "/")))
 

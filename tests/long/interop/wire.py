@@ -1,4 +1,4 @@
-"""A bare ZooKeeper session for what kazoo does not speak: bulk reads (operation 22, ZooKeeper 3.6 and later).
+"""A bare ZooKeeper session for requests that kazoo lacks: bulk reads (operation 22, ZooKeeper 3.6 and later).
 
 Formats: zookeeper.jute@3.9 (ConnectRequest, MultiHeader, ReadRequest) and MultiOperationRecord.java.
 """

@@ -44,7 +44,7 @@ OPTIONS: Final = ("-Dznode.container.checkIntervalMs=300", "-Dzookeeper.forceSyn
 
 
 class Release(NamedTuple):
-    """What is run, and how."""
+    """A release, and how it is run."""
 
     kafka: str
     """The release of Kafka that carries it."""
@@ -72,13 +72,13 @@ class CreateTtl(Create2):
 
 
 class CreateShortTtl(CreateTtl):
-    """One that goes at once."""
+    """A znode whose time to live ends at once."""
 
     ttl_ms = 10
 
 
 class CreateLongTtl(CreateTtl):
-    """Close to the longest that there is."""
+    """A znode with nearly the longest time to live."""
 
     ttl_ms = 2**40 - 1 - 2**30
 
@@ -135,7 +135,7 @@ class Servers:
         self.processes[number] = Process([java, *OPTIONS, *rest], log)
 
     def wait_ready(self) -> None:
-        """Every server serves."""
+        """Waits until every server serves."""
         for number, port in enumerate(self.ports, 1):
             process = self.processes[number]
             eventually(
@@ -160,7 +160,7 @@ class Servers:
 
 
 class Session:
-    """What is done to the ensemble."""
+    """The operations on the ensemble."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -178,7 +178,7 @@ class Session:
         self.client.close()
 
     def run(self) -> None:
-        """Everything, in order."""
+        """Runs all operations, in order."""
         self._plain()
         self._multis()
         self._acls_and_quota()
@@ -233,7 +233,7 @@ class Session:
                 client.delete(path)  # no such znode; not empty
 
     def _burst(self, number: int) -> None:
-        """Many writes on their way at once: snapshots are taken among them."""
+        """Sends many writes at the same time, while snapshots are taken."""
         top = f"/burst-{number}"
         self.client.create(top, b"")
         for _ in range(2):
@@ -272,7 +272,7 @@ class Session:
         eventually(lambda: self.client.exists("/ttl-short") is None, what="the time to live ends")
 
     def _reconfigure(self) -> None:
-        """An observer that never runs comes and goes."""
+        """Adds and removes an observer that never runs."""
         held = [ReservedPort() for _ in range(3)]
         quorum, election, client = (port.number for port in held)
         member = f"server.9=127.0.0.1:{quorum}:{election}:observer;127.0.0.1:{client}"

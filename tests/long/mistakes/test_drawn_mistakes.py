@@ -1,4 +1,4 @@
-"""Some of the planted mistakes, drawn anew each time; all of them by `python -m tests.programs.mistakes`."""
+"""Some planted mistakes, drawn anew in each run; all of them by `python -m tests.programs.mistakes`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DRAWN = 3
 
 
 def test_drawn_mistakes_are_caught() -> None:
-    """Each in a copy of the tree, whose tests pass without it; pytest-randomly's seed draws them again."""
+    """Each in a copy of the tree whose tests pass without it; pytest-randomly's seed repeats the draw."""
     results = run(random.sample(MISTAKES, DRAWN), jobs=1)
 
     assert [each.line for each in results if each.trouble] == []

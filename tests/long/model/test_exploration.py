@@ -1,4 +1,4 @@
-"""The recipes, searched exhaustively: they hold, and each rule is missed where it is left out.
+"""The exhaustive walk over the recipes: they hold, and each rule is needed.
 
 A short selection by default; all configurations with `ZKGROUP_MODEL=all` (minutes).
 """
@@ -35,18 +35,18 @@ def _chosen(names: dict[str, object]) -> list[str]:
 
 @pytest.mark.parametrize("name", _chosen(AS_WRITTEN))
 def test_recipes_hold(name: str) -> None:
-    """Recipes 12: safe at every accepted write, nobody stuck, and no cycle that avoids the goal."""
+    """Recipes 12: safe at every accepted write, no member stuck, and no cycle that avoids the goal."""
     found = explore(CONFIGURATIONS[name])
 
     assert (found.verdict, found.violation) == ("holds", None)
 
 
 WITNESSES = {
-    "marker-by-equality": "recipes 6 [M]: a stranger's write over a reset hides it",
+    "marker-by-equality": "recipes 6 [M]: a foreign write over a reset hides it",
     "adopt-owner-first": "recipes 5 [M]: a successor's fence is adopted",
     "retry-unregistered": "recipes 10 [M]: a member without registration retries for ever",
     "deaf": "recipes 9 [M]: a client's new session is used by a member that believes in the old one",
-    "obey-without-owner": "recipes 6 [M]: a fence is taken from an offset without looking at the owner",
+    "obey-without-owner": "recipes 6 [M]: a fence is taken from an offset without reading the owner",
     "session-from-client": "recipes 2 [M]: claims in a session that has no registration",
 }
 """The rules that were found by this model."""
@@ -56,7 +56,8 @@ WITNESSES = {
 @pytest.mark.parametrize("name", [*BROKEN, *OUTSIDE])
 def test_recipe_without_a_rule_is_found_out(name: str) -> None:
     """recipes 2 [M], recipes 5 [M], recipes 6 [M], recipes 9 [M], recipes 10 [M]: each rule that the
-    search found is left out once, and the search finds what it is good for."""
+    walk needs is left out once, and the walk finds the violation that it prevents.
+    """
     found = explore(CONFIGURATIONS[name])
 
     assert found.verdict == "violated", WITNESSES.get(name)
@@ -64,7 +65,7 @@ def test_recipe_without_a_rule_is_found_out(name: str) -> None:
 
 
 def test_every_rule_is_left_out_somewhere() -> None:
-    """A rule whose absence harms nothing is not needed, or not modelled."""
+    """A rule whose absence causes no violation is not needed, or not modelled."""
     left_out = {rule for cfg in CONFIGURATIONS.values() for rule in cfg.without}
 
     assert set(RULES) - left_out == {"life check"}  # needs the deletion of offsets, which is not promised
@@ -72,7 +73,7 @@ def test_every_rule_is_left_out_somewhere() -> None:
 
 
 def test_walk_that_is_cut_short_says_so() -> None:
-    """A limit ends a walk without a verdict."""
+    """A walk that a limit ends has no verdict."""
     found = explore(CONFIGURATIONS["foreign-writes"], limit_states=2000)
 
     assert found.verdict == "unfinished"

@@ -26,7 +26,7 @@ ACTS_MAX = 3 if os.environ.get("ZKGROUP_MODEL") == "all" else 2
 @pytest.mark.parametrize("name", PLAYED)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
-    """recipes 5, 6, 7 [M]: with two acts of others between the member's requests."""
+    """recipes 5, 6, 7 [M]: with two writes of other clients between the member's requests."""
     make, moments, recipe = PLAYED[name]
 
     assert play(make, moments, loss, recipe, acts_max=ACTS_MAX) > 50
@@ -39,7 +39,7 @@ def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
      "owner check", "release check", "text", "adopt offset first"],
 )  # fmt: skip
 def test_model_without_a_rule_differs_from_the_machine(rule: str) -> None:
-    """The comparison has teeth: beside a model that lacks a rule, the machine is seen to differ."""
+    """The comparison can fail: beside a model that lacks a rule, the machine differs."""
     without = frozenset({rule})
     with pytest.raises((AssertionError, ValueError)) as found:  # noqa: PT012
         for loss in LOSSES:

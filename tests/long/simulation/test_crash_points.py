@@ -1,4 +1,4 @@
-"""A crash of the controller at the points that `tests/pure/simulation` passes over, and more pairs."""
+"""A crash of the controller at the points that `tests/pure/simulation` skips, and more pairs of crashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MORE_PAIRS = 9
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_other_point(name: str) -> None:
-    """Controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
+    """Controller item 39: S11-S17, L6, L7, and every acknowledged line, during any operation."""
     points = points_of(name)
 
     crash_at(name, points, others(len(points), name))
@@ -26,18 +26,18 @@ def test_a_crash_at_every_other_point(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_two_more_crashes_in_a_row(name: str) -> None:
-    """The next controller dies too, while it takes over or goes on."""
+    """The next controller crashes too, while it takes over or continues."""
     crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS, PAIRS + MORE_PAIRS)))
 
 
 def test_a_successor_finishes_the_recovery() -> None:
-    """Recipes 13: whoever follows finds by the records alone which states are not of ours."""
+    """Recipes 13: the next controller finds from the records alone which states zkgroup did not write."""
     recovered(lambda points: others(points, "recovery"))
 
 
 @pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["zkgroup", "in Kafka"])
 def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
-    """The controller dies at any point of the deletion: the next one knows by the records alone."""
+    """The controller crashes at any point of the deletion: the next one knows it from the records alone."""
     deleted(setup, lambda points: others(points, "deletion"))
 
 

@@ -24,13 +24,13 @@ OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "2000"))
 
 @pytest.mark.parametrize("seeds", batches(OF_MEMBERS, FIRST), ids=name_of)
 def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
-    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults did bite."""
+    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults took effect."""
     hold_for_members(seeds)
 
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
-    """Recipes 12: what the exhaustive model promises of a group holds for the real machine in that group."""
+    """Recipes 12: the invariants of the exhaustive model hold for the production machine in that group."""
     for seed in range(SEEDS_OF_A_GROUP, 2 * SEEDS_OF_A_GROUP):
         Simulation(seed, setup=SETUPS[name]).run()
 

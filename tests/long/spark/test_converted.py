@@ -1,4 +1,4 @@
-"""What `audit run` wrote is an input like the folders it was made of, without Spark and with it."""
+"""The output of `audit run` is an input like the folders it was made of, without Spark and with it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WHOLE = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}
 
 
 def _rows(source: Source, start: Moment | None, end: Moment | None) -> list[Event]:
-    """Without what a server of 3.5 makes when it starts with nothing: no record tells of that."""
+    """The rows without what a server of 3.5 creates when it starts empty, as no record contains that."""
     return [row for row in source.rows(start, end).events() if row.path != "/zookeeper/config"]
 
 
 @pytest.mark.parametrize("chroot", ["", "/consumers"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_rows_are_those_of_the_files(audited: dict[str, Any], name: str, chroot: str) -> None:
-    """The whole history, a part between zxids, one to the end, and one between times."""
+    """The whole history, a range of zxids, one to the end, and a range of times."""
     tables = open_source([audited["output"]], chroot, ensemble=name)
     files = open_source([folder(name)], chroot)
     times = sorted(row.time_ms for row in files.rows().events() if not row.seed)
@@ -46,7 +46,7 @@ def test_the_rows_are_those_of_the_files(audited: dict[str, Any], name: str, chr
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_laptop_finds_the_same_without_the_files(audited: dict[str, Any], name: str) -> None:
-    """Every rule about rows; what needs the files themselves is said to be left out."""
+    """Every rule about rows; rules that need the files themselves are reported as left out."""
     found = audit(open_source([audited["output"]], ensemble=name), ALL_RULES)
 
     assert {each.rule.name for each in found.skipped} == WHOLE
@@ -75,7 +75,7 @@ def test_the_job_asks_again_what_was_converted(spark: Any, audited: dict[str, An
 
 
 def test_the_commands_take_it_as_their_input(audited: dict[str, Any], tmp_path: Path) -> None:
-    """The documents are those of the files; what needs trees says so."""
+    """The documents equal those of the files; commands that need trees report it."""
     shell, output = Shell(tmp_path), str(audited["output"])
     tables, files = ("--input", output, "--ensemble", INCIDENTS), ("--input", str(folder(INCIDENTS)))
     of_one = ("--group", "g", "--partition", "t:0")
@@ -91,7 +91,7 @@ def test_the_commands_take_it_as_their_input(audited: dict[str, Any], tmp_path: 
 
 
 def test_which_ensemble_is_meant_is_asked(audited: dict[str, Any], tmp_path: Path) -> None:
-    """Several of them, a name that is none, something beside them, and a name for folders: exit 2."""
+    """Several ensembles, a missing name, another input beside them, and a name for folders: exit code 2."""
     shell, output = Shell(tmp_path), str(audited["output"])
     words = ("audit", "findings", "--input")
 
@@ -107,7 +107,7 @@ def test_which_ensemble_is_meant_is_asked(audited: dict[str, Any], tmp_path: Pat
 
 
 def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -> None:
-    """A torn manifest, a file that is no Parquet, rows that are gone: one of our errors with the path."""
+    """A torn manifest, a file that is no Parquet, missing rows: an error of zkgroup with the path."""
     copy = tmp_path / "copy"
     shutil.copytree(audited["output"], copy)
     (manifest,) = (copy / "manifest").glob("*.json")
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -
 
 
 def test_holes_are_damage(spark: Any, tmp_path: Path) -> None:
-    """What was missing in the logs is missing in the tables, and said as of the files."""
+    """Records missing from the logs are missing from the tables, and reported as for the files."""
     from tests.worlds.server_history import ServerHistory
     from zkgroup.audit.spark.job import run
 

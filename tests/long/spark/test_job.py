@@ -1,4 +1,4 @@
-"""The job: what is converted when, and that it finds what the laptop finds."""
+"""The job: what is converted and when, and that its findings equal the local ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_spark_finds_what_the_laptop_finds(audited: dict[str, Any], name: str) -
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_facts_are_those_of_all_rows(audited: dict[str, Any], name: str) -> None:
-    """The few rows that are collected give the same as a pass over all of them."""
+    """The few rows that are collected give the same facts as a pass over all rows."""
     assert audited[name].facts == facts_of(source(name).rows().events())
 
 
@@ -43,7 +43,7 @@ def test_the_answers_are_written(spark: Any, audited: dict[str, Any]) -> None:
 
 
 def test_the_rows_are_those_of_the_laptop(spark: Any, audited: dict[str, Any]) -> None:
-    """Made-up deletions and their places included, seen from inside a chroot as well."""
+    """Added deletions and their places included, and within a chroot as well."""
     from zkgroup.audit.spark.ensembles import opened, rows_of
     from zkgroup.audit.spark.inputs import given_of
     from zkgroup.audit.spark.rows import event_of
@@ -59,7 +59,7 @@ def test_the_rows_are_those_of_the_laptop(spark: Any, audited: dict[str, Any]) -
 
 
 def test_nothing_is_converted_twice_and_what_grows_is_read_on(spark: Any, tmp_path: Path) -> None:
-    """Rolled logs never again, the newest from its end; leftovers of a killed job count for nothing."""
+    """Rolled logs are converted once, the newest from its end on; leftovers of a killed job are ignored."""
     from zkgroup.audit.spark.conversion import Conversion
     from zkgroup.audit.spark.inputs import given_of, inputs_of
 
@@ -96,7 +96,7 @@ def test_nothing_is_converted_twice_and_what_grows_is_read_on(spark: Any, tmp_pa
 
 
 def test_another_log_under_the_same_name_is_converted_anew(spark: Any, tmp_path: Path) -> None:
-    """A folder that was wiped and begun again has nothing of the old one in the table."""
+    """After a folder was wiped and begun again, the table has nothing of the old log."""
     from zkgroup.audit.spark.conversion import Conversion
     from zkgroup.audit.spark.inputs import given_of, inputs_of
 
@@ -117,7 +117,7 @@ def test_another_log_under_the_same_name_is_converted_anew(spark: Any, tmp_path:
 
 
 def test_servers_of_one_ensemble_are_joined(spark: Any, tmp_path: Path) -> None:
-    """Logs that were rolled at different times, one server without the end: as the laptop joins them."""
+    """Logs that were rolled at different times, one server without the end: joined as locally."""
     from zkgroup.audit.spark.job import run
 
     world = ServerHistory(1 << 32 | 1)
@@ -141,7 +141,7 @@ def test_servers_of_one_ensemble_are_joined(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_folder_behind_a_uri_is_read_by_the_jvm(spark: Any, tmp_path: Path) -> None:
-    """Whole files through binaryFile and the same decoder; rules that replay are said to be left out."""
+    """Whole files through binaryFile and the same decoder; rules that replay are reported as left out."""
     from zkgroup.audit.rules import WholeRule
     from zkgroup.audit.spark.job import run
 
@@ -164,7 +164,7 @@ def test_a_folder_behind_a_uri_is_read_by_the_jvm(spark: Any, tmp_path: Path) ->
     ],
 )
 def test_wrong_inputs_are_named(spark: Any, tmp_path: Path, inputs: list[str], told: str) -> None:
-    """One of our errors, never Java's stack."""
+    """An error of zkgroup, never Java's stack."""
     from zkgroup.audit.spark.job import run
     from zkgroup.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""`audit report --spark`: the report of a laptop, computed in Spark."""
+"""`audit report --spark`: the same report as without Spark, computed in Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
 
 
 def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
-    """As on a laptop: those that were are named."""
+    """As without Spark: the existing groups are named."""
     from zkgroup.audit.spark.reporting import report
 
     with pytest.raises(
@@ -48,7 +48,7 @@ def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
 
 
 def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: dict[str, Any]) -> None:
-    """The whole of it, a part between zxids, and one between times."""
+    """The whole of it, a range of zxids, and a range of times."""
     from zkgroup.audit.spark.reporting import report
 
     output = audited["output"]
@@ -59,7 +59,7 @@ def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: d
 
 
 def test_holes_and_damage_are_told_as_by_a_laptop(spark: Any, tmp_path: Path) -> None:
-    """A byte that is wrong in the middle of a log: its place, and the zxids that are missing behind it."""
+    """A wrong byte in the middle of a log: its place, and the zxids that are missing behind it."""
     from tests.worlds.server_history import ServerHistory
     from zkgroup.audit.spark.reporting import report
 
@@ -82,7 +82,7 @@ def test_holes_and_damage_are_told_as_by_a_laptop(spark: Any, tmp_path: Path) ->
 
 
 def test_the_command_writes_the_same_files(spark: Any, tmp_path: Path) -> None:
-    """Page and findings; a living ensemble has no logs for it, and options of Spark are for Spark."""
+    """The page and the findings; a running ensemble has no logs for it, and Spark's options need Spark."""
     from pyarrow.parquet import read_table
 
     assert spark.version
