@@ -87,7 +87,7 @@ class GroupSettings:
         kafka="consumer.timeout.ms",
     )
     client_id: str | None = setting(
-        None, "Name told to Kafka brokers with each request; the group when absent.", kafka="client.id"
+        None, "Client id sent to Kafka brokers; the group by default.", kafka="client.id"
     )
     queued_max_message_chunks: int = setting(
         2,

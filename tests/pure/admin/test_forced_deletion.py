@@ -59,7 +59,7 @@ def test_what_remains_is_said_before(world: MemoryGroups, cluster: MemoryCluster
     assert waits.startswith("broker 5 is not registered")
     assert "if it is lost, name it: --without-broker" in waits
     (left,) = [note for note in plan.notes if "is not waited for" in note]
-    assert left.startswith("broker 4 is not waited for: what it has of orders stays in its folders")
+    assert left.startswith("broker 4 is not waited for: its replicas of orders stay on its disk")
     (runs,) = [note for note in plan.notes if "process" in note]
     assert runs.startswith("be sure that the process of broker 4 has ended")
     (foreign,) = [note for note in plan.notes if "a controller of Kafka would not" in note]

@@ -250,7 +250,7 @@ def test_delete_continues_without_a_lost_broker(shell: Shell, groups: ServerGrou
 
     assert "name it: --without-broker" in waits.err
     assert (shown.code, shown.out) == (0, "would ask controller 7 to delete topic orders without broker 8\n")
-    assert "what it has of orders stays in its folders" in shown.err
+    assert "its replicas of orders stay on its disk" in shown.err
     assert before == b""
     assert (done["executed"], done["without_brokers"]) == (True, [8])
     assert groups.zk.read(TopicDeletion.path("orders")).data == TopicDeletion((8,)).encode()

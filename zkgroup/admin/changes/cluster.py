@@ -81,7 +81,7 @@ def forget_broker_change(ensemble: Ensemble, broker: int) -> AdminChange[Forgett
         question=f"Forget what broker {broker} may still have?",
         plan=plan,
         notes=tuple(f"{path} cannot be read; it goes as it is" for path in plan.unreadable),
-        no_undo="should the broker come back, no controller has it delete what it has",
+        no_undo="if the broker returns, no controller deletes its leftover replicas",
         write=lambda by: forget(ensemble, plan),
     )
 

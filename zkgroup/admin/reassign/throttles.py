@@ -1,8 +1,7 @@
 """Throttles of a reassignment: set before it begins, removed when it has ended (controller.md 4.6).
 
-Rates stand with every broker in an old or new replica list, the throttled replicas with the topics: all that
-a moving partition had before, for leaders, and those that it gets, for followers. Settings that an operator
-has beside them stay.
+Rates are set on every broker of an old or new list; throttled replicas are set on the topics: for leaders,
+all that a moving partition had before; for followers, those that it gets. Other settings of an operator stay.
 """
 
 from __future__ import annotations

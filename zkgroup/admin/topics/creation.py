@@ -242,8 +242,8 @@ def _without_brokers(
     if factor > 1:
         raise ConfigError(f"replication factor {factor}, but no broker is registered")
     notes.append(
-        "no broker is registered: every replica list is [0], good for sharing partitions without brokers; "
-        "no broker will host it until one is named"
+        "no broker is registered: every replica list is [0]: groups can share its partitions; "
+        "no broker hosts it until you name replicas"
     )
     return dict.fromkeys(range(partitions), PLACEHOLDER)
 

@@ -220,12 +220,13 @@ def _notes(
     if without:
         named = ", ".join(map(str, sorted(without)))
         yield (
-            f"broker {named} is not waited for: what it has of {name} stays in its folders until it is back "
-            "and a zkgroup controller has it deleted"
+            f"broker {named} is not waited for: its replicas of {name} stay on its disk until it returns "
+            "and a zkgroup controller deletes them"
         )
         yield (
             f"be sure that the process of broker {named} has ended: one of Kafka that is only paused, or cut "
-            f"off from ZooKeeper, goes on as a replica of the deleted topic and spoils a new one named {name}"
+            "off from ZooKeeper, continues as a replica of the deleted topic and can corrupt a new topic "
+            f"{name}"
         )
         yield (
             f"a controller of Kafka would not see to that: where one may be active when broker {named} "
