@@ -350,13 +350,17 @@ def delete(
             )
             seen, undo = result.outcome, result.undo_id
     if not out.document(documents.topic_deletion(plan, undo=undo, seen=seen)):
-        out.line(_summary(plan, executed=undo is not None))
+        gone = seen is not None and seen.gone
+        out.line(_summary(plan, executed=undo is not None, gone=gone))
     if undo and plan.controller is not None:
         echo_err(f"the znodes as they were are in {default_undo_folder().file(undo)}")
     end_of_deletion(topic, seen)
 
 
-def _summary(plan: TopicDeletionPlan, *, executed: bool) -> str:
+def _summary(plan: TopicDeletionPlan, *, executed: bool, gone: bool = False) -> str:
+    """What was done or would be; `gone`: the topic was waited for, and no longer exists."""
+    if gone and plan.controller is not None:
+        return f"deleted topic {plan.topic}"
     if plan.was_asked:
         return f"controller {plan.controller} was asked before to delete topic {plan.topic}"
     if plan.controller is not None:

@@ -78,6 +78,23 @@ def test_a_preview_of_a_topic_does_not_wait(shell: Shell, cluster: ServerCluster
     assert shell.run("topic", "create", "x", "--partitions", "1", "--timeout", "1s").code == 2
 
 
+def test_a_deletion_that_was_waited_for_ends_with_deleted(shell: Shell, cluster: ServerCluster) -> None:
+    """Without --wait it ends with what was asked, as the controller may not have done it yet."""
+    cluster.topic("orders", (1, 2))
+
+    with beside(lambda: _carry_out_deletion(cluster, "orders")):
+        ran = shell.run("topic", "delete", "orders", "--execute", "--wait")
+
+    assert (ran.code, ran.out) == (0, "deleted topic orders\n")
+
+
+def _carry_out_deletion(cluster: ServerCluster, topic: str) -> None:
+    """What a controller does once it is asked."""
+    eventually(lambda: cluster.zk.exists(TopicDeletion.path(topic)))
+    for path in (*cluster.tree(Topic.path(topic)), TopicConfig.path(topic), TopicDeletion.path(topic)):
+        cluster.zk.multi(Delete(path, -1))
+
+
 def test_a_deletion_is_waited_for(shell: Shell, cluster: ServerCluster) -> None:
     """What it waits for meanwhile, exit 3 when that takes too long, and 0 once nothing is left.
 
@@ -88,16 +105,7 @@ def test_a_deletion_is_waited_for(shell: Shell, cluster: ServerCluster) -> None:
     again = shell.run("topic", "delete", "orders", "--execute", *SOON)
     cluster.zk.multi(Delete(TopicDeletion.path("orders"), -1))
 
-    def controller() -> None:
-        eventually(lambda: cluster.zk.exists(TopicDeletion.path("orders")))
-        for path in (
-            *cluster.tree(Topic.path("orders")),
-            TopicConfig.path("orders"),
-            TopicDeletion.path("orders"),
-        ):
-            cluster.zk.multi(Delete(path, -1))
-
-    with beside(controller):
+    with beside(lambda: _carry_out_deletion(cluster, "orders")):
         done = shell.json("topic", "delete", "orders", "--execute", "--wait")
 
     assert (late.code, late.out) == (3, "asked controller 1 to delete topic orders\n")
