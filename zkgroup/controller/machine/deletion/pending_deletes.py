@@ -1,15 +1,12 @@
-"""Replicas that a broker may still delete or keep, in memory and as records in ZooKeeper.
+"""Replicas that a broker may still delete or keep, in memory and as records in ZooKeeper. Source: recipes 17.
 
-Which replicas must be left alone for now, because a late request may still delete them (recipes 17).
-
-A StopReplica with deletion carries no leader epoch on wire version 0 (K28), so it deletes whatever it meets.
+A StopReplica with deletion carries no leader epoch on wire version 0 (K28), so it deletes any replica that
+the broker has when it arrives: a replica with such a request on its way is left alone.
 What a broker has kept of a topic that was deleted without it is left alone until it is deleted, too (K20):
 with a LeaderAndIsr for another topic of that name, the broker would bring the old records into it.
 
-What brokers may still have and have no place for, as it stands in ZooKeeper, and how that is changed.
-
-One znode for each broker, each replica once, with its topic's czxid (docs/adr/0028). Pure: a change is a set
-of operations with versions, and is taken over once it is written.
+There is one znode for each broker, or several where it is large, with each replica once, under its topic's
+czxid (docs/adr/0028). Pure: a change is a set of operations with versions, and applies once it is written.
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ class RecordedStrays(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One znode."""
+    """The records in one znode of a broker, and the version of that znode."""
 
     version: int
     topics: tuple[StrayTopic, ...]
@@ -68,7 +65,7 @@ class RecordChange(NamedTuple):
 
 
 class StrayRecords:
-    """All of it."""
+    """The records of all brokers' stray replicas, as they were last read or written."""
 
     def __init__(self, part_bytes: int = PART_BYTES) -> None:
         self._part_bytes = part_bytes

@@ -10,9 +10,8 @@ dies takes its own memory along. So one that takes over asks for what is recorde
 not asked again. Controllers of earlier versions left only the records of ended moves, which name all who had
 a replica: these are asked once more, and what does not answer is recorded.
 
-A topic that is deleted takes nothing of this along, and one that is made again under its name may give the
-broker a place. So the deletion, which waits for no broker that is down or cannot, hands them over to
-`abandoned` (K20).
+Deleting a topic does not remove these records; a new topic of that name may assign the same broker. So the
+deletion, which waits for no broker that is down or cannot delete, hands them over to `abandoned` (K20).
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Loading(Feature):
 
     def _may_be_unannounced(self, each: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
         """Whether its state is still the first one, of a zkgroup controller, and its topic is not being
-        deleted it."""
+        deleted."""
         return (
             (leadership.leader_epoch, leadership.version) == (0, 0)
             and leadership.controller_epoch > self._identity.foreign_epoch

@@ -284,7 +284,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         return self._open[each].before if each in self._open else context.replicas(each)
 
     def _is_under_way(self, each: TopicPartition, target: Brokers, context: ControllerContext) -> bool:
-        """Of a move found at a take-over the list is that of the way, which has all of the target.
+        """Of a move found at a take-over the replica list is the union, which contains the target.
 
         So has that of one that only drops or orders replicas, and has not begun: it copies nothing.
         """

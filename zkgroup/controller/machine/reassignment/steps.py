@@ -1,6 +1,6 @@
 """The next step in the reassignment of one partition. Source: controller.md 4.4, 4.5; recipes.md 17.
 
-Written down is little: the replica list (AR), the state and the request itself. From these every controller
+ZooKeeper stores only the replica list (AR), the state and the request itself. From these every controller
 finds where to continue, whichever controller began; `Stage` is what one controller remembers between its own
 steps, and a new one starts with `PLAN`. A decision is made on what was just read; the step's transaction
 carries the versions, and one that is refused is planned again.
