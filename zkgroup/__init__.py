@@ -1,8 +1,19 @@
 """The ZooKeeper-era Kafka coordination layer: embed it, operate it, audit it.
 
-Public names are loaded when first used: importing this package does no work and loads no
-connection code. Names that are not listed here are internal, except those of `zkgroup.errors`,
-`zkgroup.testing`, `zkgroup.zookeeper.embedded`, `zkgroup.metrics.prometheus` and `zkgroup.lines.producer`.
+The names of this package are loaded when first used: importing it does no work and loads no connection code.
+These names are public, all others are internal:
+
+| module | public names |
+| --- | --- |
+| `zkgroup` | its `__all__` |
+| `zkgroup.errors` | all errors, `CommitResult` |
+| `zkgroup.model`, `zkgroup.placement`, `zkgroup.history`, `zkgroup.zookeeper` | their `__all__` |
+| `zkgroup.testing`, `zkgroup.testing.conformance` | their `__all__` |
+| `zkgroup.zookeeper.embedded` | its `__all__` |
+| `zkgroup.metrics.prometheus` | `PrometheusMetrics` |
+| `zkgroup.lines.producer` | `LineProducer` |
+| `zkgroup.broker.broker` | `Broker` |
+| `zkgroup.audit.spark.sources` | `register` |
 """
 
 from __future__ import annotations

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
-from importlib import metadata
+import re
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
 
 import zkgroup
+
+ROOT = Path(__file__).parents[3]
 
 PUBLIC = [
     "Admin",
@@ -71,6 +74,51 @@ def test_type_checkers_see_the_same_names() -> None:
 
     assert imports == zkgroup._HOMES
     assert {*zkgroup._HOMES, "__version__"} == set(zkgroup.__all__)
+
+
+def _public_modules(text: str) -> dict[str, str]:
+    """Module to its public names, as a row of the table in `text` has them."""
+    rows = re.findall(r"^\| (`zkgroup[^|]*) \| ([^|]+) \|$", text, re.MULTILINE)
+    return {module: names for modules, names in rows for module in re.findall(r"`([^`]+)`", modules)}
+
+
+def test_the_page_and_the_package_list_the_same_public_modules() -> None:
+    """Each row of the table can be imported, with the names in it."""
+    of_package = _public_modules(str(zkgroup.__doc__))
+
+    assert _public_modules((ROOT / "docs" / "library.md").read_text(encoding="utf-8")) == of_package
+    for module, names in of_package.items():
+        if module != "zkgroup.audit.spark.sources":  # needs pyspark
+            loaded = import_module(module)
+            assert [
+                name for name in re.findall(r"`([A-Z]\w+|__all__)`", names) if not hasattr(loaded, name)
+            ] == []
+
+
+def test_examples_of_the_pages_use_public_names() -> None:
+    """contributing.md shows files of the package itself."""
+    public = _public_modules(str(zkgroup.__doc__))
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    wrong = [
+        f"{page.name}: {module} {name}"
+        for page in pages
+        if page.name != "contributing.md"
+        for module, names in re.findall(
+            r"^from (zkgroup[\w.]*) import (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        for name in names.split(", ")
+        if not _is_public(module, name, public)
+    ]
+
+    assert wrong == []
+
+
+def _is_public(module: str, name: str, public: dict[str, str]) -> bool:
+    names = public.get(module, "")
+    if "`__all__`" in names:
+        listed: list[str] = import_module(module).__all__
+        return name in listed
+    return names.startswith("all errors") or f"`{name}`" in names
 
 
 def test_version_is_that_of_the_installed_package() -> None:
