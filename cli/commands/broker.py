@@ -128,8 +128,8 @@ def forget(broker: int, execute: bool, yes: bool) -> None:
     """Forget the replicas that lost broker ID may still have.
 
     They are of topics that have no place for the broker. A zkgroup controller has a broker that returns
-    delete them. Without the record nothing deletes them: the broker's folders must be gone. Refused while the
-    broker is registered. Prints what would be done until --execute.
+    delete them. Without the record nothing deletes them: the broker's data folder must be gone. Refused while
+    the broker is registered. Prints what would be done until --execute.
 
     \b
     Example:
