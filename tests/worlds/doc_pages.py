@@ -88,8 +88,10 @@ LONG = {
     "audit.md",
     "audit-on-spark.md",
     "brokers.md",
+    "concepts.md",
     "lines.md",
     "reassignments.md",
+    "replication.md",
     "topics.md",
 }
 """Pages with long sessions: their own servers, brokers or Spark."""
