@@ -437,6 +437,17 @@ def test_an_open_client_stays_open(world: MemoryGroups) -> None:
         Admin(client, ClientSettings())
 
 
+@pytest.mark.parametrize("name", ["__init__", *METHODS])
+def test_every_argument_is_in_the_docstring(name: str) -> None:
+    """Each has its line below `Args:`, and no line is about an argument that is gone."""
+    method = getattr(Admin, name)
+    _, _, section = (inspect.getdoc(method) or "").partition("\nArgs:\n")
+    lines = section.partition("\n\n")[0].split("\n")
+
+    described = [found[1] for line in lines if (found := re.match(r"    (\w+): \S", line))]
+    assert described == list(inspect.signature(method).parameters)[1:]
+
+
 # --- asyncio ------------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,11 @@ class ClusterMethods(AdminBase):
         return status.read_status(self._ensemble)
 
     def cluster_problems(self, *, session_timeout_ms: int = 30_000) -> Listing[status.Finding]:
-        """What is wrong with the ensemble; warns of a server that grants less than `session_timeout_ms`."""
+        """What is wrong with the ensemble.
+
+        Args:
+            session_timeout_ms: warns of a server that grants a shorter session timeout than this.
+        """
         as_of, rows = status.read_findings(self._ensemble, wanted_timeout_ms=session_timeout_ms)
         return Listing(as_of=as_of, rows=rows)
 
@@ -36,9 +40,15 @@ class ClusterMethods(AdminBase):
     ) -> usage.ClusterUsage:
         """Connections, watches and znodes that the cluster costs the ensemble: estimated and measured.
 
-        Asks every server that the address names. `admin_port` is that of the servers' AdminServers, asked
-        where four-letter words are not allowed; None asks none. Raises ConfigError for an open client without
-        an address.
+        Asks every server that the address names.
+
+        Args:
+            four_letter_words: whether the servers are asked by four-letter words.
+            admin_port: port of the servers' AdminServers, asked where four-letter words are not allowed; None
+                asks none.
+
+        Raises:
+            ConfigError: an open client without an address.
         """
         if self._address is None:
             raise ConfigError(
@@ -53,7 +63,14 @@ class ClusterMethods(AdminBase):
         return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
 
     def describe_broker(self, broker: int) -> brokers.BrokerDescription:
-        """The registration of a broker and what it hosts. Raises NotFoundError."""
+        """The registration of a broker and what it hosts.
+
+        Args:
+            broker: the broker id.
+
+        Raises:
+            NotFoundError: the broker is not registered.
+        """
         return brokers.describe_broker(self._ensemble, broker)[1]
 
     def forget_broker(
@@ -61,12 +78,22 @@ class ClusterMethods(AdminBase):
     ) -> ChangeResult[ForgettingPlan, None, None]:
         """Removes the records of what a broker that never comes back may still have. It cannot be undone.
 
-        Raises RefusedError while the broker is registered.
+        Args:
+            broker: the broker id.
+            dry_run: only plan.
+
+        Raises:
+            RefusedError: the broker is registered.
+            NotFoundError: nothing is recorded of it.
         """
         return self._run(cluster_changes.forget_broker_change(self._ensemble, broker), dry_run)
 
     def describe_controller(self) -> controller.ControllerDescription:
-        """Which broker is the controller, since when and of which kind. Raises NotFoundError."""
+        """Which broker is the controller, since when and of which kind.
+
+        Raises:
+            NotFoundError: there is no controller.
+        """
         return controller.describe_controller(self._ensemble)[1]
 
     def controller_history(self) -> Listing[controller.PastController]:
@@ -79,21 +106,48 @@ class ClusterMethods(AdminBase):
     ) -> ChangeResult[ResignationPlan, None, Resignation]:
         """Asks the controller to resign, so that another one is elected. It cannot be undone.
 
-        Raises RefusedError unless a controller of zkgroup is active.
+        Args:
+            dry_run: only plan.
+            wait_s: seconds to wait until another one is elected.
+
+        Raises:
+            RefusedError: no controller of zkgroup is active.
         """
         return self._run(cluster_changes.resign_controller_change(self._ensemble), dry_run, wait_s)
 
     def get_znode(self, path: str) -> Znode:
-        """Data and Stat of one znode. Raises NotFoundError, naming the nearest parent that exists."""
+        """Data and Stat of one znode.
+
+        Args:
+            path: the path below the chroot.
+
+        Raises:
+            NotFoundError: the znode does not exist; names the nearest parent that does.
+        """
         return znodes.get(self._ensemble, path)
 
     def list_znodes(self, path: str = "/") -> Listing[str]:
-        """Names of the children of a znode, sorted. Raises NotFoundError."""
+        """Names of the children of a znode, sorted.
+
+        Args:
+            path: the path below the chroot.
+
+        Raises:
+            NotFoundError: the znode does not exist.
+        """
         names = znodes.children(self._ensemble, path)
         return Listing(as_of=self._ensemble.as_of(), rows=names)
 
     def read_znode_tree(self, path: str = "/", *, depth: int | None = None) -> Listing[Znode]:
-        """A znode and those below it, depth first; `depth` levels below it at most. Raises NotFoundError."""
+        """A znode and those below it, depth first.
+
+        Args:
+            path: the path below the chroot.
+            depth: how many levels below it at most; None means all.
+
+        Raises:
+            NotFoundError: the znode does not exist.
+        """
         found = znodes.tree(self._ensemble, path, depth)
         return Listing(as_of=self._ensemble.as_of(), rows=found)
 
@@ -101,8 +155,13 @@ class ClusterMethods(AdminBase):
         """Creates the chroot of the address, every level that is missing; it connects above the chroot.
 
         Call it before `with`, which needs the chroot. No other method creates one: a misspelt chroot would be
-        an empty ensemble. It cannot be undone. Raises ConfigError for an address without a chroot, and for an
-        open client.
+        an empty ensemble. It cannot be undone.
+
+        Args:
+            dry_run: only plan.
+
+        Raises:
+            ConfigError: an address without a chroot, or an open client.
 
         Example:
             >>> admin = Admin("localhost:2181/kafka")  # doctest: +SKIP
@@ -114,9 +173,13 @@ class ClusterMethods(AdminBase):
             return self._run(cluster_changes.create_chroot_change(ensemble, chroot), dry_run)
 
     def list_undos(self, *, all_ensembles: bool = False) -> tuple[UndoRecord, ...]:
-        """The changes recorded on this machine, the latest first; of this ensemble alone by default.
+        """The changes recorded on this machine, the latest first.
 
-        Raises ConfigError at a file that is no undo record.
+        Args:
+            all_ensembles: those of every ensemble; by default those of this ensemble alone.
+
+        Raises:
+            ConfigError: a file in the folder is no undo record.
         """
         return tuple(
             record
@@ -132,11 +195,18 @@ class ClusterMethods(AdminBase):
         dry_run: bool = False,
         wait_s: float | None = None,
     ) -> ChangeResult[Any, Any, Any]:
-        """Undoes a change; without an id the last one on this ensemble. An undo is recorded as well.
+        """Undoes a change. An undo is recorded as well.
 
-        `force` also undoes what has been changed since, and writes offsets of a group with members. Raises
-        NotFoundError without such a record, RefusedError for a change that cannot be undone, ConflictError
-        for one that something else has gone on from.
+        Args:
+            undo_id: the id of the record; by default the last change on this ensemble.
+            force: also undoes what has been changed since, and writes offsets of a group with members.
+            dry_run: only plan.
+            wait_s: seconds to wait, as the method that undoes the change does.
+
+        Raises:
+            NotFoundError: there is no such record.
+            RefusedError: the change cannot be undone.
+            ConflictError: something else has gone on from the change.
         """
         folder = self._recorder.folder
         if undo_id is None:

@@ -35,39 +35,79 @@ class GroupMethods(AdminBase):
     def list_groups(self, log_ends: reads.LogEndReader | None = None) -> Listing[GroupSummary]:
         """Every group with its state. Waits 2 s, once for all, where one is wrong but may be rebalancing.
 
-        `log_ends` is asked for the next offset of each partition, to compute the lag. Groups that an ACL
-        hides are in `unreadable`.
+        Groups that an ACL hides are in `unreadable`.
+
+        Args:
+            log_ends: is asked for the next offset of each partition, to compute the lag.
         """
         as_of, rows, denied = reads.list_groups(self._ensemble, log_ends)
         return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, denied.values())))
 
     def describe_group(self, group: str, log_ends: reads.LogEndReader | None = None) -> GroupDescription:
-        """Members, partitions, owners and offsets of a group. Raises NotFoundError."""
+        """Members, partitions, owners and offsets of a group.
+
+        Args:
+            group: the group.
+            log_ends: is asked for the next offset of each partition, to compute the lag.
+
+        Raises:
+            NotFoundError: the group does not exist.
+        """
         return reads.describe(self._ensemble, group, log_ends)
 
     def verify_group(self, group: str, *, wait_s: float | None = None) -> Verification:
-        """Whether every partition is owned by the thread that the strategy names; waits until it is."""
+        """Whether every partition is owned by the thread that the strategy names; waits until it is.
+
+        Args:
+            group: the group.
+            wait_s: seconds to wait; by default it reads once.
+        """
         return reads.verify(self._ensemble, group, wait_s=wait_s)
 
     def preview_group(self, group: str, change: GroupChange) -> Preview:
-        """Who would own what after members come and go, partitions are added or the strategy changes."""
+        """Who would own what after members come and go, partitions are added or the strategy changes.
+
+        Args:
+            group: the group.
+            change: the members that come and go, the new partitions and the other strategy.
+        """
         return reads.preview(self._ensemble, group, change)
 
     def nudge_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[NudgePlan, None, None]:
-        """Makes every member read its group again, at most once in ten seconds. It cannot be undone."""
+        """Makes every member read its group again, at most once in ten seconds. It cannot be undone.
+
+        Args:
+            group: the group.
+            dry_run: only plan.
+        """
         return self._run(offset_changes.nudge_group_change(self._ensemble, group), dry_run)
 
     def delete_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[DeletionPlan, int, None]:
         """Deletes a group with its offsets; an undo puts the offsets back.
 
-        `written` is the number of znodes removed. Raises RefusedError where the group has members.
+        `written` is the number of znodes removed.
+
+        Args:
+            group: the group.
+            dry_run: only plan.
+
+        Raises:
+            RefusedError: the group has members.
         """
         return self._run(offset_changes.delete_group_change(self._ensemble, group), dry_run)
 
     def list_offsets(
         self, group: str, log_ends: reads.LogEndReader | None = None
     ) -> Listing[OffsetDescription]:
-        """The committed offsets of a group. Raises NotFoundError."""
+        """The committed offsets of a group.
+
+        Args:
+            group: the group.
+            log_ends: is asked for the next offset of each partition, to compute the lag.
+
+        Raises:
+            NotFoundError: the group does not exist.
+        """
         snapshot = read_snapshot(self._ensemble, group)
         ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
         unreadable = tuple(map(str, reads.unreadable_offsets(snapshot)))
@@ -137,14 +177,27 @@ class GroupMethods(AdminBase):
     def delete_offsets(
         self, group: str, partitions: Partitions, *, dry_run: bool = False
     ) -> ChangeResult[OffsetPlan, Applied, None]:
-        """Deletes offsets, of topics that are gone too. Raises RefusedError where the group has members."""
+        """Deletes offsets, of topics that are gone too.
+
+        Args:
+            group: the group.
+            partitions: topics and partitions; a topic means all of its partitions.
+            dry_run: only plan.
+
+        Raises:
+            RefusedError: the group has members.
+        """
         change = offset_changes.delete_offsets_change(self._ensemble, group, selection_of(partitions))
         return self._run(change, dry_run)
 
     def export_offsets(self, *groups: str) -> str:
         """The offsets of groups, one a line, in the format of Kafka 0.8.2's own tools.
 
-        Raises CorruptZnodeError for an offset that cannot be read.
+        Args:
+            groups: the groups, in the order of the lines.
+
+        Raises:
+            CorruptZnodeError: an offset cannot be read.
         """
         saved = []
         for group in groups:
@@ -169,8 +222,17 @@ class GroupMethods(AdminBase):
     ) -> tuple[ChangeResult[OffsetPlan, Applied, None], ...]:
         """Writes exported offsets, in any format that `zkgroup offsets export` writes: one result a group.
 
-        `group`: only the offsets of this one. Every group is planned before the first is written. Raises
-        PartlyDoneError where a group fails after others were written.
+        Every group is planned before the first is written.
+
+        Args:
+            text: the exported offsets.
+            group: only the offsets of this group; by default those of all groups in the text.
+            allow_missing: also for partitions that do not exist.
+            force: also where a group has members: their owners then obey.
+            dry_run: only plan.
+
+        Raises:
+            PartlyDoneError: a group failed after others were written.
         """
         saved = files.parse_offsets(text, group=group)
         changes = [

@@ -32,8 +32,12 @@ class ReassignmentMethods(AdminBase):
     ) -> Proposal:
         """Whole topics distributed anew over these brokers, as Kafka's `--generate` does. Changes nothing.
 
-        `compat` is the release whose placement is used: "0.8" takes the brokers in the order given and knows
-        no racks.
+        Args:
+            topics: the topics.
+            brokers: ids of the brokers that get the replicas.
+            compat: the release whose placement is used: "0.8" takes the brokers in the order given and knows
+                no racks.
+            rack_aware: whether replicas are spread over racks.
         """
         return proposals.propose(
             self._ensemble,
@@ -74,7 +78,12 @@ class ReassignmentMethods(AdminBase):
     def verify_reassignment(
         self, replicas: Mapping[TopicPartition, Sequence[int]], *, wait_s: float | None = None
     ) -> Listing[progress.ReassignmentStatus]:
-        """Of each partition, whether it is on these brokers; waits until no move is under way."""
+        """Of each partition, whether it is on these brokers; waits until no move is under way.
+
+        Args:
+            replicas: brokers of each partition, as they were requested.
+            wait_s: seconds to wait; by default it reads once.
+        """
         moves = moves_of(replicas)
         if wait_s is None:
             as_of, rows = progress.verify_reassignments(self._ensemble, moves)
@@ -95,10 +104,17 @@ class ReassignmentMethods(AdminBase):
         dry_run: bool = False,
         wait_s: float | None = None,
     ) -> ChangeResult[CancelPlan, None, reassign_changes.ReassignmentOutcome]:
-        """Sends running reassignments (None: all) back to their former replicas.
+        """Sends running reassignments back to their former replicas.
 
-        `former` are the lists as they were; by default the newest rollback file that fits gives them. Raises
-        RefusedError unless a controller of zkgroup is active, NotFoundError where nothing is moved.
+        Args:
+            partitions: topics and partitions; None means all.
+            former: the lists as they were; by default the newest rollback file that fits gives them.
+            dry_run: only plan.
+            wait_s: seconds to wait until the moves have ended.
+
+        Raises:
+            RefusedError: no controller of zkgroup is active.
+            NotFoundError: nothing is moved.
         """
         change = reassign_changes.cancel_reassignments_change(
             self._ensemble,
@@ -109,30 +125,66 @@ class ReassignmentMethods(AdminBase):
         return self._run(change, dry_run, wait_s)
 
     def remove_unreadable_reassignment(self, *, dry_run: bool = False) -> ChangeResult[Removal, None, None]:
-        """Removes a reassignment request that cannot be read. Raises NotFoundError where there is none."""
+        """Removes a reassignment request that cannot be read.
+
+        Args:
+            dry_run: only plan.
+
+        Raises:
+            NotFoundError: there is no such request.
+        """
         change = reassign_changes.remove_unreadable_request_change(self._ensemble)
         if change is None:
             raise NotFoundError("there is no reassignment request that cannot be read")
         return self._run(change, dry_run)
 
     def clear_throttles(self, *topics: str, dry_run: bool = False) -> ChangeResult[Throttled, int, None]:
-        """Removes the throttles of these topics, or all. Raises RefusedError while replicas are moved."""
+        """Removes the throttles of these topics, or all.
+
+        Args:
+            topics: the topics; none means all.
+            dry_run: only plan.
+
+        Raises:
+            RefusedError: replicas are being moved.
+        """
         change = reassign_changes.clear_throttles_change(self._ensemble, topics or None)
         return self._run(change, dry_run)
 
     def plan_decommission(self, brokers: Collection[int], request: PlanRequest | None = None) -> PhasedPlan:
         """A plan that empties brokers, registered or gone. Changes nothing.
 
-        Of all plans: raises PlanRefusedError where something would get worse that `request.allow` lacks.
+        Args:
+            brokers: ids of the brokers to empty.
+            request: limits of the plan, and what may get worse.
+
+        Raises:
+            PlanRefusedError: something would get worse that `request.allow` lacks.
         """
         return self._plan(proposals.planner_decommission(brokers), request)
 
     def plan_replace(self, pairs: Mapping[int, int], request: PlanRequest | None = None) -> PhasedPlan:
-        """A plan that puts brokers in the place of others: old id to new id."""
+        """A plan that puts brokers in the place of others. Changes nothing.
+
+        Args:
+            pairs: old broker id to new broker id.
+            request: limits of the plan, and what may get worse.
+
+        Raises:
+            PlanRefusedError: something would get worse that `request.allow` lacks.
+        """
         return self._plan(proposals.planner_replace(pairs), request)
 
     def plan_replication_factor(self, factor: int, request: PlanRequest | None = None) -> PhasedPlan:
-        """A plan that gives every partition, or those of the topics of the request, so many replicas."""
+        """A plan that gives partitions another number of replicas. Changes nothing.
+
+        Args:
+            factor: replicas of each partition.
+            request: limits of the plan, and what may get worse; its `topics` are the only ones changed.
+
+        Raises:
+            PlanRefusedError: something would get worse that `request.allow` lacks.
+        """
         wanted = request or PlanRequest()
         return proposals.make_plan(
             self._ensemble, proposals.planner_set_rf(factor, wanted.topics or None), wanted
@@ -145,9 +197,15 @@ class ReassignmentMethods(AdminBase):
         tolerance: float | None = None,
         request: PlanRequest | None = None,
     ) -> PhasedPlan:
-        """A plan that evens out replicas and preferred leaders with the fewest copies.
+        """A plan that evens out replicas and preferred leaders with the fewest copies. Changes nothing.
 
-        `tolerance` is for a request with sizes: the fraction of the mean load that is left alone.
+        Args:
+            leaders_only: only change which replica is preferred; copy nothing.
+            tolerance: for a request with sizes: the fraction of the mean load that is left alone.
+            request: limits of the plan, and what may get worse.
+
+        Raises:
+            PlanRefusedError: something would get worse that `request.allow` lacks.
         """
         planner = proposals.planner_balance(leaders_only=leaders_only, tolerance=tolerance)
         return self._plan(planner, request)
@@ -159,7 +217,13 @@ class ReassignmentMethods(AdminBase):
     def save_plan(
         self, plan: PhasedPlan, *, throttle: int | None = None, dry_run: bool = False
     ) -> ChangeResult[Storing, PlanDescription, None]:
-        """Stores a plan in ZooKeeper without starting it; `resume_plan(result.written.plan)` starts it."""
+        """Stores a plan in ZooKeeper without starting it; `resume_plan(result.written.plan)` starts it.
+
+        Args:
+            plan: what one of the `plan_` methods returned.
+            throttle: bytes a second at each broker.
+            dry_run: only plan.
+        """
         change = reassign_changes.save_plan_change(
             self._ensemble, plan, user=self._recorder.user, throttle=throttle
         )
@@ -176,6 +240,12 @@ class ReassignmentMethods(AdminBase):
         """Stores a plan in ZooKeeper and starts it: its phases are submitted one after the other.
 
         A controller of zkgroup does that; beside one of Kafka only `wait_s` and `resume_plan` do.
+
+        Args:
+            plan: what one of the `plan_` methods returned.
+            throttle: bytes a second at each broker.
+            dry_run: only plan.
+            wait_s: seconds to wait for the end of the plan.
         """
         change = reassign_changes.start_plan_change(
             self._ensemble, plan, user=self._recorder.user, throttle=throttle
@@ -190,17 +260,37 @@ class ReassignmentMethods(AdminBase):
     def resume_plan(
         self, plan_id: str, *, dry_run: bool = False, wait_s: float | None = None
     ) -> ChangeResult[PlanDescription, PlanDescription, PlanDescription]:
-        """Starts or continues a stored plan. Raises NotFoundError, RefusedError for a cancelled one."""
+        """Starts or continues a stored plan.
+
+        Args:
+            plan_id: the id that `list_plans` returns.
+            dry_run: only plan.
+            wait_s: seconds to wait for the end of the plan.
+
+        Raises:
+            NotFoundError: there is no such plan.
+            RefusedError: the plan is cancelled.
+        """
         return self._run(reassign_changes.resume_plan_change(self._ensemble, plan_id), dry_run, wait_s)
 
     def pause_plan(
         self, plan_id: str, *, dry_run: bool = False
     ) -> ChangeResult[PlanDescription, PlanDescription, None]:
-        """Submits no further phase until the plan is resumed; moves that are under way go on."""
+        """Submits no further phase until the plan is resumed; moves that are under way go on.
+
+        Args:
+            plan_id: the id that `list_plans` returns.
+            dry_run: only plan.
+        """
         return self._run(reassign_changes.pause_plan_change(self._ensemble, plan_id), dry_run)
 
     def cancel_plan(
         self, plan_id: str, *, dry_run: bool = False
     ) -> ChangeResult[PlanDescription, PlanDescription, None]:
-        """Ends a plan for good; moves that are under way go on. It cannot be undone."""
+        """Ends a plan for good; moves that are under way go on. It cannot be undone.
+
+        Args:
+            plan_id: the id that `list_plans` returns.
+            dry_run: only plan.
+        """
         return self._run(reassign_changes.cancel_plan_change(self._ensemble, plan_id), dry_run)

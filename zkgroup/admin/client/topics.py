@@ -26,7 +26,14 @@ class TopicMethods(AdminBase):
         return Listing(as_of=as_of, rows=rows)
 
     def describe_topics(self, *topics: str) -> Listing[listing.TopicDescription]:
-        """Partitions, replicas, leaders and overrides of these topics, or of all. Raises NotFoundError."""
+        """Partitions, replicas, leaders and overrides of these topics, or of all.
+
+        Args:
+            topics: the topics; none means all.
+
+        Raises:
+            NotFoundError: a topic that is named does not exist.
+        """
         as_of, rows, unreadable = listing.describe_topics(self._ensemble, topics)
         return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
 
@@ -82,10 +89,22 @@ class TopicMethods(AdminBase):
         dry_run: bool = False,
         wait_s: float | None = None,
     ) -> ChangeResult[AlterationPlan, None, LeadersSeen]:
-        """Gives a topic more partitions (`partitions` in all) or other overrides; the rest stays as it is.
+        """Gives a topic more partitions or other overrides; the rest stays as it is.
 
-        Only overrides can be undone. The wait is until new partitions have leaders. `compat` is the release
-        whose placement is used for new partitions: "0.8" takes a broker id for a position and knows no racks.
+        Only overrides can be undone. The wait is until new partitions have leaders.
+
+        Args:
+            topic: the name.
+            partitions: how many in all; not needed beside `replica_assignment`.
+            replica_assignment: brokers of each new partition, the preferred leader first.
+            set_configs: overrides to set, by name.
+            delete_configs: names of overrides to remove.
+            compat: the release whose placement is used for new partitions: "0.8" takes a broker id for a
+                position and knows no racks.
+            rack_aware: whether the replicas of new partitions are spread over racks.
+            notify_format: of the notification; by default the one that the registered brokers read.
+            dry_run: only plan.
+            wait_s: seconds to wait for leaders.
         """
         added = AddedPartitions(
             partitions=partitions,
@@ -108,8 +127,16 @@ class TopicMethods(AdminBase):
     ) -> ChangeResult[TopicDeletionPlan, None, DeletionSeen]:
         """Deletes a topic: through the controller where one lives, else by removing its znodes.
 
-        `without_brokers` are lost ones that the controller does not wait for. Only a deletion without a
-        controller can be undone. Raises RefusedError while a group has members on the topic.
+        Only a deletion without a controller can be undone.
+
+        Args:
+            topic: the name.
+            without_brokers: lost brokers that the controller does not wait for.
+            dry_run: only plan.
+            wait_s: seconds to wait for the end of the deletion.
+
+        Raises:
+            RefusedError: a group has members on the topic.
         """
         change = topic_changes.delete_topic_change(self._ensemble, topic, without_brokers)
         return self._run(change, dry_run, wait_s)
@@ -119,7 +146,10 @@ class TopicMethods(AdminBase):
     ) -> Listing[ConfigDescription]:
         """Settings that differ from the default: of these entities, or of all of a kind. Secrets are hidden.
 
-        `kind` is topics, brokers, clients, users or ips; `client` a client id of the users named.
+        Args:
+            kind: topics, brokers, clients, users or ips.
+            names: topics, broker ids, client ids, users or addresses; none means all of the kind.
+            client: of users that are named: their quota for this client id.
         """
         entities = [topic_changes.entity_named(kind, name, client) for name in names]
         as_of, rows, unreadable = describe_configs(self._ensemble, entities, kind)
@@ -168,9 +198,14 @@ class TopicMethods(AdminBase):
         dry_run: bool = False,
         wait_s: float | None = None,
     ) -> ChangeResult[ElectionPlan, None, bool]:
-        """Gives partitions (None: all) back to their first replica, where it lives and is in sync.
+        """Gives partitions back to their first replica, where it lives and is in sync.
 
         `outcome` says whether all that were asked for are led by it. It cannot be undone.
+
+        Args:
+            partitions: topics and partitions; None means all.
+            dry_run: only plan.
+            wait_s: seconds to wait until the first replicas lead.
         """
         chosen = None if partitions is None else self._partitions(partitions)
         change = cluster_changes.elect_preferred_change(self._ensemble, chosen)
@@ -181,7 +216,15 @@ class TopicMethods(AdminBase):
     ) -> ChangeResult[UncleanPlan, int, UncleanElectionDone | None]:
         """Lets a live replica lead partitions that have no leader, in sync or not: records may be lost.
 
-        Raises RefusedError unless a controller of zkgroup is active. It cannot be undone.
+        It cannot be undone.
+
+        Args:
+            partitions: topics and partitions.
+            dry_run: only plan.
+            wait_s: seconds to wait for the controller's answer.
+
+        Raises:
+            RefusedError: no controller of zkgroup is active.
         """
         change = cluster_changes.elect_unclean_change(self._ensemble, self._partitions(partitions))
         return self._run(change, dry_run, wait_s)
