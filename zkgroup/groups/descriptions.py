@@ -58,6 +58,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
+    """A member of a group and what it owns."""
+
     member: str
     session_id: int
     threads: Mapping[str, int]
@@ -75,6 +77,8 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
+    """A partition of a group: its owner, its committed offset and its lag."""
+
     topic_partition: TopicPartition
     owner: str | None
     """Thread id in the owner znode; its raw text where that is none."""
@@ -92,6 +96,8 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
+    """A group with its members, partitions and problems."""
+
     as_of: AsOf
     group: str
     state: GroupState

@@ -43,6 +43,8 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
+    """Replaces the data of a znode."""
+
     path: str
     data: bytes
     version: int

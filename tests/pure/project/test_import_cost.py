@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 EVERY_NAME = "import zkgroup\nfor name in zkgroup.__all__: getattr(zkgroup, name)"
-MODULES_MAX = {"import zkgroup": 10, EVERY_NAME: 400}
+MODULES_MAX = {"import zkgroup": 10, "import zkgroup.admin": 10, EVERY_NAME: 400}
 """Modules beyond bare Python. All names load kazoo, the sockets and asyncio of Python, and zkgroup."""
 HEAVY = ("pyspark", "pyarrow", "kafka", "click", "rich", "prometheus_client", "testcontainers")
 
@@ -23,7 +23,7 @@ def _loaded(statement: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("statement", MODULES_MAX, ids=["import", "every name"])
+@pytest.mark.parametrize("statement", MODULES_MAX, ids=["import", "import of admin", "every name"])
 def test_import_loads_little_and_nothing_heavy(statement: str) -> None:
     """An import does little work, and no name loads Spark, Kafka clients, click or rich.
 

@@ -69,7 +69,7 @@ class ClusterMethods(AdminBase):
             broker: the broker id.
 
         Raises:
-            NotFoundError: the broker is not registered.
+            NotFoundError: the broker is not known.
         """
         return brokers.describe_broker(self._ensemble, broker)[1]
 
@@ -84,7 +84,6 @@ class ClusterMethods(AdminBase):
 
         Raises:
             RefusedError: the broker is registered.
-            NotFoundError: nothing is recorded of it.
         """
         return self._run(cluster_changes.forget_broker_change(self._ensemble, broker), dry_run)
 

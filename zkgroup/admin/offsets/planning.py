@@ -38,30 +38,40 @@ class LogPositions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    pass
+    """The first record of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    pass
+    """The end of the log: the next record to be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
+    """An offset, whatever is committed now."""
+
     offset: int
+    """The next offset to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
+    """So many records from the committed offset."""
+
     by: int
+    """Back where it is negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
+    """The first record at or after a time."""
+
     time_ms: int
+    """Milliseconds since 1970, UTC."""
 
 
 Target = Earliest | Latest | Absolute | Shift | AtTime
+"""Where offsets are to go."""
 
 
 def parse_target(text: str) -> Target | None:

@@ -31,6 +31,8 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartitionDescription:
+    """Replicas, leader and ISR of one partition."""
+
     partition: int
     replicas: tuple[int, ...]
     leader: int | None
@@ -44,6 +46,8 @@ class TopicPartitionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
+    """A topic with its partitions and overrides."""
+
     topic: str
     partitions: tuple[TopicPartitionDescription, ...]
     configs: Mapping[str, str] | None

@@ -1,0 +1,106 @@
+"""The types of `Admin`'s methods: each is public, by the name that signatures use."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zkgroup
+from zkgroup import Admin, AsyncAdmin, admin, errors
+
+NAMES = [
+    "__init__",
+    *(name for name in dir(Admin) if inspect.isfunction(getattr(Admin, name)) and name[0] != "_"),
+]
+NOT_CONNECTED = object.__new__(AsyncAdmin)
+"""Its methods can be had, not called."""
+
+FOREIGN = {"Any", "Collection", "Iterable", "Mapping", "None", "Path", "Sequence"}
+"""Names in annotations that are Python's."""
+
+
+def _methods(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return getattr(Admin, name), getattr(NOT_CONNECTED, name)
+
+
+def _classes(hint: Any) -> Iterator[type]:
+    """The classes of zkgroup in a hint, at any depth."""
+    origin = typing.get_origin(hint) or hint
+    if inspect.isclass(origin) and origin.__module__.startswith("zkgroup"):
+        yield origin
+    for argument in typing.get_args(hint):
+        for one in argument if isinstance(argument, list) else [argument]:
+            yield from _classes(one)
+
+
+def _is_public(kind: type) -> bool:
+    """Whether a package that users import exports it by its name."""
+    homes = zkgroup, admin, errors
+    return any(getattr(home, kind.__name__, None) is kind for home in homes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_types_of_a_method_are_exported(name: str) -> None:
+    """Of `Admin` and of `AsyncAdmin`: by `zkgroup` or `zkgroup.admin`."""
+    found = {
+        kind
+        for method in _methods(name)
+        for hint in typing.get_type_hints(method).values()
+        for kind in _classes(hint)
+    }
+
+    assert [kind for kind in found if not _is_public(kind)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_in_a_signature_are_exported(name: str) -> None:
+    """Those of aliases too, which the hints no longer name."""
+    text = " ".join(str(one) for method in _methods(name) for one in method.__annotations__.values())
+    words = set(re.findall(r"\b[A-Z]\w+", text))
+
+    assert words - FOREIGN - {*zkgroup.__all__, *admin.__all__} == set()
+
+
+@pytest.mark.parametrize("name", admin.__all__)
+def test_types_of_fields_are_exported(name: str) -> None:
+    """What a program reads in a result is public as well, at any depth."""
+    kind = getattr(admin, name)
+    hints = typing.get_type_hints(kind) if is_dataclass(kind) else {}
+
+    assert [one for hint in hints.values() for one in _classes(hint) if not _is_public(one)] == []
+
+
+@pytest.mark.parametrize("name", admin.__all__)
+def test_an_exported_class_has_a_docstring_of_its_own(name: str) -> None:
+    """The reference is made of them; a dataclass without one would get its signature."""
+    kind = getattr(admin, name)
+
+    assert not inspect.isclass(kind) or not (kind.__doc__ or f"{name}(").startswith(f"{name}(")
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    """Each lazy name is imported under TYPE_CHECKING from the module that the table names."""
+    tree = ast.parse(Path(admin.__file__).read_text(encoding="utf-8"))
+    imports = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("zkgroup.")
+        for alias in node.names
+    }
+
+    assert imports == admin._HOMES
+    assert set(admin._HOMES) == set(admin.__all__)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    """A name that does not exist fails as for any module."""
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(admin, "nothing")  # noqa: B009 - a plain access would not type-check
