@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docs.tools import (
+    admin_page,
     checklist_page,
     cli_page,
     controller_checklist_page,
@@ -28,6 +29,7 @@ DOCS = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings_page.page,
     "reference/cli.md": cli_page.page,
+    "reference/admin.md": admin_page.page,
     "reference/json.md": json_page.page,
     "reference/errors.md": errors_page.page,
     "reference/file-columns.md": file_columns_page.page,
