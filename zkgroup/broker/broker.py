@@ -1,4 +1,4 @@
-"""`Broker`: a zkgroup broker, for a program that runs one."""
+"""`Broker`: the public class that runs one zkgroup broker inside a Python program."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def make_hosted_controller(config: HostedControllerConfig) -> HostedController:
-    """The candidate for `/controller` of a broker's own process."""
+    """Makes the elector that competes for `/controller` in the process of a broker."""
     return open_controller(
         config.broker,
         config.host,
@@ -84,16 +84,19 @@ class Broker:
     ) -> None:
         """
         Args:
-            address: `HOST:PORT[,HOST:PORT...][/CHROOT]`; the chroot is made where it is missing. client: in
-            its place, a client that belongs to the broker from here on. broker: its id; None: the one that
-            the folder remembers, else one that is given out. host: where to listen; 127.0.0.1 by default:
-            every client that reaches the port may send control requests. port: where to listen; 0 lets the
-            system choose. data: folder of the lines; without one they are kept in memory. listener: is
-            notified of what happens. connection: credentials and TLS for `address`. metrics: gets the
-            broker's and the controller's, on several threads (docs/operations.md). make_controller: makes the
-            candidate for `/controller` beside it.
+            address: `HOST:PORT[,HOST:PORT...][/CHROOT]`; a missing chroot is created.
+            client: a ZooKeeper client instead of `address`; the broker closes it.
+            broker: the broker id; None: the id stored in the data directory, else a generated one.
+            host: the address to listen on. It is 127.0.0.1 by default, because every client that reaches the
+                port may send control requests.
+            port: the port to listen on; 0 lets the system choose.
+            data: the data directory; None keeps the logs in memory.
+            listener: receives the broker's events.
+            connection: credentials and TLS for `address`.
+            metrics: receives the metrics of broker and controller, on several threads (docs/operations.md).
+            make_controller: makes the elector that competes for `/controller`.
 
-        Raises ConfigError, also for a folder that is no broker's or another broker's.
+        Raises ConfigError, also for a data directory that belongs to another broker or to none.
         """
         if (address is None) == (client is None):
             raise ConfigError("a broker takes an address or a client, and exactly one of them")
@@ -125,12 +128,10 @@ class Broker:
     ) -> None:
         self.close()
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- start and close --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to join the cluster. Raises what making a chroot raises; other errors are raised by
-        `check`.
-        """
+        """Begins to join the cluster. Raises the errors of `make_chroot`; `check` raises later errors."""
         store = self._client
         if store is None:
             assert self._address is not None
@@ -154,7 +155,7 @@ class Broker:
         self._lifecycle.start()
 
     def wait_connected(self, timeout_s: float | None = None) -> None:
-        """Until the first connection, where the broker has an address; the client's own patience by default.
+        """Waits for the first connection, if the broker has an address; default: the client's own timeout.
 
         Raises StoreUnavailableError, ConfigError and AuthenticationError as `ZooKeeperClient.wait_connected`.
         """
@@ -162,15 +163,15 @@ class Broker:
             self._own.wait_connected(timeout_s)
 
     def unconnected(self, timeout_s: float) -> StoreUnavailableError:
-        """The error of a wait for the first connection that ran out after so long."""
+        """Returns the error of a wait for the first connection that timed out after `timeout_s`."""
         if self._own is not None:
             return self._own.unconnected(timeout_s)
         return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
 
     def wait_registered(self, timeout_s: float | None = None) -> None:
-        """Until the broker stands in `/brokers/ids` for the first time.
+        """Waits until the broker is registered in `/brokers/ids` for the first time.
 
-        Raises what made it fail, and StoreUnavailableError where the time is over.
+        Raises the error that stopped the broker, or StoreUnavailableError after `timeout_s`.
         """
         until_ms = None if timeout_s is None else after(self._clock, timeout_s)
         done = wait_for(self._clock, self._registered.is_set, until_ms, self._registered.wait)
@@ -179,20 +180,20 @@ class Broker:
             raise StoreUnavailableError(f"the broker was not registered within {timeout_s:g} s")
 
     def check(self) -> None:
-        """Raises what made the broker fail, if anything did."""
+        """Raises the error that stopped the broker, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def hurry(self) -> None:
-        """Waits no longer for a controlled shutdown that is under way."""
+        """Cancels a controlled shutdown in progress, so that `close` does not wait for it."""
         if self._lifecycle is not None:
             self._lifecycle.hurry()
 
     def close(self) -> None:
-        """Has the controller take its leaderships away (5.9), and leaves. Always returns; may be called
-        twice.
+        """Asks the controller for a controlled shutdown (5.9), then stops the broker. Idempotent.
 
-        That takes as long as the controller does, within the settings `controlled_shutdown_*`; see `hurry`.
+        It always returns. The controlled shutdown takes at most the settings `controlled_shutdown_*`; `hurry`
+        cancels it.
         """
         if self._closed:
             return
@@ -204,7 +205,7 @@ class Broker:
 
     def _open_replicas(self, broker: int, cluster_id: str | None) -> ReplicaManager:
         flush = Flush.BATCH if self.settings.flush == "batch" else Flush.NONE
-        # Lines have no limits of their own yet: nothing is deleted, and a batch may be as large as a request.
+        # There is no retention and no message size setting yet: a batch may be as large as a request.
         config = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES_MAX, flush=flush)
         wall_ms = self._clock.wall_ms
         if self._folder is None:
@@ -214,36 +215,36 @@ class Broker:
         return ReplicaManager(broker, data_dir, wall_ms)
 
     def _fail(self, error: BaseException) -> None:
-        """Notes the failure; only `close` is left to do."""
+        """Stores the error that stops the broker, and notifies the listener."""
         if self._failure is None:
             self._failure = error
             log.error("the broker fails: %s", error, extra={"raised": True})
             self._listener.on_failed(error)
         self._registered.set()
 
-    # --- what is known ------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------
 
     @property
     def broker(self) -> int | None:
-        """Its id, once it is known."""
+        """The broker id; None before it is generated."""
         return self._config.broker if self._lifecycle is None else self._lifecycle.machine.core.broker
 
     @property
     def epoch(self) -> int | None:
-        """czxid of its last registration."""
+        """The broker epoch: the czxid of the last registration in `/brokers/ids`."""
         return None if self._lifecycle is None else self._lifecycle.machine.registration.epoch
 
     @property
     def serving(self) -> tuple[str, int] | None:
-        """Host and port as others reach it, once it listens."""
+        """The advertised host and port; None before the broker listens."""
         return None if self._lifecycle is None else self._lifecycle.serving
 
     def health(self, timeout_s: float = ANSWER_S) -> BrokerHealth:
-        """How old its metadata is, and whose. Raises StoreUnavailableError unless it serves."""
+        """The age and the sender of its metadata. Raises StoreUnavailableError unless it serves."""
         return self._ask(lambda network: network.health(), timeout_s)
 
     def replicas(self, timeout_s: float = ANSWER_S) -> dict[TopicPartition, ReplicaView]:
-        """Role, epoch, log end offset and high watermark of each of its replicas. Raises as `health`."""
+        """The role, leader epoch, log end offset and high watermark of each replica. Raises as `health`."""
         return self._ask(lambda network: network.replicas(), timeout_s)
 
     def _ask(self, ask: Callable[[BrokerNetwork], Coroutine[Any, Any, T]], timeout_s: float) -> T:
@@ -257,7 +258,7 @@ class Broker:
 
 
 def make_chroot(address: str, connection: ClientSettings) -> None:
-    """Makes the path at the end of an address, in a session of its own, as a broker of 0.8.2.2 does.
+    """Creates the chroot of an address in a separate session, as a broker of 0.8.2.2 does.
 
     Raises StoreUnavailableError, AccessDeniedError.
     """

@@ -1,11 +1,11 @@
 """The lifecycle of a broker: its parts, the effects of its machine, start, controlled shutdown and close.
 
     BrokerMachine   on its thread: registration, ISRs, configurations
-    BrokerNetwork         on an event loop: port, replicas, fetches
-    Controller      on its thread: stands for election once the broker is registered, in the same session
+    BrokerNetwork   on an event loop: port, replicas, fetches
+    Controller      on its thread: takes part in elections once the broker is registered, in the same session
     Store           one ZooKeeper session for all
 
-What one of them has to say to another goes through a queue; none waits for another.
+They exchange messages through queues; none waits for another.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ log = logging.getLogger("zkgroup.broker")
 
 FIND_CONTROLLER_S: Final = 2.0
 CLOSE_S: Final = 5.0
-"""For each part that is closed."""
+"""Timeout for closing each part."""
 
 
 class HostedController(Protocol):
-    """The candidate beside the broker (`zkgroup.controller.controller.Controller`)."""
+    """The controller in the broker's process (`zkgroup.controller.controller.Controller`)."""
 
     def start(self) -> None: ...
 
@@ -74,7 +74,7 @@ class HostedController(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostedControllerConfig:
-    """What a candidate beside a broker is given."""
+    """The arguments for the controller in a broker's process."""
 
     broker: int
     host: str
@@ -93,7 +93,7 @@ MakeController = Callable[[HostedControllerConfig], HostedController]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerComponents:
-    """What a life is made of."""
+    """The parts and settings of a `BrokerLifecycle`."""
 
     store: Store
     """Closed with the broker."""
@@ -103,16 +103,19 @@ class BrokerComponents:
     listener: BrokerListener
     bind: tuple[str, int]
     open_replicas: Callable[[int, str | None], ReplicaManager]
-    """Opens the replicas of a broker, by its id and the cluster's."""
+    """Opens the replicas, given the broker id and the cluster id."""
     make_controller: MakeController
     metrics: MetricsSink | None
     fail: Callable[[BaseException], None]
-    """The broker cannot go on. Called on any thread; must only take note."""
+    """Receives the error that stops the broker. Called on any thread; it must only store the error."""
     registered: Callable[[], None]
 
 
 class BrokerLifecycle:
-    """From `start` to `close`, once each. `hurry` may be called from any thread."""
+    """Starts and closes the parts of one broker. `start` and `close` are called once each.
+
+    `hurry` may be called from any thread.
+    """
 
     def __init__(self, parts: BrokerComponents) -> None:
         self._parts = parts
@@ -122,7 +125,7 @@ class BrokerLifecycle:
         self.thread = LoopThread("zkgroup-broker-network", parts.clock)
         self.network: BrokerNetwork | None = None
         self.serving: tuple[str, int] | None = None
-        """Where others reach it."""
+        """The advertised host and port; None before the broker listens."""
         self._loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
             self.machine,
             parts.store,
@@ -139,22 +142,22 @@ class BrokerLifecycle:
         self._controller_waiters: list[asyncio.Future[Address | None]] = []
         self._shutdown_lock = threading.Lock()
         self._controlled_shutdown: Future[bool] | None = None
-        """The controlled shutdown, once it was begun."""
+        """The controlled shutdown; None before it begins."""
         self._unlisten: Callable[[], None] | None = None
 
-    # --- beginning and end --------------------------------------------------------------------------
+    # --- start and close ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everything else happens by itself."""
+        """Starts the event loop and the machine; the machine's effects start the other parts."""
         self.thread.start()
         self._unlisten = self._store.listen(self._on_session)
         self._loop.listen()
         self._loop.start()
 
     def close(self, *, gently: bool) -> None:
-        """Ends every part, whatever fails; gently: after a controlled shutdown.
+        """Closes every part, even if closing one fails.
 
-        One that has begun by itself is waited for in any case.
+        `gently`: begins a controlled shutdown first. A controlled shutdown in progress is always waited for.
         """
         if gently:
             self._begin_controlled_shutdown()
@@ -174,12 +177,12 @@ class BrokerLifecycle:
         self._store.close(CLOSE_S)
 
     def hurry(self) -> None:
-        """A controlled shutdown that is under way is given up."""
+        """Cancels a controlled shutdown in progress."""
         if self._controlled_shutdown is not None:
             self._controlled_shutdown.cancel()
 
     def _begin_controlled_shutdown(self) -> None:
-        """Asks for a controlled shutdown, once, where there is to be one."""
+        """Begins the controlled shutdown once, if it is enabled and the broker is registered."""
         broker = self.machine.core.broker
         with self._shutdown_lock:
             if self._controlled_shutdown is not None or not self._settings.controlled_shutdown_enable:
@@ -193,7 +196,8 @@ class BrokerLifecycle:
             self.thread.result(stopping)
         except CancelledError:
             log.warning(
-                "broker %d: controlled shutdown given up; its session's end takes what it leads", broker
+                "broker %d: controlled shutdown given up; new leaders are elected when its session ends",
+                broker,
             )
         except Exception:
             log.exception("broker %d: controlled shutdown failed", broker)
@@ -202,9 +206,9 @@ class BrokerLifecycle:
         try:
             self.thread.result(future, timeout_s)
         except (CancelledError, FutureTimeoutError):
-            log.warning("a part of the broker did not end in time")
+            log.warning("a part of the broker did not close in time")
         except Exception:
-            log.exception("a part of the broker could not be ended")
+            log.exception("a part of the broker could not be closed")
 
     # --- on the event loop ------------------------------------------------------------------------
 
@@ -238,7 +242,7 @@ class BrokerLifecycle:
         )
 
     def _apply(self, effect: ConfigChanged) -> None:
-        """What comes while the port is being opened waits for that."""
+        """Applies a configuration; one that arrives before the port is open is applied after that."""
         if self.network is None:
             self._unapplied.append(effect)
             return
@@ -248,19 +252,21 @@ class BrokerLifecycle:
             log.warning("a configuration is not applied: %s", error)
 
     async def _on_controlled_shutdown(self, broker: int) -> ControlledShutdownResponse:
-        """A broker that stops asks the controller in this process.
+        """Asks the controller in this process for the controlled shutdown of a broker.
 
-        The port is open before there is a controller here: a broker that knows it from before is refused.
+        The port opens before this process has a controller. Until then the request is refused: its sender
+        knows this broker as controller from an earlier session.
         """
         if self._controller is None:
             return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         return await asyncio.wrap_future(self._controller.shut_down(broker))
 
     def _leader_failed(self, tp: TopicPartition, why: str) -> None:
-        """As a broker of 0.8.2.2 halts: it leads in ZooKeeper and serves no client, and only the end of its
-        session is seen.
+        """Stops the broker because the log of a partition that it leads has failed; 0.8.2.2 halts as well.
 
-        The others are not spared, for a controller is not asked about one partition (ADR 0018).
+        It leads that partition in ZooKeeper but cannot serve it, and the controller elects another leader
+        only when the session ends. The other partitions stop too: a broker cannot ask the controller for the
+        election of a single partition (ADR 0018).
         """
         self._begin_controlled_shutdown()
         self._parts.fail(
@@ -271,9 +277,10 @@ class BrokerLifecycle:
         )
 
     async def _request_controlled_shutdown(self, broker: int) -> bool:
-        """A broker without a replica that does anything has nothing that the controller could take.
+        """Asks the controller for a controlled shutdown; returns whether it is complete.
 
-        One whose files have failed may be what the controller believes to lead.
+        A broker whose replicas have no role needs none. A failed replica counts: the controller may still
+        regard it as the leader.
         """
         assert self.network is not None
         replicas = await self.network.replicas()
@@ -283,7 +290,7 @@ class BrokerLifecycle:
         return await run_controlled_shutdown(broker, self._find_controller, self._settings)
 
     async def _find_controller(self) -> Address | None:
-        """As ZooKeeper says; where it does not, as the last UpdateMetadata said."""
+        """The controller's address from ZooKeeper; without an answer, from the last UpdateMetadata."""
         found: asyncio.Future[Address | None] = asyncio.get_running_loop().create_future()
         self._controller_waiters.append(found)
         self._loop.post(FindController())
@@ -292,7 +299,7 @@ class BrokerLifecycle:
             async with asyncio.timeout(FIND_CONTROLLER_S):
                 controller = await found
         except TimeoutError:
-            log.debug("ZooKeeper does not tell who is controller")
+            log.debug("ZooKeeper did not return the controller in time")
         assert self.network is not None
         return controller or self.network.cache.controller
 
@@ -409,7 +416,7 @@ async def run_controlled_shutdown(
     settings: BrokerSettings,
     pause: Pause = asyncio.sleep,
 ) -> bool:
-    """Asks until nothing stands in the way, as often as the settings say. Whether that was so in the end."""
+    """Requests a controlled shutdown until it is complete or the retries are used up; returns which."""
     attempts = settings.controlled_shutdown_max_retries
     for attempt in range(1, attempts + 1):
         why = await _try_controlled_shutdown(broker, await find_controller(), settings)
@@ -418,14 +425,14 @@ async def run_controlled_shutdown(
         log.warning("broker %d: controlled shutdown, try %d of %d: %s", broker, attempt, attempts, why)
         if attempt < attempts:
             await pause(settings.controlled_shutdown_retry_backoff_ms / 1000)
-    log.warning("broker %d stops all the same; its partitions wait for the end of its session", broker)
+    log.warning("broker %d stops; its partitions get new leaders when its session ends", broker)
     return False
 
 
 async def _try_controlled_shutdown(
     broker: int, controller: Broker | None, settings: BrokerSettings
 ) -> str | None:
-    """None where it is done, else what stands in the way."""
+    """Sends one request; returns None if the shutdown is complete, else the reason why not."""
     if controller is None:
         return "there is no controller"
     link = BrokerClient(
