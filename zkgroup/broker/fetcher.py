@@ -1,8 +1,8 @@
-"""A follower's fetches: each connection to a leader takes the partitions given to it in turns.
+"""The replica fetchers of a broker: each connection to a leader fetches its partitions in turn.
 
-A leader holds a fetch back while it has nothing new, so an idle partition costs two requests a second. The
-host decides what to ask and what an answer means (`ReplicaManager.next_fetch`, `take`); an answer for a role
-that is over changes nothing there.
+A leader delays the response to a fetch while it has no new lines, so an idle partition costs two requests a
+second. `ReplicaManager.next_fetch` makes the request and `ReplicaManager.take` handles the response; a
+response for an earlier role changes nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from zkgroup.wire.replica_host import FetchLinesResponse
 log = logging.getLogger("zkgroup.broker")
 
 WAIT_MIN_MS = 20
-"""A fetch waits at least so long at an idle leader, however many partitions take turns."""
+"""Least `max_wait_ms` of a fetch, however many partitions share the connection."""
 
 REOPEN_S = 30.0
-"""Between two tries to go on with a replica whose files failed: each reads them from end to end."""
+"""Interval between two attempts to open failed files again: each attempt reads them from end to end."""
 
 
 class ReplicaFetcherManager:
@@ -41,7 +41,7 @@ class ReplicaFetcherManager:
         quota: ReplicationQuota,
         broker_epoch: Callable[[], int],
     ) -> None:
-        """`broker_epoch`: the present incarnation of this broker, sent to leaders."""
+        """`broker_epoch` returns the present epoch of this broker, which each fetch carries."""
         self._host = host
         self._settings = settings
         self._client_id = client_id
@@ -50,17 +50,17 @@ class ReplicaFetcherManager:
         self._fetchers: dict[Broker, list[_ReplicaFetcher]] = {}
         self._assigned: dict[TopicPartition, tuple[Broker, _ReplicaFetcher]] = {}
         self._paused: set[TopicPartition] = set()
-        """Followed, and not to be fetched for now."""
+        """Followed partitions whose fetches are paused."""
         self._ending: set[asyncio.Task[None]] = set()
         self._is_over = False
 
     @property
     def following(self) -> frozenset[TopicPartition]:
-        """What is fetched now."""
+        """The partitions that are fetched now."""
         return frozenset(self._assigned.keys() - self._paused)
 
     def follow(self, tp: TopicPartition, leader: Broker) -> None:
-        """Fetches this partition from there, and from nowhere else; at once. Not after `end`."""
+        """Fetches a partition from this leader only, from now on. Without effect after `end`."""
         if self._is_over:
             return
         self._paused.discard(tp)
@@ -81,14 +81,14 @@ class ReplicaFetcherManager:
         self._assigned[tp] = leader, fetcher
 
     def leave(self, tp: TopicPartition) -> None:
-        """Fetches it no more."""
+        """Stops fetching a partition."""
         self._paused.discard(tp)
         self._drop(tp)
 
     def pause(self) -> frozenset[TopicPartition]:
-        """Fetches nothing until `resume`, or a later `follow`; returns what was not paused before.
+        """Pauses all fetches until `resume` or `follow`; returns the partitions that were not paused before.
 
-        A fetch that has begun is given up, whether it was sent or not.
+        A fetch in progress is cancelled, whether it was sent or not.
         """
         homes = {tp: leader for tp, (leader, _) in self._assigned.items()}
         for tp in homes:
@@ -100,7 +100,7 @@ class ReplicaFetcherManager:
         return new
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetches these again."""
+        """Resumes the paused fetches of these partitions."""
         if not self._paused.isdisjoint(partitions):
             self._paused.difference_update(partitions)
             self.wake()
@@ -122,7 +122,10 @@ class ReplicaFetcherManager:
             task.add_done_callback(self._ending.discard)
 
     def located(self, brokers: Mapping[int, Broker]) -> None:
-        """Where brokers are now: a leader that was started again elsewhere may lead on in its old term."""
+        """Takes the present addresses of brokers; fetches go to a leader's new address.
+
+        A leader that restarted at another address may still lead in the same leader epoch.
+        """
         for leader in tuple(self._fetchers):
             now = brokers.get(leader.broker, leader)
             if now != leader:
@@ -130,26 +133,26 @@ class ReplicaFetcherManager:
                     self._take(tp, now)
 
     def wake(self) -> None:
-        """What is due has changed: waiting fetchers check again."""
+        """Makes waiting fetchers compute again when their next fetch is due."""
         for fetchers in self._fetchers.values():
             for fetcher in fetchers:
                 fetcher.wake()
 
     def end(self) -> None:
-        """Nothing is fetched from here on, whatever a controller says."""
+        """Ends all fetches; `follow` has no effect from then on."""
         self._is_over = True
         for tp in tuple(self._assigned):
             self.leave(tp)
 
     async def close(self) -> None:
-        """Ends all of them."""
+        """Ends all fetches and waits until their connections are closed."""
         self.end()
         if self._ending:
             await asyncio.wait(set(self._ending))
 
 
 class _ReplicaFetcher:
-    """One connection to a leader."""
+    """One connection to a leader, and the partitions that are fetched over it."""
 
     def __init__(self, all_fetchers: ReplicaFetcherManager, leader: Broker) -> None:
         self._all = all_fetchers
@@ -162,7 +165,7 @@ class _ReplicaFetcher:
         )
         self._where = f"broker {leader.broker} at {leader.host}:{leader.port}"
         self.partitions: dict[TopicPartition, float] = {}
-        """With the time from when each may be fetched, on the loop's clock."""
+        """Partition to the earliest time of its next fetch, on the loop's clock in seconds."""
         self._reopens_at: dict[TopicPartition, float] = {}
         self._changed = asyncio.Event()
         self._is_failing = False
@@ -203,7 +206,7 @@ class _ReplicaFetcher:
         return max(self.partitions.get(tp, float("inf")), self._all._quota.free_at(tp))
 
     async def _wait(self, until: float | None) -> None:
-        """For the time, or for another partition."""
+        """Waits until that time, or until `wake` or `add` is called."""
         try:
             async with asyncio.timeout_at(until):
                 await self._changed.wait()
@@ -211,7 +214,7 @@ class _ReplicaFetcher:
             pass
 
     async def _fetch(self, tp: TopicPartition) -> None:
-        """One fetch. After an error the partition backs off."""
+        """Fetches a partition once; after an error it waits for `replica_fetch_backoff_ms`."""
         go_on = False
         try:
             go_on = await self._fetched(tp)
@@ -219,20 +222,18 @@ class _ReplicaFetcher:
         except (OSError, EOFError, WireError) as error:
             level = logging.DEBUG if self._is_failing else logging.INFO
             self._is_failing = True
-            log.log(
-                level, "%s: nothing could be fetched: %s", self._where, str(error) or type(error).__name__
-            )
+            log.log(level, "%s: a fetch failed: %s", self._where, str(error) or type(error).__name__)
         except ExecutorClosedError:
             raise
         except Exception:
-            log.exception("%s: %s could not be fetched", self._where, tp)
+            log.exception("%s: the fetch of %s failed", self._where, tp)
         if tp in self.partitions:
             now = asyncio.get_running_loop().time()
             backoff_s = self._all._settings.replica_fetch_backoff_ms / 1000
             self.partitions[tp] = now if go_on else now + backoff_s
 
     async def _fetched(self, tp: TopicPartition) -> bool:
-        """One fetch. What is throttled is fetched by one connection at a time."""
+        """Fetches a partition within the quota; one connection at a time fetches throttled partitions."""
         quota, max_bytes = self._all._quota, self._all._settings.replica_fetch_max_bytes
         if quota.holds(tp):
             max_bytes = min(max_bytes, quota.rate or max_bytes)
@@ -248,7 +249,7 @@ class _ReplicaFetcher:
         settings, quota, host = self._all._settings, self._all._quota, self._all._host
         wait_ms = max(WAIT_MIN_MS, settings.replica_fetch_wait_max_ms // len(self.partitions))
         if quota.holds(tp):
-            wait_ms = 0  # others wait for the end of it
+            wait_ms = 0  # other connections wait until this fetch ends
         request = await host.call(
             lambda one: one.next_fetch(
                 tp, broker_epoch=self._all._broker_epoch(), max_bytes=max_bytes, max_wait_ms=wait_ms
@@ -265,7 +266,7 @@ class _ReplicaFetcher:
         return await host.call(lambda one: one.take(request, response))
 
     async def _reopen(self, tp: TopicPartition) -> None:
-        """The replica does not follow: perhaps its disk was full, and has room again by now."""
+        """Opens the failed files of a follower again after `REOPEN_S`: the disk may have been full."""
         now = asyncio.get_running_loop().time()
         if now >= self._reopens_at.setdefault(tp, now + REOPEN_S):
             del self._reopens_at[tp]

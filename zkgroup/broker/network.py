@@ -1,7 +1,7 @@
-"""Everything of a broker that lives on an event loop: its port, its replicas, its fetches.
+"""The parts of a broker that run on an event loop: its port, its replicas and its fetches.
 
-The loop runs on a thread of its own (`LoopThread`). What the machine is to know is posted into its queue;
-what it orders is called here by its thread, in order, and answered by another entry of the queue.
+The loop runs on a separate thread (`LoopThread`). Events for the machine are posted to the machine's queue.
+The machine's thread calls the effects here, in order; their results return as further events.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
 log = logging.getLogger("zkgroup.broker")
 
 NAMED: Final = 10
-"""Partitions that a warning names."""
+"""Most partitions that a warning names."""
 CHECKPOINT_S: Final = 60.0
-"""Between checkpoints; Kafka's `log.flush.offset.checkpoint.interval.ms`."""
+"""Interval between checkpoints; Kafka's `log.flush.offset.checkpoint.interval.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerHealth:
-    """How a broker stands, by what it knows itself."""
+    """The state of a broker as the broker itself knows it."""
 
     metadata_age_ms: int | None
-    """Since the controller's last UpdateMetadata; None before the first."""
+    """Time since the controller's last UpdateMetadata; None before the first."""
     controller: int | None
     """The broker that sent it."""
     controller_epoch: int | None
-    """The greatest that any request has shown."""
+    """The highest controller epoch in any request so far."""
     following: int
-    """Partitions that are fetched from leaders now."""
+    """Number of partitions that are fetched from leaders now."""
     connections: int
-    """Of clients, brokers and controllers, to the port."""
+    """Number of connections of clients, brokers and controllers to the port."""
 
 
 class _ReportingCache(MetadataCache):
@@ -106,8 +106,12 @@ class BrokerNetwork:
         leader_failed: Callable[[TopicPartition, str], None],
         telemetry: BrokerTelemetry,
     ) -> None:
-        """`host` belongs to the network from here on. `post` gives the machine an event. `leader_failed` is
-        called, on the loop, when the files of a replica that leads have failed, with why."""
+        """
+        Args:
+            host: the replicas; `close` closes them.
+            post: posts an event to the machine.
+            leader_failed: called on the loop when the log of a leader has failed, with the reason.
+        """
         self._broker = broker
         self._clock = clock
         self._post = post
@@ -118,9 +122,9 @@ class BrokerNetwork:
         self._checkpoints: asyncio.Task[None] | None = None
         self._epoch = -1
         self._accepts_control_requests = False
-        """Whether the broker is registered, as far as is known."""
+        """Whether the broker is registered, by the last effect of the machine."""
         self._epochs: dict[TopicPartition, int] = {}
-        """Leader epoch of the last role of each replica."""
+        """Partition to the leader epoch of its last role."""
         self.cache: MetadataCache = _ReportingCache(lambda: self._fetchers.located(self.cache.brokers))
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
@@ -150,7 +154,7 @@ class BrokerNetwork:
         self._server = BrokerServer(telemetry.metered(self._service.respond), connection_limits(settings))
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listens; returns where. Raises ConflictError or ConfigError."""
+        """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
         found = await self._server.start(host, port)
         self._checkpoints = asyncio.create_task(self._write_checkpoints())
         return found
@@ -161,7 +165,7 @@ class BrokerNetwork:
             await self._executor.call(lambda host: host.checkpoint())
 
     async def close(self) -> None:
-        """Stops serving, fetching and keeping, in this order."""
+        """Closes the port, the fetchers and the replicas, in this order."""
         if self._checkpoints is not None:
             self._checkpoints.cancel()
             await asyncio.gather(self._checkpoints, return_exceptions=True)
@@ -171,9 +175,9 @@ class BrokerNetwork:
         await self._executor.close()
 
     def end_fetches(self) -> None:
-        """The broker is about to leave: it fetches no more, whatever a controller sends.
+        """Ends all fetches before a controlled shutdown; later control requests start none.
 
-        Else a leader would take it back into the ISR, from which the controller has just removed it
+        Otherwise a leader would add it back to the ISR, from which the controller has just removed it
         (kafka/server/ReplicaManager.scala@0.8.2.2, `isShuttingDown` in `makeFollowers`).
         """
         self._fetchers.end()
@@ -181,61 +185,61 @@ class BrokerNetwork:
     # --- effects of the machine ---------------------------------------------------------------------
 
     def registered(self, epoch: int) -> None:
-        """This incarnation of the broker is known; what a former one got may be out of date."""
+        """Sets the broker epoch of the new registration, and accepts control requests from then on."""
         if self._epoch >= 0:
             self.cache.doubt()
         self._epoch = epoch
         self._accepts_control_requests = True
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        """Raises ConfigError for settings that cannot be used."""
+        """Applies the configuration of a topic or broker. Raises ConfigError for an invalid setting."""
         failed = None
         for part in (self._leader_quota, self._follower_quota, self._min_insync):
             try:
                 part.configured(entity, overrides)
             except ConfigError as error:
-                failed = error  # what the others can use is in force all the same
+                failed = error  # the valid settings are applied
         self._fetchers.wake()
         if failed is not None:
             raise failed
 
     def isr_changed(self, tp: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
-        """What stands in ZooKeeper now."""
+        """Stores the ISR that ZooKeeper has now, for `min.insync.replicas`."""
         self._min_insync.isr_changed(tp, leader_epoch, isr)
 
     async def set_maximal_isrs(self, order: SetMaximalIsrs) -> None:
-        """Has the host wait for these members."""
+        """Sets the maximal ISRs, for which the high watermarks wait."""
         behind = await self._executor.call(lambda host: set_maximal_isrs(host, order))
         if order.batch is not None:
             self._post(MaximalIsrsSet(order.batch, behind))
 
     def pause_fetches(self) -> None:
-        """The session is over: refuses control requests until the broker is registered, and fetches nothing.
+        """Pauses all fetches after the session is lost, and refuses control requests until registration.
 
-        What a request that is being handled makes it follow is paused as well.
+        Partitions that a request in progress makes it follow are paused as well.
         """
         self._accepts_control_requests = False
         held = self._fetchers.pause()
         self._service.drop_control_requests(lambda: self._post(FetchesPaused(held | self._fetchers.pause())))
 
     def resume_fetches(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetches these again."""
+        """Resumes the fetches of these partitions."""
         self._fetchers.resume(partitions)
 
     async def report_metrics(self) -> None:
-        """Has the replicas counted for the metrics."""
+        """Reports the metrics of connections and replicas."""
         replicas = await self.replicas()
         isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
         self._telemetry.counted(self._server.connections, replicas, isrs)
 
     async def read_followers(self, order: ReadFollowers) -> None:
-        """Asks the host how far the followers are."""
+        """Posts the progress of the followers to the machine."""
         self._post(await self._executor.call(lambda host: read_followers(host, order)))
 
     # --- Observer -----------------------------------------------------------------------------------
 
     def on_action(self, action: Action, error: int) -> None:
-        """The host has done what the controller said, or could not."""
+        """Applies the result of a controller's action: role, fetches and the machine's state."""
         if isinstance(action, SetReplicas):
             self._post(ReplicasChanged(action.state))
             return
@@ -253,7 +257,7 @@ class BrokerNetwork:
             self._epochs.pop(tp, None)
 
     def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
-        """A LeaderAndIsr of a known leader epoch resumes paused fetches, too."""
+        """Resumes the paused fetches that a LeaderAndIsr confirms, also in a known leader epoch."""
         followed = followed_again(self._control_requests.replicas, request)
         self._fetchers.resume(followed)
         self._post(TopicsFollowed(frozenset(tp.topic for tp in followed)))
@@ -269,12 +273,15 @@ class BrokerNetwork:
         self._listener.on_role(tp, role, leader_epoch)
 
     def on_fetch(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
-        """A follower has asked for lines and is answered."""
+        """Posts the progress of a follower after its fetch."""
         if (event := follower_fetched(request, response)) is not None:
             self._post(event)
 
     def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
-        """Nothing is deleted: the controller may have left out what it could not read (recipes 15)."""
+        """Logs the stray replicas and deletes none: the controller may have failed to read their states.
+
+        Source: recipes 15.
+        """
         named = ", ".join(map(str, partitions[:NAMED]))
         more = f" and {len(partitions) - NAMED} more" if len(partitions) > NAMED else ""
         log.warning(
@@ -285,10 +292,10 @@ class BrokerNetwork:
             more,
         )
 
-    # --- what is known ------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------
 
     async def health(self) -> BrokerHealth:
-        """How things stand now."""
+        """The present health of the broker."""
         return BrokerHealth(
             self.cache.age_ms(self._clock.now_ms()),
             self.cache.controller_id,
@@ -298,7 +305,7 @@ class BrokerNetwork:
         )
 
     async def replicas(self) -> dict[TopicPartition, ReplicaView]:
-        """Every partition that has a role or lines here."""
+        """The state of every partition with a role or a log on this broker."""
 
         def views(host: ReplicaManager) -> dict[TopicPartition, ReplicaView]:
             found = {tp: host.view(tp) for tp in host.partitions()}
