@@ -1,7 +1,7 @@
-"""A process that is a controller and hosts nothing (`--controller-only`). Source: recipes.md 14.
+"""A controller process without replicas (`--controller-only`). Source: recipes.md 14.
 
-Its port is open all the time; in `/brokers/ids` it stands exactly while it rules, so real brokers find it
-there with their requests for a controlled shutdown, and place nothing on it before and after.
+Its port is always open. It is registered in `/brokers/ids` only while it is the active controller: Kafka
+brokers find it there for controlled shutdowns, and no replica is placed on it before or after.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from zkgroup.zookeeper.clock import SystemClock
 log = logging.getLogger("zkgroup.broker")
 
 CLOSE_S: Final = 5.0
-"""For each part that is closed."""
+"""Timeout for closing each part."""
 OPEN_S: Final = 30.0
 
 
@@ -69,13 +69,14 @@ class ControllerOnly:
         """
         Args:
             address: `HOST:PORT[,HOST:PORT...][/CHROOT]`.
-            client: in its place, a client that belongs to this controller from here on.
-            broker: its id, which no broker has.
-            host: where to listen; 127.0.0.1 by default: every client that reaches the port may send requests.
-            port: where to listen; 0 lets the system choose.
+            client: a ZooKeeper client instead of `address`; `close` closes it.
+            broker: the broker id of the controller, which no other broker may have.
+            host: the address to listen on. It is 127.0.0.1 by default, because every client that reaches the
+                port may send requests.
+            port: the port to listen on; 0 lets the system choose.
             listener: is notified when it becomes the active controller, and when it resigns.
             connection: credentials and TLS for `address`.
-            metrics: gets the controller's (docs/operations.md).
+            metrics: receives the controller's metrics (docs/operations.md).
 
         Raises ConfigError.
         """
@@ -95,7 +96,7 @@ class ControllerOnly:
         self._controller: Controller | None = None
         self._failure: BaseException | None = None
         self.serving: tuple[str, int] | None = None
-        """Where others reach it, once it listens."""
+        """The advertised host and port; None before it listens."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -107,14 +108,14 @@ class ControllerOnly:
         self.close()
 
     def start(self) -> None:
-        """Listens, and stands for election from then on.
+        """Opens the port, then takes part in controller elections.
 
-        Raises ConflictError where another process listens there, ConfigError where none can.
+        Raises ConflictError if another process uses the port, ConfigError if the address cannot be used.
         """
         self._thread.start()
         try:
             self._port = self._thread.run(self._open()).result(OPEN_S)
-            self._stand(self._port)
+            self._start_controller(self._port)
         except BaseException:
             self.close()
             raise
@@ -130,7 +131,7 @@ class ControllerOnly:
         self.serving = settings.advertised_host_name or host, settings.advertised_port or number
         return port
 
-    def _stand(self, port: ControllerServer) -> None:
+    def _start_controller(self, port: ControllerServer) -> None:
         assert self.serving is not None
         if self._client is None:
             assert self._address is not None
@@ -147,18 +148,18 @@ class ControllerOnly:
             metrics=self._metrics,
             on_failure=self._fail,
         )
-        port.rule(self._controller)
+        port.set_controller(self._controller)
         self._controller.start()
 
     def wait_connected(self, timeout_s: float) -> None:
-        """Until there is a first session. Raises StoreUnavailableError, and what `check` raises."""
+        """Waits for the first session. Raises StoreUnavailableError, and the error that `check` raises."""
         done = self._connected.wait(timeout_s)
         self.check()
         if not done:
             raise self.unconnected(timeout_s)
 
     def unconnected(self, timeout_s: float) -> StoreUnavailableError:
-        """The error of a wait for the first session that ran out after so long."""
+        """Returns the error of a wait for the first session that timed out after `timeout_s`."""
         if isinstance(self._client, ZooKeeperClient):
             return self._client.unconnected(timeout_s)
         return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
@@ -168,14 +169,16 @@ class ControllerOnly:
             self._connected.set()
 
     def check(self) -> None:
-        """Raises what made it fail, if anything did: `ConflictError` where another process has its id."""
+        """Raises the error that stopped it, if there is one: `ConflictError` if its id is in use."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Resigns, removes its registration, and ends. Always returns; may be called twice."""
+        """Resigns, removes the registration and closes the port. Always returns; idempotent."""
         if self._controller is not None and not self._controller.close(CLOSE_S):
-            log.warning("controller %d was not closed in time; the rest ends with its session", self.broker)
+            log.warning(
+                "controller %d was not closed in time; its znodes go when its session ends", self.broker
+            )
         if self._client is not None:
             self._client.close(CLOSE_S)
         if self._port is not None:
@@ -195,45 +198,45 @@ class ControllerOnly:
 T = TypeVar("T")
 
 
-def update_metadata_of(picture: ControllerContext, topics: Collection[str]) -> UpdateMetadataRequest:
-    """The live brokers and these topics, as UpdateMetadata sends them to brokers.
+def update_metadata_of(context: ControllerContext, topics: Collection[str]) -> UpdateMetadataRequest:
+    """The UpdateMetadata request for these topics and all live brokers.
 
-    Unknown topics, those that are being deleted, and partitions without a state are left out.
+    It omits unknown topics, topics that are being deleted, and partitions without a state.
     """
     brokers = []
-    for broker in sorted(picture.reachable):
-        registration = picture.brokers[broker].registration
+    for broker in sorted(context.reachable):
+        registration = context.brokers[broker].registration
         assert registration.host is not None
         brokers.append(Broker(broker, registration.host, registration.port))
     partitions = [
-        PartitionStateInfo.of(tp, leadership.state, leadership.version, picture.replicas(tp))
+        PartitionStateInfo.of(tp, leadership.state, leadership.version, context.replicas(tp))
         for topic in topics
-        if topic not in picture.deletions
-        for tp in picture.partitions(topic)
-        if (leadership := picture.leadership(tp)) is not None
+        if topic not in context.deletions
+        for tp in context.partitions(topic)
+        if (leadership := context.leadership(tp)) is not None
     ]
     return UpdateMetadataRequest(-1, -1, tuple(partitions), tuple(brokers))
 
 
-def topic_batches(picture: ControllerContext, topics: Sequence[str]) -> list[list[str]]:
-    """These topics, or all, in parts of some `PIECE` partitions and at least one topic; one part at least."""
+def topic_batches(context: ControllerContext, topics: Sequence[str]) -> list[list[str]]:
+    """Splits these topics, or all topics, into batches of about `PIECE` partitions; at least one batch."""
     pieces: list[list[str]] = [[]]
     partitions = 0
-    for topic in topics or sorted(picture.topics):
+    for topic in topics or sorted(context.topics):
         if partitions >= PIECE:
             pieces.append([])
             partitions = 0
         pieces[-1].append(topic)
-        seen = picture.topic(topic)
-        partitions += 1 if seen is None else max(1, len(seen.topic.partitions))
+        known = context.topic(topic)
+        partitions += 1 if known is None else max(1, len(known.topic.partitions))
     return pieces
 
 
 class ControllerServer:
-    """Listens, and answers. Made and used on one event loop."""
+    """The port of a controller without replicas. Made and used on one event loop."""
 
     def __init__(self, broker: int, clock: Clock, limits: ConnectionLimits | None = None) -> None:
-        """`rule` must be called before the first question is answered."""
+        """`set_controller` must be called before the first request is answered."""
         self._broker = broker
         self._controller: Controller | None = None
         cache = MetadataCache()
@@ -247,15 +250,15 @@ class ControllerServer:
         self._server = BrokerServer(self._respond, limits)
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listens; returns where. Raises ConflictError or ConfigError."""
+        """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
         return await self._server.start(host, port)
 
-    def rule(self, controller: Controller) -> None:
-        """Whose picture it is, and who is asked for controlled shutdowns."""
+    def set_controller(self, controller: Controller) -> None:
+        """Sets the controller that answers metadata requests and performs controlled shutdowns."""
         self._controller = controller
 
     async def close(self) -> None:
-        """Stops listening and cuts every client off."""
+        """Closes the port and every connection."""
         await self._server.close()
         await self._service.close()
 
@@ -265,10 +268,10 @@ class ControllerServer:
         match request:
             case MetadataRequest():
                 topics = request.names
-                cache = await self._seen(topics)
+                cache = await self._metadata(topics)
                 return None if cache is None else await metadata_response(cache, topics)
             case FindCoordinatorRequest(group):
-                cache = await self._seen((OFFSETS_TOPIC,))
+                cache = await self._metadata((OFFSETS_TOPIC,))
                 return (cache or MetadataCache()).coordinator(group)
             case _:
                 return await self._service.respond(request)
@@ -277,21 +280,21 @@ class ControllerServer:
         assert self._controller is not None
         return await asyncio.wrap_future(self._controller.shut_down(broker))
 
-    async def _seen(self, topics: Sequence[str]) -> MetadataCache | None:
-        """These topics, or all, as the controller sees them; None: it does not rule."""
-        pieces = await self._of_picture(partial(topic_batches, topics=topics))
-        if pieces is None:
+    async def _metadata(self, topics: Sequence[str]) -> MetadataCache | None:
+        """The metadata of these topics, or of all, from the context; None if this is not active."""
+        batches = await self._from_context(partial(topic_batches, topics=topics))
+        if batches is None:
             return None
         cache = MetadataCache()
-        for some in pieces:
-            told = await self._of_picture(partial(update_metadata_of, topics=some))
-            if told is None:
+        for batch in batches:
+            update = await self._from_context(partial(update_metadata_of, topics=batch))
+            if update is None:
                 return None
-            cache.update(told, 0)
+            cache.update(update, 0)
         return cache
 
-    async def _of_picture(self, look: Callable[[ControllerContext], T]) -> T | None:
+    async def _from_context(self, read: Callable[[ControllerContext], T]) -> T | None:
         if self._controller is None:
             return None
-        asked = self._controller.with_context(lambda picture: None if picture is None else look(picture))
-        return await asyncio.wrap_future(asked)
+        result = self._controller.with_context(lambda context: None if context is None else read(context))
+        return await asyncio.wrap_future(result)

@@ -1,4 +1,4 @@
-"""What a broker's settings say of its process: the controller in it, its client, the limits of its port."""
+"""The controller, the ZooKeeper client and the connection limits of a broker's process."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ def open_controller(
     metrics: MetricsSink | None = None,
     on_failure: Callable[[BaseException], None] = lambda error: None,
 ) -> Controller:
-    """A controller that is not started yet.
+    """Makes a controller that is not started yet.
 
     Args:
-        broker: its id.
-        host: where it listens, as others reach it; with `port`.
+        broker: its broker id.
+        host: its advertised host; `port` is its advertised port.
         store: reports a session once the broker may take part in elections in it.
-        alone: it hosts nothing and is registered only while it rules (`--controller-only`).
+        alone: it has no replicas and is registered only while it is the active controller
+            (`--controller-only`).
         on_failure: see `Controller`.
     """
     config = ElectorConfig(
@@ -63,7 +64,7 @@ def open_controller(
 
 
 def controller_settings(settings: BrokerSettings) -> ControllerSettings:
-    """What a broker's settings say of it as controller."""
+    """The controller's settings from those of its broker."""
     return ControllerSettings(
         unclean_election=settings.unclean_leader_election_enable,
         delete_topics=settings.delete_topic_enable,
@@ -74,7 +75,7 @@ def controller_settings(settings: BrokerSettings) -> ControllerSettings:
 
 
 def client_settings(settings: BrokerSettings, connection: ClientSettings | None) -> ClientSettings:
-    """How the process connects: credentials and TLS of `connection`, all else from the broker's settings."""
+    """The settings of the ZooKeeper client: credentials and TLS of `connection`, the rest of `settings`."""
     return replace(
         connection or ClientSettings(),
         session_timeout_ms=settings.session_timeout_ms,
@@ -84,7 +85,7 @@ def client_settings(settings: BrokerSettings, connection: ClientSettings | None)
 
 
 def connection_limits(settings: BrokerSettings) -> ConnectionLimits:
-    """What clients may take of the port."""
+    """The limits of connections to the port."""
     return ConnectionLimits(
         connections_max=settings.max_connections,
         request_bytes_max=settings.socket_request_max_bytes,
@@ -105,7 +106,10 @@ Listener = Callable[[SessionEvent], None]
 
 
 class RegisteredStore:
-    """A `Store` over another. `registered` lets a session through. Closing it closes nothing."""
+    """A `Store` that reports a session of another store only after `registered` was called for it.
+
+    `close` does not close the other store.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -113,11 +117,11 @@ class RegisteredStore:
         self._listeners: dict[object, Listener] = {}
         self._session: Session | None = None
         self._open = 0
-        """Incarnation of the session that the broker is registered in."""
+        """Incarnation of the session in which the broker is registered."""
         self._unlisten = store.listen(self._on_session)
 
     def registered(self, incarnation: int) -> None:
-        """The broker stands in `/brokers/ids` in this session."""
+        """Notifies listeners of this session: the broker is registered in it."""
         with self._lock:
             self._open = incarnation
             session = self._session
@@ -176,7 +180,7 @@ class RegisteredStore:
         self._store.abandon(incarnation, reason)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Listens no more; the store underneath is its owner's."""
+        """Removes all listeners; the other store stays open."""
         self._unlisten()
         with self._lock:
             self._listeners.clear()

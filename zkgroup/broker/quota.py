@@ -1,7 +1,7 @@
-"""How fast the replicas of a reassignment may be fetched and given. Pure.
+"""The replication throttle of reassignments. Pure.
 
 Source: controller.md 4.6; KIP-73, kafka/server/ReplicationQuotaManager.scala@2.8.2. A broker has one throttle
-for what it takes as a follower, and one for what it gives as a leader to followers that lag.
+for bytes that it fetches as a follower, and one for bytes that it sends as a leader to followers that lag.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS, par
 
 
 class ReplicationQuota:
-    """Which fetches of one broker are slowed down, and how much."""
+    """The throttled partitions of one broker, and the bytes a second that they may use together."""
 
     def __init__(
         self, broker: int, rate_name: str = FOLLOWER_RATE, replicas_name: str = FOLLOWER_REPLICAS
     ) -> None:
-        """The names of its settings: of brokers, and of topics."""
+        """`rate_name` and `replicas_name` are the settings of a broker and of a topic."""
         self._broker = broker
         self._rate_name, self._replicas_name = rate_name, replicas_name
         self._rates: dict[ConfigEntity, int] = {}
@@ -29,7 +29,7 @@ class ReplicationQuota:
         self._level: set[TopicPartition] = set()
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        """Takes in the settings of a topic or broker as they are now. Raises ConfigError for what is none."""
+        """Sets the present settings of a topic or broker. Raises ConfigError for an invalid value."""
         self._free_at = 0.0
         if entity.kind == "brokers":
             self._rates.pop(entity, None)
@@ -42,29 +42,29 @@ class ReplicationQuota:
 
     @property
     def rate(self) -> int | None:
-        """Bytes a second; None without a bound. The broker's own setting wins over that of all brokers."""
+        """Bytes a second; None without a throttle. This broker's setting precedes that of all brokers."""
         return self._rates.get(ConfigEntity.broker(self._broker), self._rates.get(ConfigEntity.broker(None)))
 
     def holds(self, tp: TopicPartition) -> bool:
-        """Whether the bound is for this partition now."""
+        """Whether the partition is throttled now."""
         if self.rate is None or tp.topic not in self._replicas or tp in self._level:
             return False
         replicas = self._replicas[tp.topic]
         return replicas is None or (tp.partition, self._broker) in replicas
 
     def free_at(self, tp: TopicPartition) -> float:
-        """When this partition may be fetched next, in seconds of the clock of `took`."""
+        """The earliest time of the next fetch of this partition, in seconds of the clock of `took`."""
         return self._free_at if self.holds(tp) else 0.0
 
     def catches_up(self, tp: TopicPartition, is_level: bool) -> None:
-        """Whether the last fetch was level with the leader: what keeps up is not slowed down, as in Kafka."""
+        """Sets whether the last fetch reached the leader's log end: as in Kafka, such a replica is exempt."""
         (self._level.add if is_level else self._level.discard)(tp)
 
     def begins(self, tp: TopicPartition, size: int, now: float) -> float:
-        """A fetch of so many bytes at most is under way: others wait for as long as these would take.
+        """Reserves the time that a fetch of at most `size` bytes takes; other fetches wait for its end.
 
-        So connections take turns; each would take a whole answer at once, beyond any bound. The result is
-        for `ended`, in seconds.
+        Without it each connection would fetch a whole response at the same time, above the rate. Returns the
+        reserved time in seconds, for `ended`.
         """
         if not self.holds(tp) or not (rate := self.rate):
             return 0.0
@@ -72,11 +72,11 @@ class ReplicationQuota:
         return self._free_at - max(before, now)
 
     def ended(self, kept_free: float) -> None:
-        """That fetch is over, however it ended; `took` says what it took."""
+        """Frees the time that `begins` reserved; `took` has counted the bytes that were received."""
         self._free_at -= kept_free
 
     def took(self, tp: TopicPartition, size: int, now: float) -> None:
-        """So many bytes of it have come."""
+        """Counts `size` received bytes of a partition."""
         if self.holds(tp) and (rate := self.rate):
             self._free_at = max(self._free_at, now) + size / rate
 

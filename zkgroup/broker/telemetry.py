@@ -1,4 +1,4 @@
-"""`BrokerListener`, which gets the events of a broker, and the log and the metrics of a broker."""
+"""`BrokerListener`, which receives the events of a broker, and the log and metrics of a broker."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from zkgroup.znodes.config import ConfigEntity
 
 
 class BrokerListener:
-    """Base class whose methods do nothing; override what you need.
+    """Base class of listeners, with methods that do nothing; override the ones you need.
 
-    Called on threads of the broker, several at a time, which wait for it: take note and return, and raise
-    nothing.
+    The broker calls them on several threads at a time and waits for each call. They must return soon and must
+    not raise.
     """
 
     def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
-        """The broker stands in `/brokers/ids`; again after each session that was lost."""
+        """The broker is registered in `/brokers/ids`; called again after each lost session."""
 
     def on_disconnected(self, metadata_age_ms: int | None, controller_epoch: int | None) -> None:
-        """ZooKeeper is away. The broker serves on, with metadata of this age and from this controller."""
+        """The connection to ZooKeeper is lost. The broker still serves, with metadata of this age."""
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
-        """A replica leads, follows, or does neither; `leader_epoch` is that of its last role, if any."""
+        """A replica became leader or follower, or lost its role; `leader_epoch` is that of its last role."""
 
     def on_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
-        """The ISR of a partition that this broker leads was changed by it."""
+        """This broker has changed the ISR of a partition that it leads."""
 
     def on_config(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        """The configuration of a topic or broker, as it is now."""
+        """The configuration of a topic or broker has changed to `overrides`."""
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
-        """This broker is the controller and has loaded the cluster."""
+        """This broker is the active controller and has loaded the cluster in `load_ms`."""
 
     def on_resigned(self, reason: str) -> None:
-        """This broker is the controller no more."""
+        """This broker has stopped being the active controller."""
 
     def on_failed(self, error: BaseException) -> None:
-        """It cannot go on: `check` raises this error from now on, and only `close` is left to do."""
+        """The broker has failed: `check` raises this error from now on. Call `close`."""
 
 
 log = logging.getLogger("zkgroup.broker")
@@ -56,45 +56,45 @@ state_log = logging.getLogger("zkgroup.state_change")
 COUNT_EVERY_MS: Final = 5_000
 """How often the replicas are counted for the metrics."""
 _STATE_CHANGES: Final = {"isr.shrank": "isr_shrinks_total", "isr.expanded": "isr_expands_total"}
-"""Kinds of notes for the log of changes, with the counters of their metrics."""
+"""Kind of a log event for `zkgroup.state_change`, to the name of its counter."""
 _WARNINGS: Final = frozenset(
     {"unexpected_reply", "isr.refused", "isr.unwritable", "isr.deposed", "topic.not_followed"}
 )
 
 
 class BrokerTelemetry:
-    """Log and metrics of one broker: events of its machine's thread, requests and replicas of its loop."""
+    """The log and metrics of one broker. Called on the machine's thread and on the event loop."""
 
     def __init__(self, metrics: MetricsSink | None) -> None:
-        """metrics: None: nothing is counted."""
+        """`metrics`: None for a broker without metrics."""
         self._metrics = None if metrics is None else GuardedMetrics(metrics)
         self._labels: dict[str, str] = {}
         self._due_ms = 0
         self._shown: set[TopicPartition] = set()
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether the replicas are to be counted again (`counted`)."""
+        """Whether `counted` is due again."""
         is_due = self._metrics is not None and now_ms >= self._due_ms
         if is_due:
             self._due_ms = now_ms + COUNT_EVERY_MS
         return is_due
 
     def is_broker(self, broker: int) -> None:
-        """Its id is known; before that there is nothing to count."""
+        """Sets the broker id, which labels all metrics."""
         self._labels = {"broker": str(broker)}
 
     def note(self, note: LogEvent) -> None:
         """Logs an event: changes of ISRs to `zkgroup.state_change`, warnings, the rest at level DEBUG."""
-        told = " ".join(f"{name}={value}" for name, value in note.fields.items())
+        fields = " ".join(f"{name}={value}" for name, value in note.fields.items())
         if (counter := _STATE_CHANGES.get(note.kind)) is not None:
-            state_log.info("%s %s", note.kind, told)
+            state_log.info("%s %s", note.kind, fields)
             self._count(counter)
             return
         is_bad = note.kind in _WARNINGS or note.kind.endswith(".unreadable")
-        log.log(logging.WARNING if is_bad else logging.DEBUG, "%s %s", note.kind, told)
+        log.log(logging.WARNING if is_bad else logging.DEBUG, "%s %s", note.kind, fields)
 
     def metered(self, respond: Respond) -> Respond:
-        """`respond`, with what it answers counted, where anybody wants metrics."""
+        """Wraps `respond` to count its requests; returns it as it is without metrics."""
         metrics = self._metrics
         if metrics is None:
             return respond
@@ -121,7 +121,7 @@ class BrokerTelemetry:
         replicas: Mapping[TopicPartition, ReplicaView],
         isrs: Mapping[TopicPartition, int],
     ) -> None:
-        """How things stand. `isrs` are the sizes of the ISRs of partitions that are led here."""
+        """Sets the gauges of connections and replicas. `isrs`: the ISR sizes of partitions led here."""
         led = [tp for tp, view in replicas.items() if view.role is Role.LEADER]
         under_replicated = [tp for tp in led if isrs.get(tp, 1) < len(replicas[tp].followers) + 1]
         self._gauge("connection_count", connections)
