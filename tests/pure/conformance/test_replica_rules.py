@@ -426,7 +426,7 @@ def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
     append(one, 0, b"b")
 
     leader, follower = view(one), view(two)
-    assert (leader.role, leader.leader_epoch, leader.term_start) == (Role.LEADER, 0, 0)
+    assert (leader.role, leader.leader_epoch, leader.leader_epoch_start) == (Role.LEADER, 0, 0)
     assert (leader.log_end_offset, leader.high_watermark, leader.failure) == (2, 1, None)
     assert leader.followers == {2: Follower(1, caught_up=True, lost=False), 3: Follower(None, False, False)}
     assert (follower.role, follower.log_end_offset, follower.high_watermark) == (Role.FOLLOWER, 1, 1)

@@ -22,7 +22,7 @@ from zkgroup.wire.replica_host import (
     records_of,
 )
 
-LED = ReplicaView(Role.LEADER, 3, log_end_offset=10, high_watermark=10, term_start=0)
+LED = ReplicaView(Role.LEADER, 3, log_end_offset=10, high_watermark=10, leader_epoch_start=0)
 
 
 def fetched(high_watermark: int = 10, records: bytes = b"") -> FetchLinesResponse:

@@ -1,4 +1,4 @@
-"""Performs a controller's actions on a `ReplicaManager`, and gives what follows from them. Pure otherwise.
+"""Performs a controller's actions on a `ReplicaManager` and returns their results. Pure otherwise.
 
 The broker's network and the simulated broker both use it.
 """
@@ -60,14 +60,14 @@ class RoleChange:
     topic_partition: TopicPartition
     role: Role
     leader_epoch: int | None
-    """None without a role."""
+    """The leader epoch of the role; None without a role."""
     event: BecameLeader | StoppedLeading
     """The event for the machine."""
     leader: Broker | None
-    """The leader that it fetches from; None: it does not fetch."""
+    """The leader to fetch from; None: the replica does not fetch."""
 
     def apply_to(self, min_insync: MinInsync) -> None:
-        """Sets the ISR of a leader epoch that begins here; removes it for any other role."""
+        """Sets the ISR of a leader that begins a leader epoch; removes it for any other role."""
         if isinstance(self.event, BecameLeader):
             state = self.event.state
             min_insync.led(self.topic_partition, state.leader_epoch, state.isr)
@@ -76,7 +76,7 @@ class RoleChange:
 
 
 def role_change(action: RoleAction, error: int) -> RoleChange:
-    """The role after an action. `error` is the replica manager's: after one there is no role."""
+    """The role after an action with this error code; after an error the replica has no role."""
     tp, done = action.topic_partition, error == ErrorCode.NONE
     match action:
         case BecomeLeader(state) if done:
@@ -90,7 +90,10 @@ def role_change(action: RoleAction, error: int) -> RoleChange:
 def followed_again(
     replicas: Mapping[TopicPartition, AssignedRole], request: LeaderAndIsrRequest
 ) -> set[TopicPartition]:
-    """The followed partitions in a LeaderAndIsr of a known leader epoch; their paused fetches resume."""
+    """The followed partitions that a LeaderAndIsr names with their known leader epoch.
+
+    Their paused fetches resume.
+    """
     return {
         tp
         for state in request.partitions
@@ -101,7 +104,7 @@ def followed_again(
 
 
 def read_followers(host: ReplicaManager, order: ReadFollowers) -> FollowersRead:
-    """The followers of the partitions that are led here."""
+    """The progress of the followers, for each partition that this broker leads."""
     seen: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
     for tp in order.partitions:
         view = host.view(tp)
@@ -111,11 +114,11 @@ def read_followers(host: ReplicaManager, order: ReadFollowers) -> FollowersRead:
 
 
 REASON_MAX: Final = 1_000
-"""Most characters of the reason why a replica has failed."""
+"""Longest reason in a FailedReplicasResponse, in characters."""
 
 
 def partitions_without_role(host: ReplicaManager) -> list[TopicPartition]:
-    """Partitions with lines here, but without a role or a failure."""
+    """The stray replicas: partitions with a log on this broker, but without a role or a failure."""
     views = {tp: host.view(tp) for tp in host.partitions()}
     return [
         tp
@@ -125,7 +128,7 @@ def partitions_without_role(host: ReplicaManager) -> list[TopicPartition]:
 
 
 def failed_replicas(host: ReplicaManager) -> FailedReplicasResponse:
-    """The replicas that have failed, with time and reason."""
+    """The failed replicas, with the time and the reason of each failure."""
     return FailedReplicasResponse(
         tuple(
             FailedReplica(*tp, each.since_ms, each.reason[:REASON_MAX])
@@ -137,8 +140,9 @@ def failed_replicas(host: ReplicaManager) -> FailedReplicasResponse:
 def set_maximal_isrs(host: ReplicaManager, order: SetMaximalIsrs) -> frozenset[TopicPartition]:
     """Performs `SetMaximalIsrs`.
 
-    Returns the partitions of which a joining replica lacks lines below the high watermark, which waits for it
-    now: it may have risen since the replica's fetch (Kafka does both under one lock).
+    Returns the partitions with a joining replica that lacks lines below the high watermark: it may have risen
+    since the replica's last fetch. It waits for the replica from now on. (Kafka checks and sets under one
+    lock.)
     """
     behind = set()
     for one in order.isrs:

@@ -1,7 +1,7 @@
-"""The one thread on which a `ReplicaManager` is called, for code that runs on an asyncio loop.
+"""The thread that calls a `ReplicaManager`, for code that runs on an asyncio loop.
 
-A replica manager blocks for its disk and takes one caller at a time. The loop is notified of changes:
-`changed` gives an event for a partition whose role, log end offset or high watermark changes.
+A replica manager blocks for its disk and allows one caller at a time. `changed` gives the loop an event that
+is set when the role, log end offset or high watermark of a partition changes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Job = Callable[[], None]
 
 
 class ExecutorClosedError(RuntimeError):
-    """The replica manager is called after `ReplicaExecutor.close`."""
+    """`ReplicaExecutor.call` was called after `close`."""
 
 
 class ReplicaExecutor:
     """Calls a replica manager on one thread, one call after the other. Made and used on one event loop.
 
-    `close` closes the replica manager too, which belongs to this thread from the start.
+    Nothing else may call the replica manager; `close` closes it.
     """
 
     def __init__(
@@ -37,8 +37,10 @@ class ReplicaExecutor:
         name: str = "zkgroup-replicas",
         leader_failed: Callable[[TopicPartition, str], None] | None = None,
     ) -> None:
-        """`leader_failed` is called on the loop when the files of a replica that leads have failed, with why;
-        before the caller gets its answer."""
+        """`leader_failed` is called on the loop when the files of a leader have failed, with the reason.
+
+        It is called before the failed call returns.
+        """
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -55,9 +57,10 @@ class ReplicaExecutor:
         self._thread.start()
 
     async def call(self, ask: Callable[[ReplicaManager], T]) -> T:
-        """The result of `ask`, called on the replica manager's thread, also if the caller is cancelled.
+        """Calls `ask` on the replica manager's thread and returns its result.
 
-        Raises the error of `ask`, and ExecutorClosedError once `close` has begun.
+        If the caller is cancelled, `ask` is called nevertheless. Raises the error of `ask`, or
+        ExecutorClosedError once `close` has begun.
         """
         if self._closing:
             raise ExecutorClosedError("the replica manager is closed")
@@ -77,7 +80,7 @@ class ReplicaExecutor:
 
     @contextmanager
     def changed(self, tp: TopicPartition) -> Iterator[asyncio.Event]:
-        """An event that is set with every change of a partition from here on; the caller clears it."""
+        """An event that is set at each change of a partition; the caller clears it."""
         event = asyncio.Event()
         self._waiting.setdefault(tp, set()).add(event)
         try:
@@ -89,9 +92,9 @@ class ReplicaExecutor:
                 del self._waiting[tp]
 
     async def close(self, timeout_s: float = 5.0) -> bool:
-        """Closes the replica manager after all earlier calls; whether that was done in time. Idempotent.
+        """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.
 
-        Otherwise the thread still waits for its disk, and ends after that or with the process.
+        If it did not, the thread is still waiting for its disk and ends later or with the process.
         """
         if not self._closing:
             self._closing = True
@@ -130,7 +133,7 @@ class ReplicaExecutor:
         return job
 
     def _call_back(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Calls back on the loop; without effect if the loop is closed."""
+        """Calls back on the loop; without effect on the loop if that is closed."""
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:

@@ -1,18 +1,17 @@
-"""The replicas of one broker, over the log directory with their lines.
+"""The replicas of one broker, over its data directory.
 
-A `ReplicaManager` stores lines, with their leader epochs, and the progress of followers; other parts of the
-broker connect to ZooKeeper, the controller and the network.
+A `ReplicaManager` keeps logs of record batches with their leader epochs, and the progress of followers. Other
+parts of the broker connect to ZooKeeper, the controller and the network.
 
-* It blocks, and is called from one thread at a time (`ReplicaExecutor`). No method waits for another broker
-  or for a line to come, only for the disk. Waiting (`max_wait_ms`, acks=all) is the caller's task; `listen`
-  notifies it when to call again.
-* A fault of a peer, a client or the disk is an error code, never an exception. A partition whose files fail
-  has no role from then on (`ReplicaView.failure`, `reopen`); the other partitions are not affected.
-  `IllegalTransitionError` is a mistake of the caller.
+* It blocks for the disk only, and is called from one thread at a time (`ReplicaExecutor`). The caller waits
+  for other brokers and for new lines (`max_wait_ms`, acks=all); `listen` notifies it when to call again.
+* An error of a peer, a client or the disk is returned as an error code, not raised. A partition whose files
+  fail has no role from then on (`ReplicaView.failure`, `reopen`); the other partitions are not affected.
+  `IllegalTransitionError` is a bug of the caller.
 * Offsets are counts of lines from 0. Leader epochs never decrease for a partition: `ControlRequestHandler`
   refuses earlier ones (partition error 13) before the manager is called.
-* The caller has the clock, except for the time of a failure, which is for people. A follower has caught up if
-  a fetch's offset is at least the `log_end_offset` of its response; the time since then is the lag.
+* The caller measures the lag of followers: a follower is level with the leader if the offset of a fetch is at
+  least the `log_end_offset` of its response; the lag is the time since then.
 
 Sources: KIP-101 and KIP-279 (leader epochs), KIP-595 (the diverging epoch);
 kafka/server/ReplicaManager.scala @0.8.2.2; kafka/cluster/Partition.scala@2.8.2 for the high watermark and the
@@ -73,7 +72,7 @@ class ReplicaManager:
 
     @property
     def folder_id(self) -> str | None:
-        """The uuid of the folder with the lines; None if they are in memory."""
+        """The uuid of the data directory; None for logs in memory."""
         return self._data_dir.folder_id
 
     # --- actions of the controller ----------------------------------------------------------------
@@ -87,12 +86,12 @@ class ReplicaManager:
     ) -> ErrorCode:
         """Becomes leader in a leader epoch. The followers' progress is reset; `isr` is set as by `set_isr`.
 
-        `replicas` and `isr` are broker ids, this one among them. At the present leader epoch only `replicas`
-        and `isr` are set.
+        `replicas` and `isr` are broker ids and include this broker. At the present leader epoch only
+        `replicas` and `isr` are set.
 
-        Returns NONE, or KAFKA_STORAGE_ERROR (56) without a role: the files cannot be used, or lines are
-        missing, as it has none at an epoch above 0 or fewer than its high watermark. For the controller such
-        a replica is offline.
+        Returns NONE, or KAFKA_STORAGE_ERROR (56) and no role: the files cannot be used, or lines are missing
+        (no log at a leader epoch above 0, or a log that ends below its high watermark). The controller treats
+        such a replica as offline.
         """
         self._stranded.pop(topic_partition, None)
         with self._changing(topic_partition, is_answered=True):
@@ -107,9 +106,9 @@ class ReplicaManager:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def become_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> ErrorCode:
-        """Becomes follower in a leader epoch. Nothing is truncated: fetches find diverging lines.
+        """Becomes follower in a leader epoch. It truncates nothing; the next fetches find diverging lines.
 
-        The caller then fetches for it: `next_fetch`, sends it to the leader, `take`.
+        The caller then fetches: it sends each `next_fetch` to the leader and passes the response to `take`.
         Returns NONE, or KAFKA_STORAGE_ERROR if the files cannot be used.
         """
         self._stranded.pop(topic_partition, None)
@@ -119,7 +118,7 @@ class ReplicaManager:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Ends the role and keeps the lines. Without effect for an unknown partition."""
+        """Ends the role and keeps the log. Without effect for an unknown partition."""
         self._failures.pop(topic_partition, None)
         self._failed_at_ms.pop(topic_partition, None)
         self._stranded.pop(topic_partition, None)
@@ -128,7 +127,7 @@ class ReplicaManager:
                 replica.stop()
 
     def delete(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Stops a replica and deletes it in memory and on disk, also an unknown one.
+        """Stops a replica and deletes its log in memory and on disk, also for an unknown partition.
 
         Returns NONE, or KAFKA_STORAGE_ERROR if its folder cannot be renamed.
         """
@@ -156,23 +155,24 @@ class ReplicaManager:
     def set_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
         """Sets the maximal ISR, for which the high watermark waits.
 
-        It is the union of the stored ISR and of each ISR that is proposed or of unknown outcome. Call it
-        before a proposal is sent, and again when its outcome is known. Without effect if this broker does not
-        lead at that epoch.
+        It is the union of the stored ISR, the proposed ISRs and the ISRs of unknown outcome. Call it before a
+        proposal is sent, and again when its outcome is known. Without effect if this broker does not lead at
+        that epoch.
         """
         if (replica := self._replicas.get(topic_partition)) is not None:
             with self._changing(topic_partition):
                 replica.set_maximal_isr(leader_epoch, isr)
 
     def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
-        """Appends lines as one batch, all or none of them, and returns the response at once, as for acks=1.
+        """Appends lines as one record batch, all or none, and returns the response at once, as for acks=1.
 
         For acks=all the caller delays the response until `high_watermark` has reached `base_offset` plus the
-        number of lines, and puts the new one in; it responds 6, with `base_offset`, if the replica no longer
-        `keeps` them. The caller also checks whether enough replicas are in sync (19, 20; `maximal_isr_size`).
-        Errors: 3 no such replica here, 6 no leader, 74 and 75 another leader epoch, 87 no lines, a line with
-        a newline, or more bytes than a response can have (`BATCH_BYTES_MAX`). 6 has a `base_offset` if the
-        files failed meanwhile: the lines may be there.
+        number of lines, and sets the new high watermark in it. If the replica no longer `keeps` the lines,
+        the caller responds with error 6 and `base_offset`. The caller also checks whether enough replicas are
+        in sync (19, 20; `maximal_isr_size`).
+        Errors: 3 no such replica, 6 not leader, 74 and 75 another leader epoch, 87 no lines, a line with a
+        newline, or more bytes than a response can have (`BATCH_BYTES_MAX`). Error 6 has a `base_offset` if
+        the files failed during the append: the lines may be in the log.
         """
         topic_partition = TopicPartition(request.topic, request.partition)
         if (replica := self._replicas.get(topic_partition)) is None:
@@ -183,33 +183,34 @@ class ReplicaManager:
         return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, -1)
 
     def maximal_isr_size(self, topic_partition: TopicPartition) -> int | None:
-        """Number of replicas that the high watermark waits for, with this one; None if it does not lead."""
+        """Size of the maximal ISR, for which the high watermark waits; None if this replica does not lead."""
         replica = self._replicas.get(topic_partition)
         return None if replica is None else replica.maximal_isr_size
 
     def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
-        """Whether this replica leads, and its line before `end_offset` is of that epoch.
+        """Whether this replica leads, and its last line before `end_offset` is of that leader epoch.
 
-        An epoch and an offset identify one line, so these are the appended lines, also if the replica leads
-        in a later epoch by now.
+        A leader epoch and an offset identify one line, so the appended lines are still in the log, also if
+        the replica leads in a later epoch by now.
         """
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.keeps(leader_epoch, end_offset)
 
     def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
-        """The response to a fetch of a follower or a consumer, at once.
+        """Returns the response to a fetch of a follower or a consumer at once.
 
         The caller handles `max_wait_ms`: it may call again when `listen` notifies it, and sends the last
-        response at the end of that time. `held`: this is such a repeated call; no response was sent yet. A
-        follower joins the ISR only after a response that was sent.
+        response at the end of that time. `held`: this is such a repeated call, and no response was sent yet.
+        A follower joins the ISR only after a response was sent to it.
 
-        A follower's fetch updates its progress. A consumer gets lines below the high watermark. Batches are
-        whole, as they were appended, and at least one is returned even if it is larger than `max_bytes` or
-        `FETCH_BYTES_MAX`; a consumer's first may begin before `offset`. An observer gets the offsets of this
-        replica in any role.
-        Errors: 1 a consumer's offset below 0 or past the log end offset, 3, 6, 74, 75, and 77 for a
-        follower's older incarnation (a lower broker epoch than in an earlier fetch), or for one outside the
-        ISR with more lines of this epoch than this leader: they can be of a former topic of that name.
+        A follower's fetch updates its progress. A consumer gets record batches below the high watermark.
+        Batches are whole, as they were appended. At least one is returned, even if it is larger than
+        `max_bytes` or `FETCH_BYTES_MAX`; a consumer's first batch may begin before `offset`. An observer gets
+        the offsets of this replica in any role.
+        Errors: 1 a consumer's offset is below 0 or above the log end offset; 3, 6, 74, 75; 77 for an earlier
+        incarnation of a follower (its broker epoch is lower than in an earlier fetch), or for a follower
+        outside the ISR that has more lines of this leader epoch than this leader: they may belong to a
+        deleted topic of the same name.
         """
         topic_partition = TopicPartition(request.topic, request.partition)
         if not self._is_latest_incarnation(request):
@@ -237,16 +238,16 @@ class ReplicaManager:
     def next_fetch(
         self, topic_partition: TopicPartition, *, broker_epoch: int, max_bytes: int, max_wait_ms: int
     ) -> FetchLinesRequest | None:
-        """The next fetch for the leader; None if the replica does not follow."""
+        """The next FetchLines for the leader; None if the replica does not follow."""
         replica = self._replicas.get(topic_partition)
         return None if replica is None else replica.next_fetch(broker_epoch, max_bytes, max_wait_ms)
 
     def take(self, request: FetchLinesRequest, response: FetchLinesResponse) -> bool:
-        """Takes the leader's response: appends its batches, or truncates diverging lines.
+        """Handles the leader's response: appends its record batches, or truncates diverging lines.
 
-        Returns whether to fetch again at once; False: wait a little first (an error, a wrong checksum, a
-        response that the replica refuses, with the reason in `ReplicaView.failure`). A response for another
-        position or leader epoch than the present one changes nothing.
+        Returns whether to fetch again at once. After an error, a wrong checksum or a response that the
+        replica refuses (the reason is in `ReplicaView.failure`) it returns False: back off first. A response
+        for another offset or leader epoch than the present one changes nothing.
         """
         topic_partition = TopicPartition(request.topic, request.partition)
         if (replica := self._replicas.get(topic_partition)) is None:
@@ -258,9 +259,10 @@ class ReplicaManager:
     def reopen(self, topic_partition: TopicPartition) -> bool:
         """Opens the failed files of a follower again, and makes it follow in the same leader epoch.
 
-        A leader is not opened again: if its files had lost lines that a follower has, other lines would get
-        their offsets in the same epoch. It reads the files from end to end, so the caller waits between two
-        calls. Returns whether it follows again; False also for a replica that has not failed.
+        A failed leader is not opened again: its files may have lost lines that a follower has, and other
+        lines would get their offsets in the same leader epoch. Each call reads the files from end to end, so
+        the caller waits between two calls. Returns whether the replica follows again; False also for a
+        replica that has not failed.
         """
         if (stranded := self._stranded.get(topic_partition)) is None:
             return False
@@ -274,11 +276,11 @@ class ReplicaManager:
     # --- reading ----------------------------------------------------------------------------------
 
     def partitions(self) -> Collection[TopicPartition]:
-        """The partitions with a role or lines here, ordered."""
+        """The partitions with a role or a log on this broker, sorted."""
         return tuple(sorted({*self._replicas, *self._data_dir.partitions()}))
 
     def view(self, topic_partition: TopicPartition) -> ReplicaView | None:
-        """The state of a replica; None if it is not here."""
+        """The state of a replica; None if this broker has none."""
         if (replica := self._replicas.get(topic_partition)) is not None:
             return replica.view()
         if (failure := self._failures.get(topic_partition)) is not None:
@@ -291,44 +293,45 @@ class ReplicaManager:
         return None if opened is None else opened.view()
 
     def failures(self) -> Mapping[TopicPartition, Failure]:
-        """The replicas that have failed and got no other role since."""
+        """The replicas that have failed and have had no role since."""
         found = {tp: why for tp, one in self._replicas.items() if (why := one.failure) is not None}
         found |= self._failures
         return {tp: Failure(found[tp], self._failed_at_ms[tp]) for tp in sorted(found)}
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Offset that the next line will get; None for a partition that is not here."""
+        """The offset of the next line; None for a partition without a replica on this broker."""
         view = self.view(topic_partition)
         return None if view is None else view.log_end_offset
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """The first offset that consumers may not read yet; None for a partition that is not here."""
+        """The first offset that consumers may not read yet; None without a replica on this broker."""
         view = self.view(topic_partition)
         return None if view is None else view.high_watermark
 
     def caught_up(self, topic_partition: TopicPartition, broker: int) -> bool:
-        """Whether this replica leads and the broker's may join the ISR."""
+        """Whether this replica leads, and the replica of `broker` may join the ISR."""
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.has_caught_up(broker)
 
     def listen(self, listener: Callable[[TopicPartition], None]) -> None:
         """Registers a listener for changes of the role, log end offset or high watermark of a partition.
 
-        It is called on the same thread, within the call that made the change, after it. It must only enqueue.
+        It is called on the calling thread, at the end of the call that made the change. It must only enqueue.
         """
         self._listeners.append(listener)
 
     def listen_to_failures(self, listener: Callable[[TopicPartition, str], None]) -> None:
-        """Registers a listener, called as by `listen`, for failed files of a leader, with the reason.
+        """Registers a listener for leaders whose files fail; it gets partition and reason.
 
-        It is not called if `become_leader` returns 56: the controller gets that error.
+        It is called as described at `listen`, but not if `become_leader` returns 56: the controller gets that
+        error.
         """
         self._failure_listeners.append(listener)
 
     def checkpoint(self) -> None:
-        """Forces full segments to the disk and writes Kafka's checkpoint files; to be called every minute.
+        """Forces full segments to the disk and writes Kafka's checkpoint files; call it every minute.
 
-        After a crash less has to be read then. A replica whose files fail has no role any more.
+        A start after a crash then reads less. A replica whose files fail loses its role.
         """
         for topic_partition, replica in tuple(self._replicas.items()):
             with self._changing(topic_partition):
@@ -349,7 +352,7 @@ class ReplicaManager:
     # --- opening and failing ----------------------------------------------------------------------
 
     def _known(self, topic_partition: TopicPartition) -> Replica | None:
-        """The replica if there is one; opens it if necessary."""
+        """The replica, opened if necessary; None if this broker has none."""
         if (replica := self._replicas.get(topic_partition)) is not None:
             return replica
         found = self._data_dir.open(_named(topic_partition))
@@ -358,7 +361,7 @@ class ReplicaManager:
         return self._enter(topic_partition, Replica(self.broker, topic_partition, found))
 
     def _made(self, topic_partition: TopicPartition, leader_epoch: int) -> Replica:
-        """A new replica without lines. In the first leader epoch of a partition it lacks none."""
+        """Makes a replica with an empty log. In leader epoch 0 it lacks no line: its high watermark is 0."""
         high_watermark = 0 if leader_epoch == 0 else None
         made = self._data_dir.create(_named(topic_partition), high_watermark)
         return self._enter(topic_partition, Replica(self.broker, topic_partition, made))
@@ -386,7 +389,7 @@ class ReplicaManager:
         self._note_time(topic_partition)
 
     def _note_time(self, topic_partition: TopicPartition) -> None:
-        """Notes the time of a failure; a failed attempt to reopen keeps the first time."""
+        """Stores the time of a failure; a failed attempt to reopen keeps the first time."""
         replica = self._replicas.get(topic_partition)
         if topic_partition in self._failures or (replica is not None and replica.failure is not None):
             self._failed_at_ms.setdefault(topic_partition, self._wall_ms())

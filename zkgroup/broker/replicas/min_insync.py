@@ -1,8 +1,9 @@
-"""`min.insync.replicas`: the number of replicas that must be in sync for lines with acks=all. Pure.
+"""`min.insync.replicas`: the number of replicas that must be in sync for an append with acks=all. Pure.
 
-As in Kafka, the error is 19 if there are too few before the lines are appended, and nothing is appended. It
-is 20 if there are fewer once all in sync have them: the lines are appended, and may be lost with their leader
-(kafka/cluster/Partition.scala@0.8.2.2, `appendMessagesToLeader` and `checkEnoughReplicasReachOffset`).
+As in Kafka, the error is 19 if too few replicas are in sync before the append, and nothing is appended. It is
+20 if too few are in sync when the high watermark has passed the lines: they are in the log, and may be lost
+with their leader (kafka/cluster/Partition.scala@0.8.2.2, `appendMessagesToLeader` and
+`checkEnoughReplicasReachOffset`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from zkgroup.znodes.config_settings import MIN_INSYNC_REPLICAS
 
 
 class MinInsync:
-    """The settings by topic and broker, and the size of the ISR of each led partition.
+    """The setting by topic and broker, and the ISR size of each partition that this broker leads.
 
-    Read on the thread of the replicas, changed on the loop: each read and each change is of one entry.
+    It is read on the thread of the replicas and changed on the event loop; each access is to one entry.
     """
 
     def __init__(self, broker: int, default: int) -> None:
-        """default: the value without a setting of the topic, this broker or all brokers."""
+        """`default` applies without a setting of the topic, this broker or all brokers."""
         self._default = default
         self._dynamic = ConfigEntity.broker(broker), ConfigEntity.broker(None)
         self._topics: dict[str, int] = {}
@@ -32,7 +33,7 @@ class MinInsync:
         """Partition to leader epoch and size of the ISR in ZooKeeper."""
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        """Takes the present settings of a topic or broker. Raises ConfigError for an invalid value."""
+        """Sets the present settings of a topic or broker. Raises ConfigError for an invalid value."""
         text = overrides.get(MIN_INSYNC_REPLICAS)
         is_number = text is not None and text.isascii() and text.isdigit() and int(text) > 0
         number = int(text) if text is not None and is_number else None

@@ -1,15 +1,15 @@
 """One replica of a partition: its role, and its answers to AppendLines and FetchLines. Pure but for its log.
 
-`LeaderState` is what a leader knows of its followers in one leader epoch, and the high watermark that follows
+`LeaderState` has the progress of a leader's followers in one leader epoch, and computes the high watermark
 (kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybeExpandIsr`).
 
-What makes a replica fit to lead is the high watermark that it keeps beside its lines. A log that ends below
-it has lost lines that were acknowledged. A log that was made for a follower in a later leader epoch keeps
-none, so it has never had them. Neither leads before it has been level with a leader: else a folder that was
-emptied comes back, wins the election and erases the topic.
+A replica may lead only if its log reaches the high watermark that is stored with it. A log that ends below
+its stored high watermark has lost acknowledged lines. A log that was created for a follower in a leader epoch
+above 0 has no stored high watermark until the follower has been level with a leader. Without this rule a
+replica with an emptied directory could win an election and delete the topic's lines.
 
-Whatever its log raises (`ReplicaStorageError`) goes through; the replica is of no use then. A leader that
-finds that it has lost lines raises the same.
+A `ReplicaStorageError` of the log is not caught: the replica cannot be used after it. A leader that finds
+that it has lost lines raises the same error.
 """
 
 from __future__ import annotations
@@ -39,27 +39,28 @@ from zkgroup.wire.replica_host import (
 
 @dataclass(slots=True)
 class _Progress:
-    """What a leader knows of a follower."""
+    """The progress of one follower, as its leader knows it."""
 
     end: int | None = None
-    """Of its log; None before it has agreed with the leader's in this epoch."""
+    """The follower's log end offset; None before its log has agreed with the leader's in this epoch."""
     sent: int | None = None
-    """Where the leader's log ended in the last answer, or in the one that is being held back."""
+    """The leader's log end offset in the last answer, or in the answer that is delayed now."""
     is_level: bool = False
-    """Whether it has come as far as the last answer said, and so to the start of the epoch. One that lacks
-    lines
-    refuses to lead until it knows that it was level with a leader, so it should not be in the ISR before."""
+    """Whether its fetch reached the log end offset of the previous answer, and so the epoch's start.
+
+    A replica that lacks lines refuses to lead until it has been level with a leader, so it should not join
+    the ISR earlier."""
 
 
 class LeaderState:
     """The state of a leader in one leader epoch: its followers and the maximal ISR.
 
-    The maximal ISR is the stored ISR with each ISR that is proposed or of unknown outcome (KIP-497's word);
-    the high watermark waits for its members.
+    The maximal ISR (KIP-497) is the union of the stored ISR, the proposed ISRs and the ISRs of unknown
+    outcome; the high watermark waits for its members.
     """
 
     def __init__(self, broker: int, leader_epoch: int, start_offset: int) -> None:
-        """`broker` is the leader; its log ended at `start_offset` when it became leader."""
+        """`broker` is the leader; `start_offset` was its log end offset when it became leader."""
         self._broker = broker
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
@@ -67,7 +68,7 @@ class LeaderState:
         self._maximal_isr: frozenset[int] = frozenset()
 
     def set_replicas(self, replicas: Collection[int]) -> None:
-        """The replicas; what is known of those that stay is kept."""
+        """Sets the replicas; the progress of replicas that stay is kept."""
         others = [broker for broker in replicas if broker != self._broker]
         self._followers = {broker: self._followers.get(broker, _Progress()) for broker in others}
 
@@ -81,7 +82,7 @@ class LeaderState:
 
     @property
     def maximal_isr_size(self) -> int:
-        """How many the high watermark waits for, the leader included."""
+        """The number of replicas that the high watermark waits for, including the leader."""
         return len(self._maximal_isr) + 1
 
     def in_maximal_isr(self, broker: int) -> bool:
@@ -89,9 +90,10 @@ class LeaderState:
         return broker in self._maximal_isr
 
     def update_follower(self, broker: int, offset: int, log_end_offset: int, *, held: bool) -> None:
-        """A follower's log ends at `offset` and is the beginning of the leader's, whose end is in the answer.
+        """Sets the progress of a follower whose log ends at `offset` and agrees with the leader's log.
 
-        `held`: by an answer that has been held back until now, so it does not know an earlier end.
+        `log_end_offset` is the leader's, which the answer carries. `held`: this answer was delayed, so the
+        follower has received no answer since its last fetch.
         """
         follower = self._followers[broker]
         if not held:
@@ -99,9 +101,9 @@ class LeaderState:
         follower.end, follower.sent = offset, log_end_offset
 
     def high_watermark(self, log_end_offset: int, present: int) -> int:
-        """The smallest log end offset of the maximal ISR, as far as it is above the present one.
+        """The smallest log end offset of the maximal ISR, but not below the present high watermark.
 
-        A member that has not fetched in this epoch holds it where it is.
+        It is unchanged while a member has not fetched in this leader epoch.
         """
         smallest = log_end_offset
         for broker in self._maximal_isr:
@@ -111,12 +113,12 @@ class LeaderState:
         return max(present, smallest)
 
     def has_lost_lines(self, broker: int, high_watermark: int) -> bool:
-        """Whether an ISR member is below the high watermark: it had the lines up to there once."""
+        """Whether the log of an ISR member ends below the high watermark: it has had those lines."""
         end = self._end(broker)
         return broker in self._maximal_isr and end is not None and end < high_watermark
 
     def has_caught_up(self, broker: int, high_watermark: int) -> bool:
-        """Whether a follower has every line that may be acknowledged, of this term and those before it."""
+        """Whether a follower has every line that may be acknowledged, of this and earlier leader epochs."""
         follower = self._followers.get(broker)
         if follower is None or follower.end is None:
             return False
@@ -142,7 +144,7 @@ class FollowerState(NamedTuple):
 
     leader_epoch: int
     level_at: int | None
-    """Where the leader's log ended when the two first agreed in this leader epoch; None before."""
+    """The leader's log end offset when the two logs first agreed in this leader epoch; None before."""
 
 
 class Replica:
@@ -156,10 +158,10 @@ class Replica:
         self._leader_epoch = NO_EPOCH
         self._leader_state: LeaderState | None = None
         self._level_at: int | None = None
-        """See `Following`."""
+        """See `FollowerState`."""
         self._failure: str | None = None
 
-    # --- what is known ----------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     @property
     def end_offset(self) -> int:
@@ -171,7 +173,7 @@ class Replica:
 
     @property
     def mark(self) -> tuple[Role, int, int, int]:
-        """Changes with role, leader epoch, log end offset and high watermark."""
+        """Role, leader epoch, log end offset and high watermark, to find changes."""
         return self._role, self._leader_epoch, self.end_offset, self.high_watermark
 
     def has_caught_up(self, broker: int) -> bool:
@@ -182,7 +184,7 @@ class Replica:
 
     @property
     def maximal_isr_size(self) -> int | None:
-        """How many replicas the high watermark waits for, this one included; None where it does not lead."""
+        """Size of the maximal ISR, for which the high watermark waits; None if this replica does not lead."""
         return None if self._leader_state is None else self._leader_state.maximal_isr_size
 
     @property
@@ -191,7 +193,7 @@ class Replica:
 
     @property
     def failure(self) -> str | None:
-        """What keeps it from its role, or from its leader's lines."""
+        """Why the replica has no role, or cannot take its leader's lines; None without a failure."""
         return self._failure
 
     def view(self) -> ReplicaView:
@@ -201,19 +203,19 @@ class Replica:
             leader_epoch=NO_EPOCH if self._role is Role.NONE else self._leader_epoch,
             log_end_offset=self.end_offset,
             high_watermark=self.high_watermark,
-            term_start=-1 if leader_state is None else leader_state.start_offset,
+            leader_epoch_start=-1 if leader_state is None else leader_state.start_offset,
             followers={} if leader_state is None else leader_state.followers(self.high_watermark),
             failure=self._failure,
         )
 
     def _lacks(self, leader_epoch: int) -> str | None:
-        """Why this replica must not lead; None where it may."""
+        """The reason why this replica must not lead; None if it may."""
         if self._log.epochs.last > leader_epoch:
             return self._from_later()
         kept = self._log.kept_high_watermark
         if kept is None:
             return (
-                "it has no lines of its own yet: it was made in a later term, and never level with a leader"
+                "it may lack lines: it was created in a later leader epoch, and was never level with a leader"
             )
         if kept > self.end_offset:
             return f"lines are lost: it ends at {self.end_offset}, and {kept} was its high watermark"
@@ -222,7 +224,7 @@ class Replica:
     # --- roles ------------------------------------------------------------------------------------
 
     def lead(self, leader_epoch: int, replicas: Collection[int], isr: Collection[int]) -> ErrorCode:
-        """Becomes leader, or stays it with other replicas; see `ReplicaManager.become_leader`."""
+        """Becomes leader, or sets the replicas and ISR of a leader; see `ReplicaManager.become_leader`."""
         if self._leader_state is None or self._leader_state.leader_epoch != leader_epoch:
             self._enter(leader_epoch, Role.LEADER)
             if (lack := self._lacks(leader_epoch)) is not None:
@@ -236,7 +238,7 @@ class Replica:
         return ErrorCode.NONE
 
     def follow(self, leader_epoch: int, level_at: int | None = None) -> ErrorCode:
-        """Becomes follower, or stays it; `level_at`: see `FollowerState`, where it followed in this epoch."""
+        """Becomes follower, or stays it. `level_at` is that of an earlier `FollowerState` of this epoch."""
         if self._role is not Role.FOLLOWER or self._leader_epoch != leader_epoch:
             self._enter(leader_epoch, Role.FOLLOWER)
             if self._log.epochs.last > leader_epoch:
@@ -247,16 +249,16 @@ class Replica:
 
     @property
     def following(self) -> FollowerState | None:
-        """What has to be known to follow on after its log was opened anew; None for one that does not."""
+        """The state that `follow` needs after the log is opened again; None if it does not follow."""
         return FollowerState(self._leader_epoch, self._level_at) if self._role is Role.FOLLOWER else None
 
     def stop(self) -> None:
-        """Has no role any more."""
+        """Ends the role."""
         self._role = Role.NONE
         self._leader_state = self._level_at = self._failure = None
 
     def flush_rolled(self) -> None:
-        """Forces the full segments of its log to the disk."""
+        """Forces the full segments of the log to the disk."""
         self._log.flush_rolled()
 
     def _enter(self, leader_epoch: int, role: Role) -> None:
@@ -270,7 +272,7 @@ class Replica:
         self._leader_epoch = leader_epoch
 
     def _give_up(self, failure: str) -> ErrorCode:
-        """Records why there is no role in the leader epoch that was entered."""
+        """Stores the reason why the replica has no role in the present leader epoch."""
         self._failure = failure
         return ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -280,18 +282,18 @@ class Replica:
     # --- a leader ---------------------------------------------------------------------------------
 
     def set_replicas(self, leader_epoch: int, replicas: Collection[int]) -> None:
-        """Stays leader, with these replicas from now on."""
+        """Sets the replicas, if this replica leads at that leader epoch."""
         if self._leader_state is not None and self._leader_state.leader_epoch == leader_epoch:
             self._leader_state.set_replicas(replicas)
 
     def set_maximal_isr(self, leader_epoch: int, isr: Collection[int]) -> None:
-        """Sets the maximal ISR, for which the high watermark waits."""
+        """Sets the maximal ISR, for which the high watermark waits, if this replica leads at that epoch."""
         if self._leader_state is not None and self._leader_state.leader_epoch == leader_epoch:
             self._leader_state.set_maximal_isr(isr)
             self._advance(self._leader_state)
 
     def append(self, request: AppendLinesRequest, now_ms: int) -> AppendLinesResponse:
-        """Appends lines as one batch with this timestamp and answers at once."""
+        """Appends lines as one record batch with this timestamp and returns the answer at once."""
         error = self._refusal(request.leader_epoch)
         if error is ErrorCode.NONE and not are_lines(request.lines):
             error = ErrorCode.INVALID_RECORD
@@ -305,13 +307,13 @@ class Replica:
         return AppendLinesResponse(ErrorCode.NONE, appended.base_offset, self.high_watermark)
 
     def keeps(self, leader_epoch: int, end_offset: int) -> bool:
-        """Whether this replica leads with that epoch's lines up to there; see `ReplicaManager.keeps`."""
+        """Whether this replica leads, and its last line before `end_offset` is of that leader epoch."""
         if self._leader_state is None or end_offset > self.end_offset:
             return False
         return self._log.epochs.of_line_before(end_offset) == leader_epoch
 
     def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
-        """Answers a follower, a consumer or an observer at once, and counts how far a follower has come."""
+        """Answers a follower, a consumer or an observer at once, and updates a follower's progress."""
         if request.replica_id == OBSERVER:
             return self._fetched()
         consumes = request.replica_id == CONSUMER
@@ -348,9 +350,9 @@ class Replica:
             return no_fetch(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if request.last_fetched_epoch == leader_state.leader_epoch and request.offset > self.end_offset:
             if not leader_state.in_maximal_isr(request.replica_id):
-                # It has nothing that this leader ever waited for; what it has may be of a former topic.
+                # The leader never waited for it, so its lines may be of a deleted topic of the same name.
                 return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
-            self._log.keep_high_watermark(request.offset)  # so that it does not lead again as it is
+            self._log.keep_high_watermark(request.offset)  # it must not lead again without these lines
             raise ReplicaStorageError(
                 f"lines are lost: broker {request.replica_id} has {request.offset} of them from this leader "
                 f"in epoch {leader_state.leader_epoch}, and {self.end_offset} are left"
@@ -360,7 +362,7 @@ class Replica:
         leader_state.update_follower(request.replica_id, request.offset, self.end_offset, held=held)
         self._advance(leader_state)
         if leader_state.has_lost_lines(request.replica_id, self.high_watermark):
-            return self._fetched()  # until it is out of the ISR: with some of the lines it could be elected
+            return self._fetched()  # until it is out of the ISR: with some of its lines it could be elected
         return self._records(request, self.end_offset)
 
     def _records(self, request: FetchLinesRequest, end: int) -> FetchLinesResponse:
@@ -384,7 +386,7 @@ class Replica:
     # --- a follower -------------------------------------------------------------------------------
 
     def next_fetch(self, broker_epoch: int, max_bytes: int, max_wait_ms: int) -> FetchLinesRequest | None:
-        """What to ask the leader next."""
+        """The next FetchLines for the leader; None if this replica does not follow."""
         if self._role is not Role.FOLLOWER:
             return None
         return FetchLinesRequest(
@@ -400,7 +402,7 @@ class Replica:
         )
 
     def take(self, request: FetchLinesRequest, response: FetchLinesResponse) -> bool:
-        """Takes the leader's answer in; see `ReplicaManager.take`."""
+        """Handles the leader's answer; see `ReplicaManager.take`."""
         position = request.leader_epoch, request.offset
         if self._role is not Role.FOLLOWER or position != (self._leader_epoch, self.end_offset):
             return True
@@ -419,17 +421,17 @@ class Replica:
         if self._level_at is not None or offset >= self.end_offset:
             self._failure = (
                 f"the leader of epoch {self._leader_epoch} has lost lines: it agreed with this log before, "
-                f"which ends at {self.end_offset}, and now it would have it cut to {offset}"
+                f"which ends at {self.end_offset}, and now its answer would truncate it to {offset}"
             )
             return False
         self._log.truncate_to(offset)
         return True
 
     def _learn(self, high_watermark: int, log_end_offset: int) -> None:
-        """Keeps the leader's high watermark, as far as this log goes.
+        """Stores the leader's high watermark, but not beyond the end of this log.
 
-        A replica that lacks lines keeps what it has until it has been level with the leader: until then what
-        the leader sends can be less than what this replica acknowledged before.
+        A replica that lacks lines keeps its stored high watermark until it has been level with the leader:
+        before that the leader's can be below an offset that this replica has acknowledged.
         """
         if self._level_at is None:
             self._level_at = log_end_offset
@@ -445,10 +447,10 @@ class Replica:
 
 
 def no_append(error: ErrorCode) -> AppendLinesResponse:
-    """Says why lines were not appended."""
+    """The answer to an AppendLines that was refused with `error`."""
     return AppendLinesResponse(error, -1, -1)
 
 
 def no_fetch(error: ErrorCode) -> FetchLinesResponse:
-    """Says why nothing can be fetched."""
+    """The answer to a FetchLines that was refused with `error`."""
     return FetchLinesResponse(error, -1, -1)

@@ -1,4 +1,4 @@
-"""What is known of a replica: its role, its followers, its failure; as values. Pure."""
+"""The state of a replica as values: its role, its followers and its failure. Pure."""
 
 from __future__ import annotations
 
@@ -8,55 +8,59 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of batches in one answer, whatever is asked for; a larger batch comes alone. (`fetch.max.bytes` of Kafka's
-brokers is 55 MiB, but they send from the page cache: an answer here stands in memory until it is taken.)"""
+"""Most bytes of record batches in one answer, whatever the request allows; a larger batch is sent alone.
+
+Kafka's brokers have `fetch.max.bytes` with 55 MiB, but they send from the page cache: zkgroup keeps an answer
+in memory until the client has received it."""
 
 
 class Role(Enum):
-    """What a replica does now."""
+    """The role of a replica."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
     NONE = "none"
-    """Stopped, failed, or without a role since the manager was opened: its lines are kept and not served."""
+    """Stopped, failed, or without a role since the manager was opened: its log is kept and not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """How far a follower has come, as its leader knows."""
+    """The progress of a follower, as its leader knows it."""
 
     log_end_offset: int | None
-    """None until it has fetched in this term with a log that does not diverge."""
+    """None until it has fetched in this leader epoch with a log that does not diverge."""
     caught_up: bool
-    """It may join the ISR: it is at the high watermark and at the start of this term, or past them, and where
-    the answer to its fetch before said that the leader's log ends."""
+    """Whether it may join the ISR: its last fetch reached the high watermark, the start of this leader epoch,
+    and the log end offset of the previous answer."""
     lost: bool
-    """It fetched below the high watermark, so lines that it once acknowledged are gone. An ISR member of
-    which this is true must leave the ISR at once; it is given no line before `set_isr` leaves it out."""
+    """Whether it fetched below the high watermark as an ISR member: lines that it acknowledged are lost.
+
+    It must leave the ISR at once, and gets no lines until `set_isr` leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """What a host knows of one partition."""
+    """The state of a replica on one broker."""
 
     role: Role
     leader_epoch: int
-    """Of the role; -1 with none."""
+    """The leader epoch of the role; -1 without a role."""
     log_end_offset: int
-    """Offset that the next line will get."""
+    """The offset of the next line."""
     high_watermark: int
-    """The first offset that consumers may not read yet. A follower's is the one that its leader sent last."""
-    term_start: int
-    """Of a leader: its log end offset when it became leader; else -1."""
+    """The first offset that consumers may not read yet; a follower has it from its leader."""
+    leader_epoch_start: int
+    """The log end offset of a leader when it became leader; -1 for another role."""
     followers: Mapping[int, Follower] = field(default_factory=dict)
-    """Of a leader: every other replica, by broker id."""
+    """The other replicas of a leader, by broker id."""
     failure: str | None = None
-    """What keeps this replica from its role, or from its leader's lines; for people."""
+    """Why this replica has no role, or cannot take its leader's lines; a message for people."""
 
 
 class Failure(NamedTuple):
-    """Why a replica has no role, or cannot go on with its leader's lines; for people."""
+    """Why and since when a replica has no role, or cannot take its leader's lines."""
 
     reason: str
+    """A message for people."""
     since_ms: int
-    """Epoch milliseconds."""
+    """Time of the failure in epoch milliseconds."""
