@@ -187,7 +187,7 @@ class BrokerNetwork:
     def registered(self, epoch: int) -> None:
         """Sets the broker epoch of the new registration, and accepts control requests from then on."""
         if self._epoch >= 0:
-            self.cache.doubt()
+            self.cache.mark_unconfirmed()
         self._epoch = epoch
         self._accepts_control_requests = True
 

@@ -227,7 +227,7 @@ def test_a_later_controller_is_believed_though_the_leader_epoch_is_lower() -> No
 def test_once_registered_anew_the_next_word_on_each_partition_is_believed() -> None:
     """And only the next: what follows it is compared again."""
     cache = filled(update_metadata(state(leader=2, epoch=5), state(OTHER, leader=2, epoch=5)))
-    cache.doubt()
+    cache.mark_unconfirmed()
 
     assert [one.leader for one in partitions(cache)] == [2, 2]
     assert cache.update(update_metadata(state(leader=1, epoch=1)), 0) == ()

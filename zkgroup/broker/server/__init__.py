@@ -1,7 +1,7 @@
-"""The port of a broker: connections, the requests that they bring, and what is answered to them.
+"""The port of a broker: its connections, their requests and the answers.
 
-* `server`: `BrokerServer` listens, a `Connection` takes frames in and sends answers
-* `apis`: `BrokerApis` finds the answer to each request, and `LineRequests` those for lines
+* `server`: `BrokerServer` listens, `Connection` reads requests and sends answers
+* `apis`: `BrokerApis` answers each request, `LineRequests` decides AppendLines and FetchLines
 * `control_requests`: LeaderAndIsr, StopReplica and UpdateMetadata, one at a time
-* `metadata_cache`: what UpdateMetadata said, for clients that ask
+* `metadata_cache`: the metadata of the last UpdateMetadata, for clients
 """

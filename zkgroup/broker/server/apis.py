@@ -1,12 +1,12 @@
-"""The answer to each request that reaches a broker's port.
+"""The answers to the requests at a broker's port.
 
-The three requests of the controller are handled one at a time, by one task. Metadata and coordinators come
-from the metadata cache, also while ZooKeeper cannot be reached. Lines come from the `ReplicaManager`. zkgroup
-brokers have no Kafka records: requests for them are answered with error 6, so that clients ask another leader
+One task handles the three requests of the controller, one at a time. Metadata and coordinators come from the
+metadata cache, also without a connection to ZooKeeper. AppendLines and FetchLines go to the `ReplicaManager`.
+Produce, Fetch and ListOffsets are refused with error 6, so that clients ask another leader
 (kafka/server/KafkaApis.scala@0.8.2.2).
 
-`LineRequests` decides what a request for lines is answered, and whether it waits. `BrokerApis` lets it wait
-on its event loop, the simulated broker from one of its steps to the next.
+`LineRequests` decides the answer to AppendLines and FetchLines, and whether it is delayed. `BrokerApis` waits
+on its event loop, the simulated broker between its steps.
 """
 
 from __future__ import annotations
@@ -78,12 +78,14 @@ from zkgroup.wire.replica_host import (
 
 
 class LineRequests:
-    """The rules of one broker. Used on the thread of the replicas, except for `refused`."""
+    """Decides the answers to AppendLines and FetchLines. Used on the thread of the replicas."""
 
     def __init__(self, is_live: Callable[[int], bool], min_insync: MinInsync | None = None) -> None:
-        """is_live: whether the controller has said that a broker lives. One that fetches all the same is a
-        former incarnation (77), and may follow a topic that was deleted without it (ADR 0024).
-        min_insync: None where lines are taken however few are in sync.
+        """
+        Args:
+            is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes
+                from an earlier incarnation (77), which may follow a deleted topic (ADR 0024).
+            min_insync: None appends with acks=all without a check of the ISR size.
         """
         self._is_live = is_live
         self._min_insync = min_insync
@@ -91,7 +93,7 @@ class LineRequests:
     # --- append -----------------------------------------------------------------------------------
 
     def append(self, host: ReplicaManager, request: AppendLinesRequest) -> AppendLinesResponse:
-        """Appends; with acks=all and too few in sync nothing, error 19."""
+        """Appends lines; with acks=all and too few in-sync replicas it appends none and returns error 19."""
         if request.acks not in (ACKS_LEADER, ACKS_ALL):
             return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
         if request.acks == ACKS_ALL and self._lacks(host, _partition(request)):
@@ -100,20 +102,21 @@ class LineRequests:
 
     @staticmethod
     def must_wait(request: AppendLinesRequest, response: AppendLinesResponse) -> bool:
-        """Whether what `append` returned is not the answer yet: `replicated` has it."""
+        """Whether the answer is delayed after `append`, until `replicated` returns it."""
         return response.error == ErrorCode.NONE and request.acks == ACKS_ALL
 
     def replicated(
         self, host: ReplicaManager, request: AppendLinesRequest, response: AppendLinesResponse
     ) -> AppendLinesResponse | None:
-        """The answer once the high watermark has passed the lines, or 6 if another leads first; else None.
+        """The answer once the high watermark has passed the lines, or error 6 if it leads no more; else None.
 
-        Nothing but that ends the wait: the producer has no other way to learn of it. A new term of this same
-        leader does not: the lines are where they were. With too few in sync by then it is 20.
+        Nothing else ends the wait, because the producer cannot learn the outcome in another way. A new leader
+        epoch of the same leader does not end it: the lines are still in its log. The answer is error 20 if
+        too few replicas are in sync at the end of the wait.
         """
         tp, wanted = _partition(request), response.base_offset + len(request.lines)
         reached = host.high_watermark(tp) if host.keeps(tp, request.leader_epoch, wanted) else None
-        if reached is None:  # another may have taken them away
+        if reached is None:  # another leader may have truncated the lines
             error = ErrorCode.NOT_LEADER_FOR_PARTITION
             return dataclasses.replace(response, error=error, high_watermark=-1)
         if reached < wanted:
@@ -124,7 +127,7 @@ class LineRequests:
         return dataclasses.replace(response, high_watermark=reached)
 
     def _lacks(self, host: ReplicaManager, tp: TopicPartition) -> bool:
-        """Whether this replica leads and too few are in sync."""
+        """Whether this replica leads and too few replicas are in sync."""
         if self._min_insync is None or (counted := host.maximal_isr_size(tp)) is None:
             return False
         return self._min_insync.lacks(tp, counted)
@@ -132,26 +135,29 @@ class LineRequests:
     # --- fetch ------------------------------------------------------------------------------------
 
     def refused(self, request: FetchLinesRequest) -> FetchLinesResponse | None:
-        """The answer to a broker that the controller has not called alive."""
+        """The answer to a broker that is not live by the last UpdateMetadata; None for others.
+
+        May be called on any thread.
+        """
         if is_of_follower(request) and not self._is_live(request.replica_id):
             return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
         return None
 
     @staticmethod
     def says_nothing(first: FetchLinesResponse, response: FetchLinesResponse) -> bool:
-        """Whether the request waits on: there is no line for it, and no change of the watermark."""
+        """Whether the answer is delayed further: it has no batch, and the high watermark is unchanged."""
         if response.error != ErrorCode.NONE or response.records or response.diverging is not None:
             return False
         return response.high_watermark == first.high_watermark
 
 
 def is_of_follower(request: FetchLinesRequest) -> bool:
-    """Whether a broker asks, and no consumer or observer."""
+    """Whether a fetch comes from a broker, not from a consumer or observer."""
     return request.replica_id not in (CONSUMER, OBSERVER)
 
 
 def follower_fetched(request: FetchLinesRequest, response: FetchLinesResponse) -> FollowerFetched | None:
-    """What the machine learns of a fetch that was answered."""
+    """The event for the machine after a follower's fetch was answered; None for another fetch or an error."""
     if not is_of_follower(request) or response.error != ErrorCode.NONE or response.diverging is not None:
         return None
     return FollowerFetched(
@@ -170,11 +176,11 @@ def _partition(request: AppendLinesRequest) -> TopicPartition:
 _log = logging.getLogger("zkgroup.broker")
 
 FETCH_WAIT_MAX_MS = 30_000
-"""No fetch waits longer, whatever it asks for: who asks may be gone without a sign."""
+"""Longest delay of a fetch, whatever its `max_wait_ms`: the client may be gone without closing its socket."""
 
 
 class MetadataSource(Protocol):
-    """Where metadata of the cluster come from: a `MetadataCache`, or the context of a controller."""
+    """The source of cluster metadata: a `MetadataCache`, or the context of a controller."""
 
     def prepare(self, topics: Iterable[str]) -> Iterator[None]: ...
 
@@ -184,10 +190,10 @@ class MetadataSource(Protocol):
 
 
 class RequestObserver(Protocol):
-    """Is notified of handled requests, on the loop, before the answer is sent. Must not raise."""
+    """Receives notifications of handled requests, on the loop, before the answer is sent. Must not raise."""
 
     def on_action(self, action: Action, error: int) -> None:
-        """The replica manager has done what the controller said (`ErrorCode.NONE`), or could not."""
+        """The replica manager has performed an action of the controller, with this error code."""
         ...
 
     def on_fetch(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
@@ -195,19 +201,19 @@ class RequestObserver(Protocol):
         ...
 
     def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
-        """A LeaderAndIsr was applied, as far as it is not older than what is known.
+        """A LeaderAndIsr was applied, except for partitions with a stale leader epoch.
 
-        Not called for one that was being handled when the control queue was dropped.
+        Not called for a request that was in progress when the control queue was dropped.
         """
         ...
 
     def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
-        """Lines are kept here of partitions that a controller's first LeaderAndIsr did not name."""
+        """This broker has logs of partitions that a controller's first LeaderAndIsr does not name."""
         ...
 
 
 class LeaderQuota(Protocol):
-    """How fast lines may be sent to followers that lag (KIP-73). Times in seconds of the loop's clock."""
+    """The throttle for batches that a leader sends to followers that lag (KIP-73). Times in seconds."""
 
     def holds(self, tp: TopicPartition) -> bool: ...
 
@@ -217,25 +223,24 @@ class LeaderQuota(Protocol):
 
 
 class BrokerApis:
-    """Answers requests. Made and used on one event loop; `close` ends its task.
+    """Answers the requests at a broker's port. Made and used on one event loop; `close` ends its task.
 
     Args:
-        broker: the own id.
+        broker: the id of this broker.
         control_requests: handles LeaderAndIsr, StopReplica and UpdateMetadata.
-        metadata: for Metadata and FindCoordinator.
-        clock: for the age of the metadata.
-        host: None for a broker that hosts nothing: it can neither lead nor follow (56), and a request for
-            lines closes the connection.
-        controlled_shutdown: asks the controller that runs in this process, by the id of the broker that
-            stops; None where none does.
+        metadata: answers Metadata and FindCoordinator.
+        clock: gives the time of each UpdateMetadata.
+        host: None for a broker without replicas: it can neither lead nor follow (56), and AppendLines and
+            FetchLines close the connection.
+        controlled_shutdown: asks the controller in this process, with the id of the broker that stops; None
+            without a controller.
         observer: is notified of handled requests.
-        leader_quota: None where lines are sent without a bound.
-        accepts_control: whether control requests are handled now. Where not, they close the connection: they
-            are meant for a former start, or session, whose registration still stands (K8).
-        is_live: whether the controller has said that a broker lives. One that fetches all the same is a
-        former
-            incarnation (77), and may follow a topic that was deleted without it and made again (ADR 0024).
-        min_insync: None where lines are taken however few replicas are in sync.
+        leader_quota: None sends batches without a throttle.
+        accepts_control: whether control requests are handled now. Otherwise they close the connection: they
+            were sent for an earlier start or session, whose registration still exists (K8).
+        is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes from an
+            earlier incarnation (77), which may follow a topic that was deleted and created again (ADR 0024).
+        min_insync: None appends with acks=all without a check of the ISR size.
     """
 
     def __init__(
@@ -262,15 +267,16 @@ class BrokerApis:
         self._observer = observer
         self._leader_quota = leader_quota
         self._stray_replicas_reported_for: int | None = None
-        """Epoch of the controller whose first LeaderAndIsr was obeyed last."""
+        """The controller epoch for which stray replicas were reported last."""
         self._accepts_control = accepts_control
         self._lines = LineRequests(is_live, min_insync)
         self._control_queue = ControlQueue(broker, self._handle)
 
     async def respond(self, request: Request) -> Response | None:
-        """The answer to a request; None where there is none and the connection is to be closed.
+        """Answers a request; None closes the connection without an answer.
 
-        Cancelled, it gives up waiting; what a host or controller was already asked is done all the same.
+        Cancellation ends the wait, but calls of the replica manager or controller that have begun are
+        completed.
         """
         match request:
             case MetadataRequest():
@@ -299,13 +305,13 @@ class BrokerApis:
                 return None
 
     async def close(self) -> None:
-        """Ends the task. What waits for it is cancelled."""
+        """Ends the task of the control requests; requests in its queue are cancelled."""
         await self._control_queue.close()
 
     # --- the controller's requests --------------------------------------------------------------
 
     def drop_control_requests(self, then: Callable[[], None]) -> None:
-        """Refuses those that wait; `then` is called when the one under way is over, or now."""
+        """Refuses the queued control requests; `then` is called after the request in progress, or now."""
         self._control_queue.drop(then)
 
     async def _queue_control_request(self, request: ControlRequest) -> Response | None:
@@ -327,7 +333,10 @@ class BrokerApis:
                 return await self._drive(self._control_requests.stop_replica(request))
 
     async def _report_stray_replicas(self, controller_epoch: int) -> None:
-        """Once for each controller: its first LeaderAndIsr names all that has a place here (recipes 15)."""
+        """Reports the stray replicas once for each controller epoch.
+
+        A controller's first LeaderAndIsr names all replicas of this broker (recipes 15).
+        """
         if (
             self._host is None
             or self._observer is None
@@ -339,7 +348,7 @@ class BrokerApis:
             self._observer.on_stray_replicas(found)
 
     async def _drive(self, handling: Handling[ResponseT]) -> ResponseT:
-        """Has the host do what the handler yields; all of it in one visit to the host's thread."""
+        """Performs the actions that a handler yields, in one call on the thread of the replicas."""
         done: list[tuple[Action, int]] = []
         if self._host is None:
             response = _driven(handling, _refuse, done)
@@ -360,7 +369,10 @@ class BrokerApis:
     # --- lines ----------------------------------------------------------------------------------
 
     async def _append(self, request: AppendLinesRequest, host: ReplicaExecutor) -> AppendLinesResponse:
-        """Only an answer, the end of the connection and `close` end the wait for the high watermark."""
+        """Appends lines; with acks=all it waits for the answer of `LineRequests.replicated`.
+
+        Only that answer, the end of the connection and `close` end the wait.
+        """
         lines = self._lines
         with host.changed(TopicPartition(request.topic, request.partition)) as change:
             response = await host.call(lambda one: lines.append(one, request))
@@ -372,7 +384,7 @@ class BrokerApis:
             return answer
 
     async def _fetch(self, request: FetchLinesRequest, host: ReplicaExecutor) -> FetchLinesResponse:
-        """Waits up to `max_wait_ms` while there is nothing to say."""
+        """Answers a fetch; it waits up to `max_wait_ms` for a batch or a change of the high watermark."""
         if (refusal := self._lines.refused(request)) is not None:
             return refusal
         with host.changed(TopicPartition(request.topic, request.partition)) as change:
@@ -393,9 +405,9 @@ class BrokerApis:
     async def _throttled(
         self, request: FetchLinesRequest, response: FetchLinesResponse
     ) -> FetchLinesResponse:
-        """The answer, later or without its lines where the bound is reached.
+        """Delays the answer to a throttled follower, or sends it without batches after `max_wait_ms`.
 
-        A follower at the high watermark is in sync, or about to be, and is never slowed down.
+        A follower at the high watermark is in sync, or soon will be, and is never throttled.
         """
         tp, leader_quota = TopicPartition(request.topic, request.partition), self._leader_quota
         lags = is_of_follower(request) and request.offset < response.high_watermark
@@ -416,13 +428,13 @@ class BrokerApis:
 
 
 async def metadata_response(metadata: MetadataSource, topics: Sequence[str]) -> MetadataResponse:
-    """The metadata of these topics, or all; the loop does other things between its pieces."""
+    """The metadata of these topics, or of all; it yields to the event loop between batches of partitions."""
     for _ in metadata.prepare(topics):
         await asyncio.sleep(0)
     return metadata.metadata(topics)
 
 
-# --- on the host's thread -------------------------------------------------------------------------
+# --- on the thread of the replicas ----------------------------------------------------------------
 
 
 def _driven(
@@ -440,7 +452,7 @@ def _driven(
 
 
 def _perform(host: ReplicaManager, broker: int, action: Action) -> int:
-    """What fails by a mistake of the host fails for one partition: -1, and the others are done."""
+    """Performs an action; a bug of the replica manager is error -1 of this partition, and is logged."""
     try:
         return perform(host, broker, action)
     except Exception:  # noqa: BLE001
@@ -449,7 +461,7 @@ def _perform(host: ReplicaManager, broker: int, action: Action) -> int:
 
 
 def _refuse(action: Action) -> int:
-    """Of a broker that hosts nothing: there is nothing to stop, and it has no place for lines."""
+    """The error code of an action at a broker without replicas: 0 for a stop or deletion, else 56."""
     return (
         ErrorCode.NONE if isinstance(action, StopReplica | DeleteReplica) else ErrorCode.KAFKA_STORAGE_ERROR
     )
@@ -459,7 +471,7 @@ _ERROR = ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
 def refuse_produce(request: ProduceRequest) -> ProduceResponse | None:
-    """None for acks=0, where no answer may be sent: Kafka closes the connection, which the producer sees."""
+    """Refuses all partitions; None for acks=0, which gets no answer: as in Kafka the connection is closed."""
     if request.acks == 0:
         return None
     return ProduceResponse(
@@ -473,7 +485,7 @@ def refuse_produce(request: ProduceRequest) -> ProduceResponse | None:
 
 
 def refuse_fetch(request: FetchRequest) -> FetchResponse:
-    """No record, and no high watermark."""
+    """Refuses all partitions, without records and high watermarks."""
     return FetchResponse(
         tuple(
             FetchedTopic(
@@ -486,7 +498,7 @@ def refuse_fetch(request: FetchRequest) -> FetchResponse:
 
 
 def refuse_list_offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """No offset."""
+    """Refuses all partitions, without offsets."""
     return ListOffsetsResponse(
         tuple(
             ListedTopic(

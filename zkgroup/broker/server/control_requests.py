@@ -24,12 +24,12 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.messages import ErrorCode, Response
 
-# --- what the host is to do -----------------------------------------------------------------------
+# --- actions for the replica manager --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
-    """Stop fetching, forget how far followers are, and lead."""
+    """The action to stop fetching, reset the followers' progress, and lead."""
 
     state: PartitionStateInfo
 
@@ -40,7 +40,7 @@ class BecomeLeader:
 
 @dataclass(frozen=True, slots=True)
 class SetReplicas:
-    """Go on leading, with these replicas."""
+    """The action to continue as leader, with these replicas."""
 
     state: PartitionStateInfo
 
@@ -51,11 +51,11 @@ class SetReplicas:
 
 @dataclass(frozen=True, slots=True)
 class BecomeFollower:
-    """Stop leading, and fetch from the leader."""
+    """The action to stop leading, and fetch from the leader."""
 
     state: PartitionStateInfo
     leader: Broker | None
-    """Where the leader is. None: there is none, or the controller did not say where; nothing is fetched."""
+    """The leader's address; None without a leader, or if the request does not name it: no fetches then."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -64,14 +64,14 @@ class BecomeFollower:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """Neither lead nor fetch; keep what is stored."""
+    """The action to end the role and keep the log."""
 
     topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteReplica:
-    """Neither lead nor fetch, and remove what is stored, also where nothing else is known of it."""
+    """The action to end the role and delete the log, also for an unknown partition."""
 
     topic_partition: TopicPartition
 
@@ -81,45 +81,46 @@ Action = RoleAction | SetReplicas
 
 ResponseT = TypeVar("ResponseT")
 Handling = Generator[Action, int, ResponseT]
-"""A handler at work: yields actions, is sent their error codes, returns the response."""
+"""A request handler: it yields actions, is sent their error codes, and returns the response."""
 
 
-# --- what is known of a replica -------------------------------------------------------------------
+# --- roles of the replicas ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedRole:
-    """What the controller made of one replica on this broker."""
+    """The role that the controller gave to one replica on this broker."""
 
     state: PartitionStateInfo
-    """Of the last LeaderAndIsr that was obeyed; its leader epoch is the fence for the next."""
+    """The state in the last LeaderAndIsr that was applied; its leader epoch fences later requests."""
     leads: bool
-    """Whether this broker leads it now: not after a StopReplica, or where the host could not."""
+    """Whether this broker leads the partition now: False after StopReplica or a failed action."""
     error: int = ErrorCode.NONE
-    """Why the host could not take the role, which a later controller asks anew."""
+    """The error of the action; a later controller gets it as the answer to the same leader epoch."""
     awaits_leader: bool = False
-    """Whether that request named no leader to fetch from; the same leader epoch can come again with one."""
+    """Whether that request named no leader to fetch from; the same leader epoch may come again with one."""
 
 
 class ControlRequestHandler:
-    """The rules for what a controller sends to one broker.
+    """Handles the control requests that a controller sends to one broker.
 
-    * A request of an older controller epoch than any request has shown is refused with 11, whatever its
-      kind, and changes nothing.
-    * A partition of LeaderAndIsr whose leader epoch is not above the known one has error 13, or that of the
-      known one, where its role could not be taken: the controller that got it may have been replaced. One
-      that this broker does not replicate is not in the response at all. Leaders are made before followers.
-    * A leader takes over the replicas that a later controller names, also in the leader epoch that is known.
-      They go for another list where the former controller was to end a move, which was then taken back.
-      0.8.2.2 does not: what is on the later list alone is out of the ISR until the leader epoch rises.
-    * A follower whose leader is not among the leaders named stops what it did and answers 0. Its leader epoch
-      is known: an earlier one has error 13. The same decision can be sent again with the leader.
-    * StopReplica carries no leader epoch, so a late one is obeyed (K28). Without delete the known leader
-      epoch stays; with delete it is forgotten, for the topic can come again at epoch 0.
+    * A request with a lower controller epoch than an earlier request is refused with error 11, whatever its
+      API, and changes nothing.
+    * LeaderAndIsr: a partition whose leader epoch is not above the known one gets error 13. If the action of
+      the known leader epoch failed, it gets the error of that action again: the controller that received it
+      may have been replaced. The response omits partitions that this broker does not replicate. Leaders are
+      handled before followers.
+    * A leader takes the replica list of a later controller, also in the known leader epoch. The lists differ
+      if a reassignment that the former controller was completing has been cancelled. 0.8.2.2 does not take
+      it: replicas on the later list alone stay out of the ISR until the leader epoch rises.
+    * A follower whose leader is not among the request's leaders ends its role and answers 0. The leader epoch
+      is known then: an earlier one gets error 13. The same leader epoch can be sent again with the leader.
+    * StopReplica carries no leader epoch, so a late one is performed (K28). Without delete the known leader
+      epoch stays; with delete it is removed, because the topic can be created again at leader epoch 0.
     """
 
     def __init__(self, broker: int, cache: MetadataCache) -> None:
-        """`broker` is the own id; `cache` takes in what UpdateMetadata says."""
+        """`broker` is the id of this broker; `update_metadata` updates `cache`."""
         self._broker = broker
         self._cache = cache
         self._controller_epoch: int | None = None
@@ -127,20 +128,20 @@ class ControlRequestHandler:
 
     @property
     def controller_epoch(self) -> int | None:
-        """The highest that any request has shown; None before the first."""
+        """The highest controller epoch in any request so far; None before the first request."""
         return self._controller_epoch
 
     @property
     def replicas(self) -> Mapping[TopicPartition, AssignedRole]:
-        """What is known of the replicas on this broker."""
+        """The roles of the replicas on this broker."""
         return MappingProxyType(self._replicas)
 
     # --- handlers -------------------------------------------------------------------------------
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Handling[LeaderAndIsrResponse]:
-        """Makes this broker leader or follower of each partition; the response names them in order.
+        """Makes this broker leader or follower of each partition; the response has the request's order.
 
-        A partition named twice counts once, by its last entry, as in the map of 0.8.2.2.
+        If a partition has two entries, the last one applies, as in 0.8.2.2.
         """
         if self._is_stale(request.controller_epoch):
             return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -164,7 +165,7 @@ class ControlRequestHandler:
         )
 
     def stop_replica(self, request: StopReplicaRequest) -> Handling[StopReplicaResponse]:
-        """Stops or deletes each partition; 0 also for one that is not known here."""
+        """Stops or deletes each replica; an unknown partition gets 0 as well."""
         if self._is_stale(request.controller_epoch):
             return StopReplicaResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         answers = []
@@ -176,9 +177,9 @@ class ControlRequestHandler:
         return StopReplicaResponse(ErrorCode.NONE, tuple(answers))
 
     def update_metadata(self, request: UpdateMetadataRequest, now_ms: int) -> UpdateMetadataResponse:
-        """Hands the request to the metadata cache; no host is needed.
+        """Updates the metadata cache; performs no action.
 
-        0.8.2.2 answers -1 to an older controller epoch, through a mistake of its own; we answer 11.
+        A lower controller epoch gets error 11. 0.8.2.2 answers -1, which is a bug.
         """
         if self._is_stale(request.controller_epoch):
             return UpdateMetadataResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -188,14 +189,14 @@ class ControlRequestHandler:
     # --- parts ----------------------------------------------------------------------------------
 
     def _is_stale(self, controller_epoch: int) -> bool:
-        """Whether the sender has been replaced; otherwise its epoch is known from here on."""
+        """Whether the sender is a former controller; stores the controller epoch otherwise."""
         if self._controller_epoch is not None and controller_epoch < self._controller_epoch:
             return True
         self._controller_epoch = controller_epoch
         return False
 
     def _is_known(self, state: PartitionStateInfo) -> bool:
-        """Whether a decision of this leader epoch, or of a later one, was obeyed before."""
+        """Whether a request with this leader epoch or a later one was applied before."""
         known = self._replicas.get(state.topic_partition)
         if known is None:
             return False
@@ -204,14 +205,14 @@ class ControlRequestHandler:
         return state.leader_epoch < known.state.leader_epoch
 
     def _known(self, state: PartitionStateInfo, controller_epoch: int) -> Generator[Action, int, int]:
-        """A decision that was obeyed before, or one before it."""
+        """Handles a partition with a known or earlier leader epoch; returns its error code."""
         if self._has_other_replicas(state, controller_epoch):
             self._replicas[state.topic_partition] = AssignedRole(state, leads=True)
             return (yield SetReplicas(state))
         return self._error_of(state) or ErrorCode.STALE_LEADER_EPOCH
 
     def _has_other_replicas(self, state: PartitionStateInfo, controller_epoch: int) -> bool:
-        """Whether a later controller than the one that began this term goes on with it, on another list."""
+        """Whether a later controller sends another replica list for the known leader epoch of a leader."""
         known = self._replicas.get(state.topic_partition)
         return (
             known is not None
@@ -223,13 +224,16 @@ class ControlRequestHandler:
         )
 
     def _error_of(self, state: PartitionStateInfo) -> int:
-        """Of the role that this very leader epoch has given, where it could not be taken."""
+        """The error of the action that this same leader epoch required; 0 without one."""
         known = self._replicas.get(state.topic_partition)
         is_same = known is not None and known.state.leader_epoch == state.leader_epoch
         return known.error if known is not None and is_same else ErrorCode.NONE
 
     def _lead(self, state: PartitionStateInfo) -> Generator[Action, int, int]:
-        """The epoch is known even where the host cannot lead: only a new decision can help then."""
+        """Makes this broker the leader. The leader epoch is known even if the action fails.
+
+        After a failure only a new leader epoch can give the replica a role.
+        """
         error = yield BecomeLeader(state)
         self._replicas[state.topic_partition] = AssignedRole(
             state, leads=error == ErrorCode.NONE, error=error
@@ -256,28 +260,28 @@ class ControlRequestHandler:
 _log = logging.getLogger("zkgroup.broker")
 
 CONTROL_QUEUE_MAX: Final = 64
-"""Control requests that wait; the sender of a further one waits with them."""
+"""Most queued control requests; the connection of a further one waits."""
 
 ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 _QueuedRequest = tuple[int, ControlRequest, asyncio.Future[Response | None]]
 
 
 class ControlQueue:
-    """Control requests in order of arrival. Made and used on one event loop; `close` ends its task."""
+    """Handles control requests one at a time, in order of arrival. Made and used on one event loop."""
 
     def __init__(self, broker: int, handle: Callable[[ControlRequest], Awaitable[Response]]) -> None:
         """`handle` handles one request and returns its response."""
         self._broker = broker
         self._handle = handle
         self.generation = 0
-        """Rises with `drop`: a request of a former generation is refused unless its handling has begun."""
+        """Rises with `drop`: queued requests of a former generation are refused."""
         self._waiting: asyncio.Queue[_QueuedRequest] = asyncio.Queue(CONTROL_QUEUE_MAX)
         self._is_busy = False
         self._then: list[Callable[[], None]] = []
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"broker {broker} obeys")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"broker {broker} control")
 
     async def submit(self, request: ControlRequest) -> Response | None:
-        """The answer, once it is its turn; None where it is refused, or after `close`."""
+        """Queues a request and returns its answer; None if it is refused, or after `close`."""
         if self._task.done():
             return None
         answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
@@ -285,7 +289,7 @@ class ControlQueue:
         return await answer
 
     def drop(self, then: Callable[[], None]) -> None:
-        """Refuses those that wait; `then` is called when the one under way is over, or now."""
+        """Refuses the queued requests; `then` is called after the request in progress, or now."""
         self.generation += 1
         if self._is_busy:
             self._then.append(then)
@@ -293,17 +297,16 @@ class ControlQueue:
             then()
 
     async def close(self) -> None:
-        """Ends the task. What waits for it is cancelled."""
+        """Ends the task; queued requests are cancelled."""
         self._task.cancel()
         await asyncio.wait([self._task])
         while not self._waiting.empty():
             self._waiting.get_nowait()[2].cancel()
 
     async def _run(self) -> None:
-        """One request of a controller after the other, each to its end.
+        """Handles the queued requests, one after the other.
 
-        One whose connection is gone before its turn is dropped: its sender sends it again, perhaps behind
-        others.
+        A request whose connection has closed is skipped: its sender sends it again, perhaps after others.
         """
         while True:
             generation, request, answer = await self._waiting.get()

@@ -1,7 +1,6 @@
-"""The metadata cache: what the controller's UpdateMetadata said, as answers for clients.
+"""The metadata cache of a broker: the content of UpdateMetadata requests, as answers for clients. Pure.
 
-Filled by the controller's UpdateMetadata and by nothing else, so it keeps answering while ZooKeeper is away.
-Pure.
+Only UpdateMetadata changes it, so it answers without a connection to ZooKeeper.
 Source: kafka/server/MetadataCache.scala, KafkaApis.scala and OffsetManager.scala @0.8.2.2.
 """
 
@@ -25,37 +24,37 @@ from zkgroup.wire.metadata import (
 from zkgroup.znodes.ids import validate_topic
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Where Kafka keeps offsets of groups; who leads a partition of it coordinates the groups that fall there."""
+"""Kafka's topic of group offsets; the leader of a partition is the coordinator of its groups."""
 _NO_COORDINATOR = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
 
 
 class MetadataCache:
-    """Live brokers, and leader, ISR and replicas of each partition, as the controller sent them last.
+    """The live brokers, and the leader, ISR and replicas of each partition, as the controller sent them last.
 
-    Not thread-safe: control requests and the answers to clients are on one thread.
+    Not thread-safe: control requests and answers to clients use one thread.
     """
 
     def __init__(self) -> None:
         self._brokers: dict[int, Broker] = {}
         self._topics: dict[str, dict[int, PartitionStateInfo]] = {}
         self._answers: dict[str, TopicMetadata] = {}
-        """Made when first asked for, until something of the topic or the live brokers change."""
-        self._doubted: set[TopicPartition] = set()
+        """Answers by topic, made on demand; removed when the topic or the live brokers change."""
+        self._unconfirmed: set[TopicPartition] = set()
+        """Partitions whose states are from before the present registration."""
         self._controller: tuple[int, int] | None = None
         self._updated_ms: int | None = None
 
     # --- filled by the controller ---------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
-        """Takes in a request that passed the controller epoch's fence (`ControlRequestHandler`).
+        """Applies a request whose controller epoch was accepted by `ControlRequestHandler`.
 
-        The brokers replace those known. A partition with leader -2 is forgotten, its topic with the last
-        one. Any other replaces what is known of the partition, except where that is later by the leader's
-        epoch and not earlier by the epoch of the controller that decided: a request that was sent again
-        can arrive behind later ones (K29). 0.8.2.2 compares nothing.
+        The request's brokers replace the live brokers. A partition with leader -2 is removed, and its topic
+        with the last partition. Any other state replaces the known one, unless the known state has a higher
+        leader epoch and no lower controller epoch: a request that is sent again can arrive after later ones
+        (K29). 0.8.2.2 does not compare them.
 
-        Returns:
-            the partitions whose entry was too old and is left as it was.
+        Returns the partitions whose state was stale and is not changed.
         """
         brokers = {broker.broker: broker for broker in request.brokers}
         if brokers.keys() != self._brokers.keys():
@@ -68,31 +67,31 @@ class MetadataCache:
             known = self._topics.get(state.topic, {}).get(state.partition)
             if state.leader == LEADER_DURING_DELETE:
                 self._forget(state.topic_partition)
-            elif known is not None and _is_older(state, known) and not self._is_doubted(state):
+            elif known is not None and _is_older(state, known) and not self._is_unconfirmed(state):
                 old.append(state.topic_partition)
             else:
                 self._topics.setdefault(state.topic, {})[state.partition] = state
                 self._answers.pop(state.topic, None)
-                self._doubted.discard(state.topic_partition)
+                self._unconfirmed.discard(state.topic_partition)
         return tuple(old)
 
-    def doubt(self) -> None:
-        """The broker was away from `/brokers/ids` and is registered anew.
+    def mark_unconfirmed(self) -> None:
+        """Accepts any leader epoch in the next state of each partition; call it after a new registration.
 
-        Meanwhile it got nothing from the controller: a topic may have been deleted and made again, and its
-        leader epochs with it. What is known is served on, and the next word on each partition is believed.
+        Without a registration the broker received no control requests: a topic may have been deleted and
+        created again, with lower leader epochs. The known states are served until the next ones arrive.
         """
-        self._doubted = {
+        self._unconfirmed = {
             TopicPartition(topic, partition)
             for topic, partitions in self._topics.items()
             for partition in partitions
         }
 
-    def _is_doubted(self, state: PartitionStateInfo) -> bool:
-        return state.topic_partition in self._doubted
+    def _is_unconfirmed(self, state: PartitionStateInfo) -> bool:
+        return state.topic_partition in self._unconfirmed
 
     def _forget(self, tp: TopicPartition) -> None:
-        self._doubted.discard(tp)
+        self._unconfirmed.discard(tp)
         partitions = self._topics.get(tp.topic)
         if partitions is None:
             return
@@ -101,7 +100,7 @@ class MetadataCache:
         if not partitions:
             del self._topics[tp.topic]
 
-    # --- what is known --------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
 
     @property
     def controller_id(self) -> int | None:
@@ -110,35 +109,35 @@ class MetadataCache:
 
     @property
     def controller_epoch(self) -> int | None:
-        """Of the last update; None before the first."""
+        """The controller epoch of the last update; None before the first."""
         return None if self._controller is None else self._controller[1]
 
     def age_ms(self, now_ms: int) -> int | None:
-        """How long ago the last update came, by the clock of `update`; None before the first."""
+        """The time since the last update, by the clock of `update`; None before the first."""
         return None if self._updated_ms is None else now_ms - self._updated_ms
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Live brokers, those that shut down among them, by id."""
+        """The live brokers by id, including brokers in a controlled shutdown."""
         return MappingProxyType(self._brokers)
 
     @property
     def controller(self) -> Broker | None:
-        """Where the sender of the last update can be reached; None where it is no live broker."""
+        """The address of the sender of the last update; None if it is not a live broker."""
         return None if self._controller is None else self._brokers.get(self._controller[0])
 
     def partition(self, tp: TopicPartition) -> PartitionStateInfo | None:
-        """What the controller sent last about a partition."""
+        """The last state of a partition; None if it is unknown."""
         return self._topics.get(tp.topic, {}).get(tp.partition)
 
     # --- answers to clients ---------------------------------------------------------------------
 
     def metadata(self, topics: Iterable[str]) -> MetadataResponse:
-        """The answer to Metadata version 0: each topic once, in the order asked for; all where none is named.
+        """The answer to Metadata version 0: each named topic once, in the request's order, or all topics.
 
-        A topic that is not known has error 3: topics are not made by asking. Where one name is no legal
-        topic name, every topic of the answer has error 17 and no broker is named, as at 0.8.2.2, whose
-        handler gives up on the whole request.
+        An unknown topic has error 3: topics are not created automatically. If one name is invalid, every
+        topic of the answer has error 17 and the answer has no brokers, as at 0.8.2.2, which rejects the whole
+        request.
         """
         asked = tuple(dict.fromkeys(topics))
         if not all(map(_is_legal, asked)):
@@ -150,9 +149,10 @@ class MetadataCache:
         )
 
     def prepare(self, topics: Iterable[str]) -> Iterator[None]:
-        """Makes what `metadata` answers of these topics, or of all, in bounded pieces: nothing is to be made
-        any more then, but for what was changed in between. For an event loop that must not be blocked for
-        long.
+        """Makes the answers of these topics, or of all, in batches of partitions; yields after each batch.
+
+        An event loop can do other work at each yield. `metadata` then makes only the answers of topics that
+        changed in between.
         """
         made = 0
         for topic in tuple(topics) or sorted(self._topics):
@@ -164,10 +164,10 @@ class MetadataCache:
                 yield
 
     def coordinator(self, group: str) -> FindCoordinatorResponse:
-        """The answer to FindCoordinator version 0: who leads the group's partition of Kafka's offsets topic.
+        """The answer to FindCoordinator version 0: the leader of the group's partition of the offsets topic.
 
-        Error 15 where that topic is not known, or the partition has no live leader. 0.8.2.2 takes the
-        number of partitions from its own settings; here it is the number that the controller has named.
+        Error 15 if that topic is unknown or the partition has no live leader. The number of partitions is the
+        one in UpdateMetadata; 0.8.2.2 takes it from its settings.
         """
         partitions = self._topics.get(OFFSETS_TOPIC, {})
         if not partitions:
@@ -184,8 +184,8 @@ class MetadataCache:
             return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic, ())
         answer = self._answers.get(topic)
         if answer is None:
-            told = tuple(self._partition(partitions[number]) for number in sorted(partitions))
-            answer = self._answers[topic] = TopicMetadata(ErrorCode.NONE, topic, told)
+            entries = tuple(self._partition(partitions[number]) for number in sorted(partitions))
+            answer = self._answers[topic] = TopicMetadata(ErrorCode.NONE, topic, entries)
         return answer
 
     def _partition(self, state: PartitionStateInfo) -> PartitionMetadata:
@@ -202,7 +202,10 @@ class MetadataCache:
 
 
 def _is_older(state: PartitionStateInfo, known: PartitionStateInfo) -> bool:
-    """By the leader's epoch. A later controller is believed: it may speak of a topic that was made again."""
+    """Whether the leader epoch is lower and the controller epoch is not higher.
+
+    A state of a later controller is never stale: it may be of a topic that was created again.
+    """
     return state.leader_epoch < known.leader_epoch and state.controller_epoch <= known.controller_epoch
 
 
@@ -215,5 +218,5 @@ def _is_legal(topic: str) -> bool:
 
 
 def _distance_from_zero(number: int) -> int:
-    """`Utils.abs` of 0.8.2.2: the smallest int of Java has none and counts as 0."""
+    """`Utils.abs` of 0.8.2.2: the absolute value, with 0 for Java's smallest int."""
     return 0 if number == -(2**31) else abs(number)

@@ -1,4 +1,4 @@
-"""A broker's port: accepts connections, bounds what they hold, and closes cleanly."""
+"""The TCP port of a broker: accepts connections and limits their buffered bytes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from zkgroup.wire.requests import VERSION_0, decode_request
 class BrokerServer:
     """Serves Kafka's protocol on one TCP port. Made and used on one event loop.
 
-    A client that sends what cannot be read, is too slow, or asks for what is not served is cut off; the
-    others notice nothing. `respond` answers one request (`BrokerApis.respond`).
+    It closes the connection of a client that sends invalid bytes, is too slow, or sends a request that is not
+    served; other connections are not affected. `respond` answers one request (`BrokerApis.respond`).
     """
 
     def __init__(self, respond: Respond, limits: ConnectionLimits | None = None) -> None:
@@ -42,12 +42,12 @@ class BrokerServer:
         )
         self._connections: dict[Connection, asyncio.Task[None] | None] = {}
         self.held = 0
-        """Bytes of all clients: requests that are not answered yet, answers that are not taken yet."""
+        """Buffered bytes of all connections: requests without an answer, and answers not yet received."""
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
-        """Listens; port 0 lets the system choose. Returns where it listens.
+        """Opens the port and returns its host and number; port 0 lets the system choose.
 
-        Raises ConflictError where another process listens there, ConfigError where none can.
+        Raises ConflictError if another process uses the port, ConfigError if the address cannot be used.
         """
         try:
             return await self._acceptor.start(host, port)
@@ -57,11 +57,11 @@ class BrokerServer:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """Number of connections."""
         return self._acceptor.clients
 
     async def close(self) -> None:
-        """Stops listening and cuts every client off. Returns when nothing is left. May be called twice."""
+        """Closes the port and every connection, and waits until they are closed. Idempotent."""
         await self._acceptor.close()
 
     # --- connections ----------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class BrokerServer:
             del self._connections[connection]
 
     def _on_held(self, more: int) -> None:
-        """Cuts off the client that holds most until all together hold little enough."""
+        """Closes the connections with the most buffered bytes until the total is within the limit."""
         self.held += more
         while self.held > self._limits.buffered_bytes_max:
             most, task = max(self._connections.items(), key=lambda item: item[0].held)
@@ -89,34 +89,33 @@ class BrokerServer:
 _log = logging.getLogger("zkgroup.broker")
 
 CHUNK_BYTES = 64 * 1024
-"""Read at once."""
+"""Most bytes of one read."""
 AHEAD_BYTES_MAX = 1024 * 1024
-"""Read of what a client sends ahead of its turn; that it has left is not seen behind more than that."""
+"""Most bytes to read while a request is answered; a closed connection is not noticed behind more bytes."""
 
 Respond = Callable[[Request], Awaitable[Response | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What clients may take of a broker. The names are Kafka's where Kafka has the setting."""
+    """The limits of connections to a broker. Kafka's setting is named where there is one."""
 
     connections_max: int = 1_000
-    """Beyond them a new connection is closed at once."""
+    """`max.connections`: a further connection is closed at once."""
     request_bytes_max: int = REQUEST_BYTES_MAX
     """`socket.request.max.bytes`."""
     buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
-    """Of requests and of answers that wait to be taken, of all connections together; who holds most is cut
-    off for what is beyond."""
+    """Buffered bytes of all connections together; above it the connection with the most bytes is closed."""
     idle_ms: int = 600_000
-    """`connections.max.idle.ms`: without a request."""
+    """`connections.max.idle.ms`: longest time without a request."""
     request_ms: int = 60_000
-    """From the first byte of a request to its last."""
+    """Longest time from the first byte of a request to its last."""
     answer_ms: int = 60_000
-    """For a client to take an answer."""
+    """Longest time for a client to receive an answer."""
 
 
 class Connection:
-    """Serves one client until it goes, does what it may not, or is cut off."""
+    """One client's connection: reads requests and sends answers until the connection ends."""
 
     def __init__(
         self,
@@ -126,7 +125,7 @@ class Connection:
         respond: Respond,
         on_held: Callable[[int], None],
     ) -> None:
-        """`on_held` is called with each change of `held`, in bytes."""
+        """`on_held` is called with each change of `held` in bytes, positive or negative."""
         self._reader = reader
         self._writer = writer
         self._limits = limits
@@ -137,42 +136,42 @@ class Connection:
         self._begun_at: float | None = None
         self.peer = _name(writer)
         self.held = 0
-        """Bytes of requests that came and are not answered yet, and of an answer that is not taken yet."""
+        """Buffered bytes: requests without an answer, and an answer not yet received."""
         writer.transport.set_write_buffer_limits(high=0)
 
     async def serve(self) -> None:
-        """Returns when the connection is over; it is closed then. Cancelled, it cuts the client off."""
+        """Serves the client until the connection ends, then closes it; also if it is cancelled."""
         try:
             await self._serve()
         except WireError as error:
             _log.warning("connection of %s closed: %s", self.peer, error)
         except TimeoutError as error:
-            # An idle connection that times out is no reason for a warning.
+            # An idle connection that times out is normal and logs no warning.
             level = logging.WARNING if self.held else logging.DEBUG
             _log.log(level, "connection of %s closed: %s", self.peer, error)
         except OSError as error:
             _log.debug("connection of %s lost: %s", self.peer, error)
         except UnencodableError as error:
-            _log.error("connection of %s closed, its answer does not fit: %s", self.peer, error)
+            _log.error("connection of %s closed, the answer cannot be encoded: %s", self.peer, error)
         except Exception:  # noqa: BLE001
-            _log.exception("connection of %s closed by a mistake of ours", self.peer)
+            _log.exception("connection of %s closed by a bug", self.peer)
         finally:
             if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
-                self._ahead.exception()  # looked at, or asyncio would report it
+                self._ahead.exception()  # retrieved, otherwise asyncio would log it
             self.let_go()
-            # Not `close`: that would wait for the client to take what is left of an answer.
+            # Not `close`: that would wait until the client has received the rest of an answer.
             self._writer.transport.abort()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
 
     def cut_off(self, why: str) -> None:
-        """The client is too much; what it was waiting for is dropped."""
+        """Closes the connection at once because of its buffered bytes; its answers are dropped."""
         _log.warning("connection of %s cut off: %s", self.peer, why)
         self._writer.transport.abort()
         self.let_go()
 
     def let_go(self) -> None:
-        """Nothing is held any more."""
+        """Sets the buffered bytes to 0."""
         self._hold(-self.held)
 
     def _hold(self, more: int) -> None:
@@ -189,7 +188,7 @@ class Connection:
     # --- in -------------------------------------------------------------------------------------
 
     async def _next_frame(self) -> bytes | None:
-        """None at the end of the stream. Raises CorruptFrameError, TimeoutError, OSError."""
+        """Reads the next frame; None at the end. Raises CorruptFrameError, TimeoutError, OSError."""
         while (frame := self._splitter.next_frame()) is None:
             chunk = await self._read()
             if not chunk:
@@ -204,7 +203,7 @@ class Connection:
         self._hold(len(chunk))
 
     async def _read(self) -> bytes:
-        """Some bytes, in the time that is left for them."""
+        """Reads some bytes within the idle or request timeout."""
         loop = asyncio.get_running_loop()
         if self.held == 0:
             self._begun_at = None
@@ -219,7 +218,7 @@ class Connection:
             raise TimeoutError(f"{what} in time") from error
 
     async def _reading(self) -> bytes:
-        """What was read ahead, or is to come."""
+        """Returns the bytes that were read ahead, else the next bytes of the stream."""
         if self._ahead is None:
             return await self._reader.read(CHUNK_BYTES)
         ahead, self._ahead = self._ahead, None
@@ -245,7 +244,7 @@ class Connection:
         return framed(*parts)
 
     async def _while_there(self, answering: Awaitable[bytes | None]) -> bytes | None:
-        """The answer, or None where the client disconnects before it is there."""
+        """Waits for the answer; None if the client disconnects before."""
         answer = asyncio.ensure_future(answering)
         most = self.held + AHEAD_BYTES_MAX
         try:

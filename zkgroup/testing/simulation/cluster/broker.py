@@ -258,7 +258,7 @@ class SimulatedBroker:
                 self.shell.enqueue(Serving(f"h{self.broker}", 9092, f"folder-{self.broker}"))
             case ef.Registered(epoch, incarnation):
                 if self.epoch >= 0:
-                    self.cache.doubt()
+                    self.cache.mark_unconfirmed()
                 self.epoch = epoch
                 self.is_up = True
                 self.host_tasks.append(self._registered)
