@@ -1,6 +1,6 @@
-"""Every exception of the library: one tree, grouped by what the caller can do.
+"""All exceptions of the library in one class tree, grouped by what the caller can do.
 
-`exit_code` is a hint for the command line; nothing else reads it.
+`exit_code` is the exit code of a command; nothing else reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zkgroup.model.groups import TopicPartition
 
 
 class ZkGroupError(Exception):
-    """Base of all errors of zkgroup; never raised itself."""
+    """Base class of all errors of zkgroup; never raised itself."""
 
     exit_code: ClassVar[int] = 1
 
@@ -61,7 +61,7 @@ class PlanRefusedError(RefusedError):
         super().__init__(f"{intent}: {shown}{more}")
         self.intent = intent
         self.reasons = tuple(reasons)
-        self.losses = tuple(losses)  # what `allow` would have to name; empty where that does not help
+        self.losses = tuple(losses)  # names that `allow` would have to include; empty if `allow` cannot help
 
 
 # --- data in ZooKeeper is wrong -------------------------------------------------------------------
@@ -130,7 +130,7 @@ class ForeignBrokersError(ConflictError):
         self.brokers = tuple(brokers)
 
 
-# --- stop, you are not it -------------------------------------------------------------------------
+# --- stop, the partition or role is lost ----------------------------------------------------------
 
 
 class FencedError(ZkGroupError):
@@ -147,7 +147,7 @@ class CommitResult:
     refused: Mapping[TopicPartition, CommitRefusedError] = field(default_factory=dict)
 
     def raise_if_refused(self) -> None:
-        """Raises the one kind of refusal, or `CommitRefusedError` when they are mixed."""
+        """Raises the common class of all refusals, or `CommitRefusedError` if they differ."""
         if not self.refused:
             return
         kinds = {type(error) for error in self.refused.values()}
@@ -164,7 +164,7 @@ class CommitRefusedError(FencedError):
     def __init__(self, message: str, result: CommitResult | None = None) -> None:
         super().__init__(message)
         self.result = CommitResult({}) if result is None else result
-        """Empty where the error is the reason of one partition, or nothing was to be committed."""
+        """Empty if the error is the reason of one partition, or there was nothing to commit."""
 
 
 class NotOwnerError(CommitRefusedError):
@@ -183,7 +183,7 @@ class CommitUnknownError(CommitRefusedError):
     """No reply came and read-back was not possible: the commit may or may not have been applied."""
 
 
-# --- the store ------------------------------------------------------------------------------------
+# --- ZooKeeper ------------------------------------------------------------------------------------
 
 
 class StoreUnavailableError(ZkGroupError):
@@ -231,11 +231,11 @@ class EmbeddedServerError(ZkGroupError):
 
 
 class WireError(ZkGroupError):
-    """What came over a connection of Kafka's protocol cannot be used: the connection is closed."""
+    """Bytes received over a connection of Kafka's protocol are invalid; the connection is closed."""
 
 
 class CorruptFrameError(WireError):
-    """The bytes of a frame are not what they should be; `offset` counts them from behind its size."""
+    """The bytes of a frame are invalid; `offset` counts them from the end of the size field."""
 
     def __init__(self, field: str, offset: int, expected: str, found: str) -> None:
         super().__init__(f"{field}, byte {offset} of the frame: expected {expected}, found {found}")
@@ -246,10 +246,10 @@ class CorruptFrameError(WireError):
 
 
 class UnsupportedRequestError(WireError):
-    """A request of an API, or of a version of it, that is not spoken here."""
+    """A request has an API key or version that zkgroup does not support."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
-        super().__init__(f"request {correlation_id}: API {api_key} version {version} is not spoken here")
+        super().__init__(f"request {correlation_id}: API {api_key} version {version} is not supported")
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
@@ -276,15 +276,15 @@ class UnencodableError(ConfigError):
         self.found = found
 
 
-# --- lines that a broker keeps ---------------------------------------------------------------------
+# --- lines in a broker's logs ----------------------------------------------------------------------
 
 
 class ReplicaStorageError(ZkGroupError):
-    """The lines of a replica cannot be read or kept, or the files are not what a broker wrote."""
+    """The log of a replica cannot be read or written, or its files are damaged."""
 
 
 class LinesNotAppendedError(ZkGroupError):
-    """Lines were not acknowledged, and the producer takes no more."""
+    """Lines were not acknowledged, and the producer accepts no more lines."""
 
     def __init__(self, topic_partition: TopicPartition, count: int, reason: str, may_be_there: bool) -> None:
         unknown = "; they may be in the log all the same" if may_be_there else "; they are not in the log"
@@ -296,7 +296,7 @@ class LinesNotAppendedError(ZkGroupError):
 
 
 class LinesUnknownError(LinesNotAppendedError):
-    """Lines were not acknowledged and may be in the log all the same: nobody knows."""
+    """Lines were not acknowledged, and their outcome is unknown: they may be in the log."""
 
     exit_code = 124
 
@@ -305,7 +305,7 @@ class LinesUnknownError(LinesNotAppendedError):
 
 
 class NotZooKeeperFileError(ConfigError):
-    """A file or folder is none of ZooKeeper's data, or may not be read."""
+    """A file or directory is not ZooKeeper data, or cannot be read."""
 
     def __init__(self, path: str, expected: str, found: str) -> None:
         super().__init__(f"{path}: expected {expected}, found {found}")
@@ -315,20 +315,20 @@ class NotZooKeeperFileError(ConfigError):
 
 
 class MixedEnsembleError(ConfigError):
-    """Folders that were given as servers of one ensemble are of different ones."""
+    """Data directories that were given as one ensemble belong to different ensembles."""
 
     def __init__(self, one: str, other: str, zxid: int) -> None:
         super().__init__(
-            f"{one} and {other} are not of one ensemble: of the transactions that both have, the first, "
-            f"{zxid:#x}, is not the same; read them one by one"
+            f"{one} and {other} are not of one ensemble: the first transaction that both have, {zxid:#x}, "
+            "differs; read them one by one"
         )
         self.zxid = zxid
 
 
 class DamagedFileError(ZkGroupError):
-    """A snapshot or log is not what its seals, checksums or lengths promise; what is before `offset` is good.
+    """A snapshot or transaction log has a wrong checksum, length or end; the bytes before `offset` are good.
 
-    `offset` counts bytes of the file as it is without compression.
+    `offset` counts bytes of the uncompressed file.
     """
 
     exit_code = 3
@@ -341,7 +341,7 @@ class DamagedFileError(ZkGroupError):
         self.found = found
 
 
-# --- a member's life ------------------------------------------------------------------------------
+# --- a member of a group --------------------------------------------------------------------------
 
 
 class MemberFailedError(ZkGroupError):
@@ -353,7 +353,7 @@ class MemberClosedError(ZkGroupError):
 
 
 class StableTimeoutError(ZkGroupError):
-    """The group, or this member's share, did not settle in time; `blockers` says what it waits for."""
+    """The group, or this member's assignment, was not stable in time; `blockers` says what it waits for."""
 
     exit_code = 124
 
@@ -363,7 +363,7 @@ class StableTimeoutError(ZkGroupError):
 
 
 class RebalanceFailedError(ZkGroupError):
-    """`rebalance_max_retries` claims in a row failed; `blockers` says who held what. The member has left."""
+    """`rebalance_max_retries` claims in a row failed, and the member left; `blockers` has the owners."""
 
     def __init__(self, message: str, blockers: Mapping[TopicPartition, str] | None = None) -> None:
         super().__init__(message)
@@ -402,10 +402,10 @@ class IllegalTransitionError(ZkGroupError):
     """A bug of zkgroup: a machine was given an event that its state does not allow."""
 
 
-# --- an operator's acts -----------------------------------------------------------------------------
+# --- an operator's changes ----------------------------------------------------------------------------
 
 
 class PartlyDoneError(ZkGroupError):
-    """Some of what was asked is done and the rest is not; the message says what, and how to go on."""
+    """Some of the requested changes are done and others are not; the message says which, and how to go on."""
 
     exit_code = 4

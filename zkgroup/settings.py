@@ -1,8 +1,8 @@
-"""Settings as frozen values: Kafka's names in snake case, the unit in the name, the default and why.
+"""Settings as frozen values: Kafka's names in snake case, with unit, default and the reason for it.
 
 Names and defaults: kafka/consumer/ConsumerConfig.scala@0.8.2.2, with the exceptions that
-`docs/reference` lists. Each field's metadata holds `doc` (what it does), `kafka` (the name there,
-where there is one) and `why` (the reason for the default); the reference is generated from it.
+`docs/reference` lists. Each field's metadata has `doc` (what it does), `kafka` (Kafka's name, if it has the
+setting) and `why` (the reason for the default); the reference is generated from it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _STRATEGY_NAMES = " or ".join(", ".join(f"`{name}`" for name in STRATEGIES).rspl
 
 
 def setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
-    """A field of a class of settings. `kafka`: its name there; `why`: the reason for the default."""
+    """A field of a settings class. `kafka`: its name in Kafka; `why`: the reason for the default."""
     return field(default=default, metadata={"doc": doc, "kafka": kafka, "why": why})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """How one member of a group behaves."""
+    """The settings of one member of a group."""
 
     consumer_id: str | None = setting(
         None,
@@ -37,7 +37,7 @@ class GroupSettings:
     )
     session_timeout_ms: int = setting(
         6000,
-        "Session timeout asked of ZooKeeper. The server may grant another; the granted one counts.",
+        "Requested session timeout of ZooKeeper. The server may grant another, which then applies.",
         kafka="zookeeper.session.timeout.ms",
     )
     connection_timeout_ms: int | None = setting(
@@ -47,7 +47,7 @@ class GroupSettings:
     )
     partition_assignment_strategy: str = setting(
         DEFAULT_STRATEGY,
-        f"Who owns what: {_STRATEGY_NAMES}. Must be equal in the whole group.",
+        f"Strategy that assigns partitions: {_STRATEGY_NAMES}. Must be equal in the whole group.",
         kafka="partition.assignment.strategy",
     )
     exclude_internal_topics: bool = setting(
@@ -100,7 +100,7 @@ class GroupSettings:
         kafka="fetch.message.max.bytes",
     )
     fetch_min_bytes: int = setting(
-        1, "A Kafka broker answers a fetch once it has so many bytes.", kafka="fetch.min.bytes"
+        1, "A Kafka broker answers a fetch once it has this many bytes.", kafka="fetch.min.bytes"
     )
     fetch_wait_max_ms: int = setting(
         100, "A Kafka broker answers a fetch after this time at the latest.", kafka="fetch.wait.max.ms"
@@ -113,30 +113,30 @@ class GroupSettings:
     )
     refresh_leader_backoff_ms: int = setting(
         200,
-        "Pause before Kafka brokers are asked again who leads a partition.",
+        "Pause before Kafka brokers are asked again for the leader of a partition.",
         kafka="refresh.leader.backoff.ms",
     )
     settle_ms: int = setting(
-        30, "Quiet time awaited after a change of the group, so that a burst is one rebalance."
+        30, "Time without a change of the group before a rebalance, so that a burst of changes causes one."
     )
-    settle_max_ms: int = setting(500, "Longest time that a burst can put a rebalance off.")
+    settle_max_ms: int = setting(500, "Longest time that a burst of changes can delay a rebalance.")
     initial_rebalance_delay_ms: int = setting(
-        300, "Wait of the first member of an empty group, so that those started with it are counted."
+        300, "Wait of the first member of an empty group, so that members started with it are included."
     )
     revoke_timeout_ms: int = setting(
         3000,
-        "Longest time for `on_revoked`; after it the partitions are released all the same.",
+        "Longest time for `on_revoked`; after it the partitions are released in any case.",
         why="Settling and revoking together stay below 0.6 of the 6 s that a JVM member retries.",
     )
     max_poll_interval_ms: int | None = setting(
         None,
-        "Longest time between two polls; beyond it the member gives its partitions back until the next poll.",
+        "Longest time between two polls; after it the member releases its partitions until the next poll.",
     )
     lease_fraction: float = setting(
         2 / 3, "Part of the granted session timeout for which an acknowledged write allows delivery."
     )
     server_tick_ms: int = setting(
-        2000, "The servers' tickTime, which a client cannot ask for; half of it is taken off the lease."
+        2000, "The servers' tickTime, which a client cannot read; half of it is subtracted from the lease."
     )
     ack_mode: str = setting(
         "auto", "`auto`: asking for the next record acknowledges the one before; `explicit`: only `ack` does."
@@ -148,10 +148,10 @@ class GroupSettings:
         None,
         "When another client wrote the offset of an owned partition: `reassert` writes the member's own "
         "offset again, `adopt` continues from the new one. "
-        "When absent: `reassert` while a member that is not of zkgroup is registered, else `adopt`.",
+        "When absent: `reassert` while a member that is not a zkgroup member is registered, else `adopt`.",
     )
     require_brokers: bool | None = setting(
-        None, "Wait with claims until a broker is registered; when absent, the source decides."
+        None, "Claim no partition before a broker is registered; when absent, the source decides."
     )
     verify_interval_ms: int = setting(
         30_000, "Period of the check that the owned znodes are still there (± 30 %)."
@@ -180,7 +180,7 @@ JVM_ONLY = {
 
 
 def unknown_setting(name: str) -> ConfigError:
-    """The error for a name that `GroupSettings` does not have (Kafka's dots as underscores)."""
+    """Returns the error for a name that `GroupSettings` does not have (Kafka's dots as underscores)."""
     if name in JVM_ONLY:
         return ConfigError(f"setting {name}: not of zkgroup; {JVM_ONLY[name]}")
     for item in fields(GroupSettings):
@@ -190,7 +190,7 @@ def unknown_setting(name: str) -> ConfigError:
 
 
 def refuse_unknown_names(kind: type, unknown: Callable[[str], ConfigError]) -> None:
-    """Makes an unknown name a `ConfigError` that says what to do, rather than a TypeError."""
+    """Makes the constructor of `kind` raise `unknown(name)` for an unknown name, not a TypeError."""
     known = {item.name for item in fields(kind)}
     plain: Callable[..., None] = getattr(kind, "__init__")  # noqa: B009 - of an instance it would not type-check
 
@@ -213,7 +213,7 @@ _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "int": ("a whole number", int),
     "str": ("a text", str),
 }
-"""Type of a field as annotated, in words and as Python's."""
+"""Annotated type of a field, to its name in messages and its Python types."""
 
 
 def check_types(settings: Any) -> None:
@@ -223,7 +223,10 @@ def check_types(settings: Any) -> None:
 
 
 def _check_type(name: str, annotation: str, value: object) -> None:
-    """A text "false" would count as true, and a number as text would fail much later, in a thread."""
+    """Raises ConfigError for a value of another type.
+
+    Without this check the text "false" would be true, and a number as text would fail later, on a thread.
+    """
     *kinds, none = annotation.split(" | ") if annotation.endswith(" | None") else (annotation, "")
     if isinstance(value, bool):
         fits = "bool" in kinds

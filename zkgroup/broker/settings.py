@@ -15,11 +15,11 @@ FLUSHES = ("none", "batch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """How one broker behaves."""
+    """The settings of one broker."""
 
     session_timeout_ms: int = setting(
         6000,
-        "Session timeout asked of ZooKeeper. The server may grant another; the granted one counts.",
+        "Requested session timeout of ZooKeeper. The server may grant another, which then applies.",
         kafka="zookeeper.session.timeout.ms",
     )
     connection_timeout_ms: int | None = setting(
@@ -29,18 +29,18 @@ class BrokerSettings:
     )
     max_in_flight_requests: int = setting(
         1000,
-        "Most requests to ZooKeeper that wait for their answers at once; a bulk read of 1,000 znodes is one.",
+        "Most ZooKeeper requests in flight; a bulk read of 1,000 znodes is one request.",
         kafka="zookeeper.max.in.flight.requests",
-        why="Kafka's 10 is for one znode a request; a server takes 1,000 before it makes its clients wait.",
+        why="Kafka's 10 is for one znode a request; a server accepts 1,000 before it throttles clients.",
     )
     advertised_host_name: str | None = setting(
         None,
-        "Host under which others reach the broker; the one it listens on when absent.",
+        "Host that the broker registers for its clients; the host it listens on when absent.",
         kafka="advertised.host.name",
     )
     advertised_port: int | None = setting(
         None,
-        "Port under which others reach the broker; the one it listens on when absent.",
+        "Port that the broker registers for its clients; the port it listens on when absent.",
         kafka="advertised.port",
     )
     broker_rack: str | None = setting(
@@ -52,16 +52,16 @@ class BrokerSettings:
         why="4 can be read by 0.8.2.2 and by everything from 0.9.0.1 on.",
     )
     reserved_broker_max_id: int = setting(
-        1000, "Ids up to this one are for people; generated ones are above.", kafka="reserved.broker.max.id"
+        1000, "Largest broker id to choose; generated ids are above it.", kafka="reserved.broker.max.id"
     )
     min_insync_replicas: int = setting(
         1,
-        "Lines with acks=all are refused while fewer replicas are in sync; a topic may say otherwise.",
+        "Lines with acks=all are refused while fewer replicas are in sync; a topic's setting precedes it.",
         kafka="min.insync.replicas",
     )
     replica_lag_time_max_ms: int = setting(
         10_000,
-        "A follower that has not caught up for so long leaves the ISR. Looked at every half of it.",
+        "A follower that has not caught up for this time leaves the ISR; checked every half of this time.",
         kafka="replica.lag.time.max.ms",
     )
     replica_fetch_max_bytes: int = setting(
@@ -76,25 +76,25 @@ class BrokerSettings:
         200,
         "Pause after a fetch that failed.",
         kafka="replica.fetch.backoff.ms",
-        why="A follower is often told of a term before its leader is; Kafka's 1000 would hold acks=all back.",
+        why="A follower often gets a new leader epoch before the leader; Kafka's 1000 would delay acks=all.",
     )
     replica_socket_timeout_ms: int = setting(
         30_000, "Longest wait for an answer of a leader.", kafka="replica.socket.timeout.ms"
     )
     num_replica_fetchers: int = setting(
         16,
-        "Connections to one leader; the partitions followed there are spread over them.",
+        "Connections to one leader; its partitions are spread over them.",
         kafka="num.replica.fetchers",
-        why="A request reads one partition, so those of one connection take turns; Kafka's default is 1.",
+        why="A request fetches one partition, so the partitions of a connection take turns; Kafka has 1.",
     )
     controlled_shutdown_enable: bool = setting(
         True,
-        "Have the controller move leaderships away before the broker stops.",
+        "The controller elects other leaders for the broker's partitions before the broker stops.",
         kafka="controlled.shutdown.enable",
     )
     controlled_shutdown_max_retries: int = setting(
         3,
-        "So often the controller is asked; then the broker stops all the same.",
+        "Most requests for a controlled shutdown; after them the broker stops without one.",
         kafka="controlled.shutdown.max.retries",
     )
     controlled_shutdown_retry_backoff_ms: int = setting(
@@ -105,49 +105,51 @@ class BrokerSettings:
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        "As controller: elect a replica outside the ISR where no member lives; a topic may say otherwise.",
+        "As controller: elect a replica outside the ISR if no member is live; a topic's setting precedes it.",
         kafka="unclean.leader.election.enable",
-        why="It loses acknowledged lines. True at 0.8.2.2, false from 0.11 on.",
+        why="An unclean election loses acknowledged lines. True at 0.8.2.2, false from 0.11 on.",
     )
     delete_topic_enable: bool = setting(
         True, "As controller: topics marked for deletion are deleted.", kafka="delete.topic.enable"
     )
     auto_leader_rebalance_enable: bool = setting(
         True,
-        "As controller: leadership goes back to preferred replicas by and by.",
+        "As controller: elect preferred replicas as leaders again at intervals.",
         kafka="auto.leader.rebalance.enable",
     )
     leader_imbalance_check_interval_ms: int = setting(
         300_000,
-        "Period of the look whether it should.",
+        "As controller: interval between two checks of the preferred leaders.",
         kafka="leader.imbalance.check.interval.seconds",
     )
     leader_imbalance_per_broker_percentage: int = setting(
         10,
-        "Share of a broker's preferred leaderships held elsewhere above which it should.",
+        "As controller: percentage of a broker's preferred partitions led by others that starts elections.",
         kafka="leader.imbalance.per.broker.percentage",
     )
     controller_takeover_grace_ms: int = setting(
-        2000, "As controller: wait before taking over from a living controller of Kafka."
+        2000, "As controller: wait before taking over from a live Kafka controller."
     )
     isr_notice_every_ms: int = setting(
-        2500, "Period of the look whether the controller is to be told of changed ISRs."
+        2500, "Interval of the check whether to notify the controller of changed ISRs."
     )
-    isr_notice_quiet_ms: int = setting(5000, "Time without a change of an ISR before changes are told.")
-    isr_notice_waiting_max_ms: int = setting(60_000, "Longest time that other changes can put that off.")
+    isr_notice_quiet_ms: int = setting(5000, "Time without a changed ISR before the notification.")
+    isr_notice_waiting_max_ms: int = setting(
+        60_000, "Longest time that further changes can delay the notification."
+    )
     max_connections: int = setting(
-        1000, "Connections to the port at a time; more are closed at once.", kafka="max.connections"
+        1000, "Most connections to the port; further ones are closed at once.", kafka="max.connections"
     )
     connections_max_idle_ms: int = setting(
-        600_000, "A connection without a request for so long is closed.", kafka="connections.max.idle.ms"
+        600_000, "A connection without a request for this time is closed.", kafka="connections.max.idle.ms"
     )
     socket_request_max_bytes: int = setting(
         104_857_600, "Largest request that is read.", kafka="socket.request.max.bytes"
     )
     flush: str = setting(
         "none",
-        "`none`: lines outlive the broker's process. `batch`: they outlive the machine too, for two fsyncs "
-        "a batch.",
+        "`none`: lines survive a crash of the broker's process. `batch`: they survive a crash of the machine "
+        "too, which costs two fsyncs a batch.",
     )
 
     def __post_init__(self) -> None:
