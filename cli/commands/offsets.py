@@ -64,15 +64,15 @@ def show(group: str, source: str | None) -> None:
     """
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:
-        picture = read_snapshot(ensemble, group)
-        known = ends(sorted(picture.offsets)) if ends else None
-    rows = describe_offsets(picture, known)
-    document = documents.OFFSETS.json(picture.as_of, documents.Offsets(group=group, offsets=rows))
+        snapshot = read_snapshot(ensemble, group)
+        known = ends(sorted(snapshot.offsets)) if ends else None
+    rows = describe_offsets(snapshot, known)
+    document = documents.OFFSETS.json(snapshot.as_of, documents.Offsets(group=group, offsets=rows))
     if not out.document(document, "offsets", documents.OFFSET.keys):
-        offset_tables.offsets(out, rows, picture.as_of.time_ms)
+        offset_tables.offsets(out, rows, snapshot.as_of.time_ms)
         if not rows:
             echo_err(f"group {group} has committed nothing")
-    for error in unreadable_offsets(picture):
+    for error in unreadable_offsets(snapshot):
         echo_err(f"note: {error}")
 
 
@@ -90,19 +90,19 @@ def export(groups: tuple[str, ...]) -> None:
     """
     out = output()
     with connected() as ensemble:
-        pictures = [read_snapshot(ensemble, name) for name in groups]
+        snapshots = [read_snapshot(ensemble, name) for name in groups]
         as_of = ensemble.as_of()
     saved = [
-        files.SavedOffset(picture.group, row.topic_partition, row.offset)
-        for picture in pictures
-        for row in describe_offsets(picture)
+        files.SavedOffset(snapshot.group, row.topic_partition, row.offset)
+        for snapshot in snapshots
+        for row in describe_offsets(snapshot)
         if row.offset is not None
     ]
     document = documents.OFFSET_EXPORT.json(as_of, documents.OffsetExport(offsets=saved))
     if not out.document(document, "offsets", documents.SAVED_OFFSET.keys):
         for line in files.offset_lines(saved):
             click.echo(line)
-    unreadable = [error for picture in pictures for error in unreadable_offsets(picture)]
+    unreadable = [error for snapshot in snapshots for error in unreadable_offsets(snapshot)]
     if unreadable:
         raise PartlyDoneError(f"not exported: {'; '.join(map(str, unreadable))}")
 

@@ -354,7 +354,7 @@ def _make(
     save = save and not ctx.params["dry_run"]
     if save and longest is not None and not execute:
         raise click.UsageError("--save alone begins nothing that could be waited for: add --execute")
-    wish = PlanRequest(
+    request = PlanRequest(
         topics=topics,
         rack_mode="disabled" if disable_rack_aware else "enforced",
         allow=tuple(allow),
@@ -362,27 +362,27 @@ def _make(
         sizes_file=sizes.name if sizes else "sizes",
         max_moves=max_moves,
     )
-    kept: PlanDescription | None = None
+    stored: PlanDescription | None = None
     rollback = None
     with connected() as ensemble:
-        found = _planned(ensemble, planner, wish)
+        found = _planned(ensemble, planner, request)
         for note in found.notes:
             echo_err(f"note: {note}")
         files = _write(found, target) if target else []  # before anything begins: it can fail
         if found.plan.changes and (save or execute):
-            kept, rollback = _store(ensemble, found, throttle, longest, execute=execute, yes=yes)
+            stored, rollback = _store(ensemble, found, throttle, longest, execute=execute, yes=yes)
     document = reassign_documents.plan(
-        found, files, kept, executed=execute and kept is not None, rollback_file=rollback
+        found, files, stored, executed=execute and stored is not None, rollback_file=rollback
     )
     if not out.document(document, "changes", reassign_documents.PLANNED_CHANGE.keys):
         reassign_tables.phased(out, found, files)
-        if kept:
+        if stored:
             out.line()
-            show(out, [kept])
-    if kept is not None:
+            show(out, [stored])
+    if stored is not None:
         if not execute:
-            echo_err(f"begin it: {resume_command(kept.plan)}")
-        if code := echo_next_step(kept, waited=longest is not None):
+            echo_err(f"begin it: {resume_command(stored.plan)}")
+        if code := echo_next_step(stored, waited=longest is not None):
             ctx.exit(code)
     elif found.plan.changes:
         if files:
@@ -394,10 +394,10 @@ def _make(
         raise PartlyDoneError(f"not checked: {'; '.join(map(str, found.unreadable))}")
 
 
-def _planned(ensemble: Ensemble, planner: Planner, wish: PlanRequest) -> PhasedPlan:
+def _planned(ensemble: Ensemble, planner: Planner, request: PlanRequest) -> PhasedPlan:
     """The plan; its refusal says which options would accept it."""
     try:
-        return make_plan(ensemble, planner, wish)
+        return make_plan(ensemble, planner, request)
     except PlanRefusedError as error:
         if not error.losses:
             raise
@@ -488,24 +488,24 @@ _STOPS = {"pause": pause_plan_change, "cancel": cancel_plan_change}
 
 def _stop(verb: str, plan_id: str, *, execute: bool, yes: bool) -> None:
     """Pauses or cancels the plan: no further phase is submitted."""
-    out, ours = output(), False
+    out, is_zkgroup = output(), False
     with connected() as ensemble:
         change = _STOPS[verb](ensemble, plan_id)
         result = run_change(change, lambda stderr: show(stderr, [change.plan]), execute=execute, yes=yes)
         one = change.plan if result.written is None else result.written
         if result.executed:
-            ours = read_controller_info(ensemble).is_zkgroup
+            is_zkgroup = read_controller_info(ensemble).is_zkgroup
     if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
         show(out, [one])
     if result.executed:
         echo_err(f"what moves now goes on: {command_text('reassign', 'list')}")
-    if result.executed and verb == "cancel" and one.stored.throttle is not None and not ours:
+    if result.executed and verb == "cancel" and one.stored.throttle is not None and not is_zkgroup:
         words = command_text("reassign", "verify", "--reassignment-json-file", "FILE", "--clear-throttle")
         echo_err(f"its throttle stays until it is removed: {words} --execute")
 
 
 def run_stored(ensemble: Ensemble, one: PlanDescription, longest_s: float | None) -> PlanDescription:
-    """Carries a running plan on, one look or to its end, and takes its throttle off there."""
+    """Runs a plan for one check or to its end, and removes its throttle at the end."""
     with reassign_tables.progress() as progress:
         one = run_plan(ensemble, one.plan, longest_s or 0.0, progress)
     if one.stored.state == FINISHED:

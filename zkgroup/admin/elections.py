@@ -309,10 +309,10 @@ def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> Un
 
 
 def elect_unclean(ensemble: Ensemble, plan: UncleanPlan, by: str) -> int:
-    """Creates the request; the result is its `czxid`, by which the outcome is found.
+    """Creates the request and returns its `czxid`, which identifies its outcome.
 
-    Raises ConflictError where another request has come up since the plan, RefusedError where a controller
-    of zkgroup is active no more.
+    Raises ConflictError if another request was created since the plan, RefusedError if the active controller
+    is no longer a zkgroup controller.
     """
     ensemble.zk.create_missing(zkgroup_path(), controller_state_path())
     path = UncleanElection.path()
@@ -372,12 +372,12 @@ def _refuse_other_controllers(info: ControllerInfo) -> None:
     path = UncleanElection.path()
     if info.controller_znode is None:
         raise RefusedError(
-            f"{path}: no controller lives, and the next one may be a real one, which never reads it; "
+            f"{path}: no controller lives, and the next one may be a Kafka controller, which never reads it; "
             "`zkgroup broker run` starts one that does"
         )
     active = info.controller.broker if info.controller else "?"
     raise RefusedError(
-        f"{path}: broker {active} is a real Kafka controller, which has no such request in ZooKeeper; from "
+        f"{path}: broker {active} is a Kafka controller, which has no such request in ZooKeeper; from "
         "Kafka 2.4 on ask its brokers (`kafka-leader-election --election-type unclean`); before, set "
         "unclean.leader.election.enable=true (`zkgroup config alter --topic T --add-config ...`), which the "
         "next election obeys: when a replica's broker starts, or another controller is elected"

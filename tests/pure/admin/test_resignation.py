@@ -40,7 +40,7 @@ def test_a_real_controller_is_not_asked(world: MemoryGroups) -> None:
     """recipes 13: refused with the reason, nothing written; exit 5 where nobody rules."""
     cluster = MemoryCluster(world)
 
-    with pytest.raises(RefusedError, match=r"broker 1 is a real Kafka controller.*stop that broker"):
+    with pytest.raises(RefusedError, match=r"broker 1 is a Kafka controller.*stop that broker"):
         plan_resignation(world.ensemble)
     cluster.no_controller()
     with pytest.raises(NotFoundError, match="/controller"):
@@ -132,7 +132,7 @@ def test_who_may_follow_is_said_before(world: MemoryGroups) -> None:
     world.server.put(StandbyController.path(9), StandbyController("h", 9092, 1).encode())
     not_alone = plan_resignation(world.ensemble)
 
-    assert among_real.notes == ("broker 2, 3 runs real Kafka and may be elected next",)
+    assert among_real.notes == ("broker 2, 3 runs Kafka and may be elected next",)
     assert alone.notes == ("no other broker is registered: broker 1 will be elected again",)
     assert not_alone.notes == ()
     world.write(SetData(Controller.path(), b"{}", 1))  # version 2: neither ours nor real

@@ -484,7 +484,7 @@ def _refuse_others(info: ControllerInfo) -> Controller:
         )
     if not info.is_zkgroup:
         raise RefusedError(
-            f"{path}: broker {info.controller.broker} is a real Kafka controller, which reads no such "
+            f"{path}: broker {info.controller.broker} is a Kafka controller, which reads no such "
             "request, and only its owner may delete its znode (it would go on writing beside the next "
             "one); stop that broker instead, and another one is elected"
         )
@@ -497,15 +497,15 @@ def _means(request: Znode, czxid: int) -> bool:
 
 
 def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterator[str]:
-    """Who may follow."""
+    """The notes about the brokers that may be elected after `controller`."""
     names = ensemble.zk.list_many([standby_controllers_path()])[standby_controllers_path()] or ()
     waiting = sorted(number for name in names if (number := number_of(name)) is not None)
     hosts = sorted(
         number for number, one in info.brokers.items() if number != controller and not is_controller_only(one)
     )
-    real = [number for number in hosts if not info.brokers[number].is_zkgroup]
-    if real:
-        yield f"broker {_numbers(real)} runs real Kafka and may be elected next"
+    kafka = [number for number in hosts if not info.brokers[number].is_zkgroup]
+    if kafka:
+        yield f"broker {_numbers(kafka)} runs Kafka and may be elected next"
     if not waiting and not hosts:
         yield f"no other broker is registered: broker {controller} will be elected again"
 

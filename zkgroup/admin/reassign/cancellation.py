@@ -209,7 +209,7 @@ def _meaning(info: ControllerInfo) -> str | None:
         )
     active = info.controller.broker if info.controller else "?"
     return (
-        f"broker {active} is a real controller: what it had begun by an earlier request it carries on from "
+        f"broker {active} is a Kafka controller: what it had begun by an earlier request it carries on from "
         "memory, and the next controller leaves it at old and new replicas together; no cancel"
     )
 
@@ -292,11 +292,14 @@ def _check_cancellable(info: ControllerInfo) -> None:
     if info.is_zkgroup:
         return
     if info.controller_znode is None:
-        why = "no controller lives; the next one may be a real one, which does not read a changed request"
+        why = (
+            "no controller lives; the next one may be a Kafka controller, which does not read a changed "
+            "request"
+        )
     else:
         active = info.controller.broker if info.controller else "?"
         why = (
-            f"broker {active} is a real controller, which does not read a changed request; from Kafka 2.4 "
+            f"broker {active} is a Kafka controller, which does not read a changed request; from Kafka 2.4 "
             "on its brokers cancel (`kafka-reassign-partitions --bootstrap-server ... --cancel`), before, "
             "wait for the end and move back with the rollback file"
         )

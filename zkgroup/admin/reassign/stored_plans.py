@@ -261,14 +261,14 @@ def prune(ensemble: Ensemble) -> int:
 
 
 def who_goes_on(info: ControllerInfo) -> str | None:
-    """What to know about who submits the next phase; None where a controller of zkgroup does."""
+    """A note about who submits the next phase; None if the active zkgroup controller does."""
     if info.is_zkgroup:
         return None
     if info.controller_znode is None:
         return "no controller lives: the plan waits until there is one"
     active = info.controller.broker if info.controller else "?"
     return (
-        f"broker {active} is a real Kafka controller, which reads no plan: each next phase is asked for by "
+        f"broker {active} is a Kafka controller, which reads no plan: each next phase is asked for by "
         "`zkgroup plan resume ID --execute --wait`, as long as that runs"
     )
 
