@@ -1,4 +1,4 @@
-"""How a broker obeys its controller."""
+"""How a broker handles its controller's requests."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_equal_or_higher_controller_epoch_is_accepted() -> None:
 
 
 def test_leaders_are_made_before_followers_and_answered_in_the_order_asked() -> None:
-    """A new leader of one partition may be the source for nobody yet: it must not wait for fetchers."""
+    """Followers may fetch from a new leader at once: it must not wait for the broker's own fetches."""
     one = receiver()
     lead, follow = state(ONE, leader=1), state(ORDERS, leader=2)
 
@@ -177,9 +177,9 @@ def test_an_empty_list_is_answered() -> None:
 
 
 def test_what_the_host_cannot_do_is_in_the_response() -> None:
-    """56: the broker does not lead then, and only a new decision is tried.
+    """Error 56: the broker does not lead, and only a new leader epoch is tried.
 
-    Past bug: a controller that took over was answered 13, and never learnt that nobody led.
+    Past bug: a controller that took over got error 13, and did not learn that the partition had no leader.
     """
     one = receiver()
     request = leader_and_isr(state(epoch=1), state(ONE, leader=2), state(TWO))
@@ -230,7 +230,7 @@ def test_a_leader_takes_over_the_replicas_that_a_later_controller_names() -> Non
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_replicas_are_not_taken_over_by_who_does_not_lead(leads: bool) -> None:
-    """A follower's list means nothing to it; a leader that was stopped leads in no known term."""
+    """A follower ignores the replica list; a stopped leader leads in no known leader epoch."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state(leader=1 if leads else 2, epoch=4))))
     if leads:

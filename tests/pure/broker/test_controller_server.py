@@ -1,4 +1,4 @@
-"""What the port of a controller that hosts nothing takes of the controller's picture, how much at once."""
+"""The port of a controller without replicas: how many partitions it reads from the context at once."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _told(node: BrokerNode) -> list[tuple[str, dict[str, str]]]:
 
 
 def _standing(world: SteppedBrokers) -> list[int]:
-    """Numbers of the notifications that stand."""
+    """The numbers of the notifications that exist."""
     return [number for number in range(20) if world.server.find(ConfigChange.path(number)) is not None]
 
 
@@ -49,7 +49,7 @@ def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
 
 
 def test_the_configuration_that_a_topic_is_made_with_is_read_when_it_is_led() -> None:
-    """No tool tells of it, nor that it is gone with its topic, when another one is made under the name."""
+    """No tool notifies of it, nor of its removal with the topic when a topic of the same name is created."""
     world = SteppedBrokers()
     node = world.node()
     world.run()
@@ -68,7 +68,7 @@ def test_the_configuration_that_a_topic_is_made_with_is_read_when_it_is_led() ->
 
 
 def test_all_three_payloads_are_understood() -> None:
-    """0.8.2.2 tools write the bare string at us; the notification only says where to look."""
+    """Tools of 0.8.2.2 write the bare string; the notification only names the znode to read."""
     world, node = alone()
     for number, format_ in enumerate(("bare", "v1", "v2")):
         _configured(world, "t", retention_ms=str(number))
@@ -118,7 +118,7 @@ def test_old_notifications_go_and_younger_ones_stay() -> None:
 
 
 def test_what_was_changed_while_the_broker_was_away_is_told_in_the_next_session() -> None:
-    """Also where the notification is gone by then; a configuration that went is told as empty."""
+    """Also if the notification is gone by then; a deleted configuration is reported as empty."""
     world = SteppedBrokers()
     _configured(world, "t", a="1")
     node = world.node()
@@ -148,9 +148,9 @@ def test_a_notification_that_vanishes_counts_as_applied() -> None:
 
 
 def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
-    """No watch was armed meanwhile, so nothing but the broker itself brings it to look.
+    """No watch was set meanwhile, so only the broker itself reads the znode again.
 
-    It has been told of a change when the ACL is closed: later it would not be.
+    The broker was notified of a change while the ACL denied the read; it is not notified later.
     """
     world, node = alone()
     _configured(world, "t", retention_ms="1")

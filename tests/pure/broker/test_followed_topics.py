@@ -1,4 +1,4 @@
-"""What a broker follows on after its session has ended: topics that are the ones it was told to follow."""
+"""The topics that a broker still follows after the end of its session: those with the ordered czxid."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _topics(node: BrokerNode) -> set[str]:
 
 
 def test_the_topic_that_was_ordered_is_followed_on() -> None:
-    """All is held from the end of the session, until the broker is registered again; as often as it ends."""
+    """All fetches are paused from the end of a session until the next registration, for each session."""
     world, node = _follower("t")
     assert node.told(PauseFetches) == []
     for _ in range(2):
@@ -67,7 +67,7 @@ def test_the_topic_that_was_ordered_is_followed_on() -> None:
 
 
 def test_a_topic_that_was_made_again_or_is_gone_or_hidden_waits_for_a_controller() -> None:
-    """K20: its terms begin anew, and old lines would be taken for lines of the new one."""
+    """K20: its leader epochs begin at 0 again, and old lines would be taken for lines of the new topic."""
     world, node = _follower("again", "gone", "hidden", "same")
     _end_session(world)
     _make_again(world, "again")
@@ -134,7 +134,7 @@ def _reads(node: BrokerNode) -> int:
 
 
 def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
-    """Two sessions ended in a row; what the first answer names is held for both."""
+    """Two sessions ended in a row; the partitions of the first answer are paused for both."""
     world, node = _follower("t")
     node.answers = False
     _end_session(world)
@@ -154,7 +154,7 @@ def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
 
 
 def test_a_look_without_an_answer_is_made_again() -> None:
-    """And many topics are looked at in turns."""
+    """Many topics are read in batches, one after the other."""
     topics = [f"t{number}" for number in range(READ_AT_ONCE + 1)]
     world, node = _follower(*topics)
     _end_session(world)

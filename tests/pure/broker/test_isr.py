@@ -64,7 +64,7 @@ def done(version: int) -> MultiDone:
 
 
 def shrinking(isr: Isr) -> IsrWrite:
-    """The write that drops 2 and 3, of which nothing is heard."""
+    """A write that removes 2 and 3 from the ISR, without an answer."""
     write = isr.propose({}, START_MS + LAG_MS + 1, LAG_MS)
     assert write is not None
     assert write.state.isr == (1,)
@@ -217,7 +217,7 @@ def test_a_foreign_write_in_the_own_term_is_adopted() -> None:
 
 
 def test_what_was_certainly_not_written_is_proposed_again() -> None:
-    """Nothing is in doubt, so nobody more is counted."""
+    """No write has an unknown outcome, so the maximal ISR has no further member."""
     isr = led()
     first = shrinking(isr)
 
@@ -274,7 +274,7 @@ def test_a_znode_that_is_gone_stops_it() -> None:
     ],
 )
 def test_a_znode_that_cannot_be_read_is_looked_at_again(found: Outcome) -> None:
-    """Whoever mends it may put our term back, and no controller would tell us of it."""
+    """A repair may restore this leader epoch, and no controller would send a request then."""
     isr = led()
     shrinking(isr)
     isr.written(BAD_VERSION)
@@ -352,7 +352,7 @@ def test_a_write_in_doubt_counts_until_the_znode_has_moved_on() -> None:
 
 
 def test_a_shrink_in_doubt_is_settled_too() -> None:
-    """Applied late it would leave the znode without a member whom nobody misses here."""
+    """Applied late, it would leave the znode without a member that this leader still counts."""
     isr = led((1, 2))
     late = START_MS + LAG_MS + 1
     isr.propose({}, late, LAG_MS)
@@ -370,7 +370,7 @@ def test_a_shrink_in_doubt_is_settled_too() -> None:
 
 
 def test_a_deposed_leader_counts_all_that_it_ever_meant() -> None:
-    """The high watermark of a leader that does not know it yet must not pass anybody."""
+    """A leader that does not know of its successor must not raise the high watermark past any such member."""
     isr = growing()
     isr.written(BAD_VERSION)
     isr.read_back(stored((2,), 9, leader=2, epoch=6))

@@ -1,4 +1,4 @@
-"""The ISRs of a broker's partitions: when they are written, what the host is told first, what if it fails."""
+"""The ISRs of a broker's partitions: when they are written, what the replicas learn first, and failures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _proposed(world: SteppedBrokers, node: BrokerNode) -> SetMaximalIsrs:
 
 
 def test_a_follower_that_lags_too_long_leaves_the_isr() -> None:
-    """Looked at every half of the limit; the decision's epochs stay; the other one has fetched all along."""
+    """Checked every half of the limit; the epochs of the state stay; the other follower has kept fetching."""
     world, node = _leader()
     for _ in range(3 * LAG_MS // 1000):
         _fetch(world, node, 2)
@@ -85,8 +85,10 @@ def test_a_follower_that_has_caught_up_joins_at_its_next_fetch() -> None:
 
 
 def test_one_that_lacks_a_line_acknowledged_meanwhile_does_not_join_yet() -> None:
-    """Between the look at the followers and the count the leader alone acknowledged a line: with it in sync,
-    the follower could lead without that line."""
+    """The leader acknowledged a line alone between the read of the followers and the new maximal ISR.
+
+    In the ISR, the follower could become leader without that line.
+    """
     world, node = _leader(isr=(1, 2))
     node.answers = False
     _fetch(world, node, 3)
@@ -104,7 +106,7 @@ def test_one_that_lacks_a_line_acknowledged_meanwhile_does_not_join_yet() -> Non
 
 
 def test_the_count_says_who_lacks_a_line() -> None:
-    """By the high watermark as it stands once it waits for the new member."""
+    """Compared with the high watermark that waits for the new member."""
     host = in_memory(1)
     host.become_leader(T0, 0, (1, 2, 3, 4), (1,))
     behind, level = in_memory(2), in_memory(3)
@@ -124,8 +126,11 @@ def test_the_count_says_who_lacks_a_line() -> None:
 
 
 def test_no_isr_is_written_before_the_broker_is_registered() -> None:
-    """S11: the leader writes it in the session of its registration. A new process can be told to lead on the
-    connection to the former one, whose registration still stands."""
+    """S11: the leader writes it in the session of its registration.
+
+    A new process can be made leader over the connection to the former process, whose registration still
+    exists.
+    """
     world = SteppedBrokers()
     world.node(name="former")
     world.run()
@@ -205,7 +210,7 @@ def test_the_state_of_a_new_topic_of_that_name_is_not_written_by_a_former_leader
 
 
 def test_what_is_wanted_is_written_in_the_next_session_once_the_state_was_read() -> None:
-    """Nobody has to wait for the next look by the clock."""
+    """It does not wait for the next periodic check."""
     world, node = _leader(isr=(1, 2))
     node.answers = False
     _fetch(world, node, 3)
@@ -262,7 +267,7 @@ def test_a_foreign_write_of_our_term_is_adopted_and_built_upon() -> None:
 
 
 def test_another_leader_ends_the_writes() -> None:
-    """Somebody else decided since; only the controller's word makes this broker act again."""
+    """A later state was written since; the broker acts again only on a request of the controller."""
     world, node = _leader(isr=(1, 2))
     theirs = PartitionState(2, 1, (2, 3), 1)
     world.write(SetData(PATH, theirs.encode(), 0))
@@ -326,7 +331,7 @@ def test_a_write_that_an_acl_refuses_rests_and_is_told() -> None:
 
 
 def test_a_state_that_a_stranger_has_raised_is_told_to_the_controller() -> None:
-    """Nobody else would tell it: it knows of epoch 0, so does its leader, whose ISR nobody could change."""
+    """A foreign writer raised it: controller and leader know epoch 0, so the ISR could not be changed."""
     world, node = _leader(isr=(1, 2))
     world.write(SetData(PATH, PartitionState(1, 7, (1, 2), 1).encode(), 0))
     _fetch(world, node, 3)
@@ -337,7 +342,7 @@ def test_a_state_that_a_stranger_has_raised_is_told_to_the_controller() -> None:
 
 
 def test_a_raised_state_behind_an_acl_is_told_too() -> None:
-    """ZooKeeper says NoAuth before it looks at the version, and the follower may need no write any more."""
+    """ZooKeeper checks the ACL before the version, and the follower may need no further write."""
     world, node = _leader(isr=(1, 2))
     world.write(SetData(PATH, PartitionState(1, 7, (1, 2), 1).encode(), 0))
     world.server.set_acl(PATH, UNWRITABLE)

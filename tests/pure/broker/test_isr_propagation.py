@@ -1,4 +1,4 @@
-"""When the controller is told of changed ISRs."""
+"""When a leader notifies the controller of changed ISRs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONE = TopicPartition("orders", 1)
 def told(
     notices: IsrChangePropagation, until_ms: int, changes: dict[int, TopicPartition]
 ) -> list[tuple[int, int]]:
-    """When something was told, and of how many partitions; the clock goes by 100 ms."""
+    """The time of each notification and its number of partitions; the clock advances by 100 ms."""
     found = []
     for now in range(0, until_ms + 1, 100):
         if now in changes:
@@ -24,12 +24,12 @@ def told(
 
 
 def test_nothing_before_five_seconds_of_quiet() -> None:
-    """Controller item 71: looked at each 2.5 s, so the change at 4 s is told at 10 s, with the one before."""
+    """Controller item 71: checked each 2.5 s, so a change at 4 s is sent at 10 s, with the one before."""
     assert told(IsrChangePropagation(0), 60_000, {100: ORDERS, 4_000: ONE}) == [(10_000, 2)]
 
 
 def test_something_by_sixty_seconds_while_changes_go_on() -> None:
-    """Controller item 71: the oldest change waits no longer, to the next look."""
+    """Controller item 71: the oldest change waits at most 60 s, up to the next check."""
     changes = {now: TopicPartition("t", now) for now in range(100, 200_000, 2_000)}
 
     found = told(IsrChangePropagation(0), 130_000, changes)
@@ -39,7 +39,7 @@ def test_something_by_sixty_seconds_while_changes_go_on() -> None:
 
 
 def test_looked_at_each_two_and_a_half_seconds() -> None:
-    """Controller item 71: in between nothing is told, however long it has been quiet."""
+    """Controller item 71: nothing is sent between two checks, however long there was no change."""
     notices = IsrChangePropagation(0)
     notices.changed([ORDERS], 0)
 
@@ -50,7 +50,7 @@ def test_looked_at_each_two_and_a_half_seconds() -> None:
 
 
 def test_the_first_change_after_a_long_silence_waits_for_quiet_too() -> None:
-    """Where Kafka tells it alone, and the thousands that follow it in a second notification."""
+    """Kafka sends it alone, and the thousands of changes after it in a second notification."""
     assert told(IsrChangePropagation(0), 200_000, {100_000: ORDERS, 103_000: ONE}) == [(110_000, 2)]
 
 

@@ -1,4 +1,4 @@
-"""Every recorded request of real controllers, answered as the real brokers answered."""
+"""Every recorded request of Kafka controllers gets the answer of the Kafka brokers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def control_frames() -> Iterator[Frame]:
 
 
 def created(topic: str, tree: str, epoch: int) -> LeaderAndIsrRequest:
-    """What made a topic of which no request was recorded: the states of the tree right after."""
+    """The states in the tree right after the creation of a topic whose requests were not recorded."""
     nodes = {node.path: node.data for node in golden_data.trees("kafka-0.8.2.2") if tree in node.file}
     states = []
     for number, replicas in Topic.decode(topic, nodes[Topic.path(topic)]).partitions.items():
@@ -77,7 +77,7 @@ def answer(receiver: ControlRequestHandler, request: Request) -> Response:
 
 
 def in_order(response: Response) -> tuple[int, list[tuple[str, int, int]]]:
-    """Error and partitions, these sorted: real brokers answer in the order of a hash map."""
+    """The error and the sorted partitions: Kafka brokers answer in the order of a hash map."""
     if isinstance(response, UpdateMetadataResponse):
         return response.error, []
     return response.error, sorted(response.partitions)

@@ -1,4 +1,4 @@
-"""What a broker tells clients, from what its controller told it."""
+"""The answers of a broker to clients, from its controller's UpdateMetadata requests."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_an_older_leader_epoch_does_not_replace_a_newer_one() -> None:
 
 
 def test_the_same_leader_epoch_brings_a_new_isr() -> None:
-    """Leaders change the ISR within their term."""
+    """Leaders change the ISR within one leader epoch."""
     cache = filled(update_metadata(state(epoch=5)))
 
     assert cache.update(update_metadata(state(epoch=5, isr=(1,), version=1)), 0) == ()
@@ -270,7 +270,7 @@ def test_a_negative_hash_counts_by_its_distance_from_zero() -> None:
 
 
 def test_without_topic_partition_or_live_leader_there_is_no_coordinator() -> None:
-    """Error 15, and nobody's address."""
+    """Error 15, and no address."""
     none = FindCoordinatorResponse(15, -1, "", -1)
 
     assert filled().coordinator("g4") == none
@@ -284,7 +284,7 @@ WIRE = "kafka-0.8.2.2/wire"
 
 
 def in_order(answer: MetadataResponse) -> MetadataResponse:
-    """Brokers and partitions ascending: real brokers list them in the order of a hash map."""
+    """Brokers and partitions sorted: Kafka brokers list them in the order of a hash map."""
     topics = [
         TopicMetadata(
             topic.error, topic.topic, tuple(sorted(topic.partitions, key=lambda one: one.partition))

@@ -1,4 +1,4 @@
-"""How a broker comes into `/brokers/ids`, and what may stand in its way."""
+"""How a broker registers in `/brokers/ids`, and what can prevent it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _story(node: BrokerNode) -> list[type[BrokerEffect]]:
 
 
 def _else(world: SteppedBrokers, broker: int, host: str = "h", port: int = 1, **extensions: object) -> str:
-    """Somebody else's registration; the name of its client."""
+    """A registration of another client; returns the name of that client."""
     name = f"else-{broker}"
     client = world.server.client(name)
     world.server.deliver(ServerStep("connect", name))
@@ -35,7 +35,7 @@ def _else(world: SteppedBrokers, broker: int, host: str = "h", port: int = 1, **
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_every_format_can_be_written(version: int) -> None:
-    """Address, time and our key stand in each of them."""
+    """Each has address, time and zkgroup's key."""
     world = SteppedBrokers()
     world.node(registration_version=version)
     world.run()
@@ -99,7 +99,7 @@ def test_after_an_expiry_the_own_ghost_is_taken_off_at_once() -> None:
 
 
 def test_what_may_be_our_ghost_is_waited_for() -> None:
-    """A quick restart has forgotten its session; nobody else can listen where it listens."""
+    """A restarted broker does not know its former session; its address can be of no other process."""
     world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
     node = world.node()
@@ -112,7 +112,7 @@ def test_what_may_be_our_ghost_is_waited_for() -> None:
 
 
 def test_a_ghost_with_our_folder_is_waited_for_too() -> None:
-    """The port may be another one, but the folder is held by one process at a time."""
+    """The port may differ, but only one process at a time can use the data directory."""
     world = SteppedBrokers()
     name = _else(world, 1, "h", 5, zkgroup={"role": "data", "folder": "f"})
     node = world.node(folder="f")
@@ -125,7 +125,7 @@ def test_a_ghost_with_our_folder_is_waited_for_too() -> None:
 
 
 def test_a_ghost_that_does_not_go_ends_the_wait() -> None:
-    """Its session is kept alive by somebody, so it is no ghost."""
+    """A client keeps its session alive, so the registration is not stale."""
     world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
     node = world.node()
@@ -177,7 +177,7 @@ def test_an_id_in_use_names_session_and_host() -> None:
 
 
 def test_among_brokers_of_kafka_ours_does_not_start() -> None:
-    """Recipes 15: refused with their ids; what cannot be read is none, nor a controller of ours."""
+    """Recipes 15: refused with their ids; unreadable registrations and zkgroup controllers do not count."""
     world = SteppedBrokers()
     _else(world, 12)
     _else(world, 3)
@@ -222,7 +222,7 @@ def test_a_broker_whose_session_is_lost_registers_in_the_next_one() -> None:
 
 
 def test_missing_parents_are_made_again() -> None:
-    """Somebody has cleared the tree while the broker was away."""
+    """The tree was deleted while the broker was disconnected."""
     world, node = alone()
     world.server.expire("n0")
     world.write(Delete(broker_ids_path(), 0))

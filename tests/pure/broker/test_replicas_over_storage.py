@@ -54,7 +54,7 @@ def test_a_follower_does_not_get_further_than_the_leader() -> None:
 
 
 def test_a_replica_that_is_stopped_neither_leads_nor_follows() -> None:
-    """Whoever still has it is refused, and its lines stay as they are."""
+    """Later requests to it are refused, and its lines stay as they are."""
     leader = Replica(1, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     leader.lead(0, (1,), {1})
     lines = AppendLinesRequest(TP.topic, TP.partition, 0, ACKS_LEADER, (b"a",))

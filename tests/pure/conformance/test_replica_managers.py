@@ -1,4 +1,4 @@
-"""The contract of `ReplicaManager`, on every host that is shipped; its numbered rules have their own file."""
+"""The contract of `ReplicaManager`, for every shipped storage; its numbered rules have their own file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_append_says_where_the_lines_are(one: ReplicaManager) -> None:
 
 
 def test_a_leader_keeps_lines_by_their_epoch(one: ReplicaManager, two: ReplicaManager) -> None:
-    """Through its own later terms; not as a follower, and not where others have taken their offsets."""
+    """Through its own later leader epochs; not as a follower, and not if other lines have their offsets."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
     two.become_follower(TP, 0)
     append(one, 0, b"a")
@@ -85,7 +85,7 @@ def test_append_takes_all_lines_or_none(one: ReplicaManager, lines: tuple[bytes,
 
 
 def test_requests_of_other_terms_and_to_others_are_refused(one: ReplicaManager, two: ReplicaManager) -> None:
-    """3 unknown, 6 not the leader, 74 an older term, 75 a newer one; a consumer may know no term."""
+    """3 unknown, 6 not the leader, 74 an earlier leader epoch, 75 a later one; a consumer may send none."""
     assert append(one, 0, b"a").error == fetch(one, 0).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     one.become_leader(TP, 0, (1, 2), {1})
     one.become_leader(TP, 4, (1, 2), {1})
@@ -229,7 +229,7 @@ def test_a_follower_keeps_what_was_sound_before_a_damaged_batch(two: ReplicaMana
 
 
 def test_an_answer_to_another_question_changes_nothing(two: ReplicaManager) -> None:
-    """Of a former term, of a former position, or after the role has ended."""
+    """Of an earlier leader epoch, of an earlier offset, or after the role has ended."""
     good = FetchLinesResponse(0, 1, 1, records=GOOD)
     two.become_follower(TP, 3)
     old_term = asked(two)
@@ -258,7 +258,7 @@ def test_a_follower_waits_after_an_error(two: ReplicaManager) -> None:
 
 
 def test_the_same_term_again_takes_replicas_and_isr_over(one: ReplicaManager) -> None:
-    """What followers have reached is kept then, and forgotten in a new term."""
+    """The followers' progress is kept then, and reset in a new leader epoch."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
     append(one, 0, b"a")
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
@@ -281,7 +281,7 @@ def test_set_isr_of_another_term_has_no_effect(one: ReplicaManager) -> None:
 
 
 def test_other_replicas_change_nothing_of_those_that_stay_and_are_counted(one: ReplicaManager) -> None:
-    """A term goes on: 2 is known, 3 is new, and the high watermark waits for whom it waited."""
+    """In one leader epoch: 2 is known, 3 is new, and the high watermark waits for the same replicas."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
     append(one, 0, b"a")
     fetch(one, 0, replica=2, leader_epoch=0)
@@ -326,7 +326,7 @@ def test_lines_of_a_later_term_make_a_replica_useless(hosts: Hosts) -> None:
 def test_a_stopped_replica_keeps_its_lines_and_a_deleted_one_does_not(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
-    """Deleting works for what nobody has opened, and for what is not there."""
+    """A deletion works for an unopened partition, and for an unknown one."""
     one.become_leader(TP, 0, (1,), {1})
     append(one, 0, b"a")
     one.stop(TP)

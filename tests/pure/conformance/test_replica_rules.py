@@ -1,7 +1,7 @@
-"""The numbered rules of replication, on every host that is shipped.
+"""The numbered rules of replication, for every shipped storage.
 
-1 leader epochs instead of cutting to the high watermark, 2 the high watermark, 3 who may be in the ISR, 4 who
-may lead, 5 what is shown.
+1 leader epochs instead of truncation to the high watermark, 2 the high watermark, 3 who may join the ISR, 4
+who may lead, 5 what a view shows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OTHER = TopicPartition("orders", 1)
 def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
-    """A term without lines leaves no mark behind once the next one begins."""
+    """The entry of a leader epoch without lines is removed once the next one begins."""
     one.become_leader(TP, 0, (1,), {1})
     append(one, 0, b"a", b"b")
     one.become_leader(TP, 3, (1,), {1})
@@ -119,7 +119,7 @@ def test_rule_1_a_follower_cuts_to_the_smaller_end_and_asks_again(
 def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
     hosts: Hosts, one: ReplicaManager, two: ReplicaManager
 ) -> None:
-    """Who led for a moment and got no line takes those of the term before from the next leader."""
+    """A leader that appended no line takes lines of the epoch before from the next leader."""
     pair(one, two)
     append(one, 0, b"a")
     assert replicate(one, two, TP)
@@ -135,7 +135,7 @@ def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
 
 
 def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaManager, two: ReplicaManager) -> None:
-    """A leader that takes back what it gave in the same term has lost it; its follower keeps the lines."""
+    """A leader without lines that it sent in the same leader epoch has lost them; its follower keeps them."""
     pair(one, two)
     append(one, 0, b"a")
     assert replicate(one, two, TP)
@@ -149,7 +149,7 @@ def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaManager, tw
 
 
 def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two: ReplicaManager) -> None:
-    """Its folder was lost in the first term, where nothing else can tell; it does not lead again so."""
+    """Its directory was lost in leader epoch 0, which only a follower can show; it does not lead again so."""
     first = hosts.open(1)
     pair(first, two)
     append(first, 0, b"a")
@@ -171,7 +171,7 @@ def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two:
 
 
 def test_rule_1_a_replica_that_was_never_waited_for_ends_no_leader(one: ReplicaManager) -> None:
-    """Its lines can be of a former topic of that name; nobody has been told of them by this leader."""
+    """Its lines can be of a deleted topic of that name; this leader has acknowledged none of them."""
     assert one.become_leader(TP, 0, (1, 2, 3), {1, 3}) is ErrorCode.NONE
     append(one, 0, b"a")
 
@@ -199,7 +199,7 @@ def test_rule_2_the_high_watermark_is_the_smallest_end_of_the_isr(one: ReplicaMa
 
 
 def test_rule_2_every_isr_that_is_proposed_counts(one: ReplicaManager) -> None:
-    """`set_isr` is told the union; what leaves it holds nothing any more."""
+    """`set_isr` gets the union; the high watermark does not wait for a broker that has left it."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a")
     assert watermark(one) == 1
@@ -239,7 +239,7 @@ def test_rule_2_consumers_read_below_the_high_watermark(one: ReplicaManager) -> 
 
 
 def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaManager, two: ReplicaManager) -> None:
-    """As far as its own lines go, and for the next term."""
+    """Up to the end of its own log, and for the next leader epoch."""
     pair(one, two)
     append(one, 0, b"a")
     assert replicate(one, two, TP)
@@ -268,7 +268,7 @@ def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaManager, tw
 def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_term(
     one: ReplicaManager,
 ) -> None:
-    """Lines of former terms above the high watermark may have been acknowledged, so it needs them too."""
+    """Lines of earlier epochs above the high watermark may have been acknowledged, so it needs them too."""
     one.become_leader(TP, 0, (1, 2, 3), {1, 2})
     append(one, 0, b"a")
     append(one, 0, b"b")
@@ -307,10 +307,11 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaManager) -> None:
 
 
 def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaManager) -> None:
-    """ADR 0024: it may come when its broker is back and empty, and has never fetched from this leader.
+    """ADR 0024: it may arrive when its broker is back and empty, and has not fetched from this leader yet.
 
-    What it had was another topic's, with lines and a term that agree with this one's by their numbers. It
-    is one fetch: nobody has told it the end. The new incarnation begins at 0, and joins by its own alone.
+    Its lines were of another topic, whose offsets and leader epoch are equal to those of this one. It is one
+    fetch: it was not sent the log end offset before. The new incarnation begins at 0, and joins by its own
+    fetches alone.
     """
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a")
@@ -435,7 +436,7 @@ def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
 
 
 def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaManager, two: ReplicaManager) -> None:
-    """Leader, follower or stopped; it gets no line and counts as nobody."""
+    """Leader, follower or stopped; an observer gets no lines and does not count as a replica."""
     pair(one, two)
     append(one, 0, b"a", b"b")
     request = asked(two)

@@ -81,7 +81,7 @@ TWO = TopicPartition("orders", 2)
 
 @on_a_loop
 async def test_the_host_does_what_the_controller_says_in_order_on_one_thread() -> None:
-    """Leaders first; the observer is told what was done, before the answer is sent."""
+    """Leaders first; the observer is notified of each action before the answer is sent."""
     host = ScriptedHost()
     async with served(host) as one:
         client = await one.client()
@@ -113,8 +113,10 @@ async def test_the_host_does_what_the_controller_says_in_order_on_one_thread() -
 
 @on_a_loop
 async def test_nobody_gives_orders_before_the_broker_is_registered() -> None:
-    """K8: a channel to the former start, whose registration still stands, reaches the new one on its port.
-    Its requests close the connection; clients are answered."""
+    """K8: a controller that knows the former start by its registration reaches the new one on the same port.
+
+    Its requests close the connection; clients are answered.
+    """
     registered: list[int] = []
     cache = MetadataCache()
     service = BrokerApis(
@@ -150,7 +152,7 @@ async def test_what_the_host_cannot_do_is_answered_for_that_partition() -> None:
 
 @on_a_loop
 async def test_what_has_failed_is_not_left_over() -> None:
-    """It has no role although the controller has placed it here, and its failure has been told."""
+    """It has no role although the controller has placed it here, and its failure has been reported."""
     broken = ReplicaView(Role.NONE, -1, 3, 0, -1, failure="no space")
     host = ScriptedHost(full={ORDERS}, views={ORDERS: broken, TWO: replace(broken, failure=None)})
     async with served(host) as one:
@@ -236,7 +238,7 @@ async def test_clients_are_answered_while_the_host_is_busy() -> None:
 
 @on_a_loop
 async def test_recorded_requests_are_answered_over_the_port() -> None:
-    """Controller item 65: the real controllers' own bytes to broker 1, answers with their correlation ids."""
+    """Controller item 65: recorded bytes of Kafka controllers to broker 1, answered by correlation id."""
     frames = [
         frame
         for frame in golden_data.frames("kafka-0.8.2.2/wire")
@@ -270,7 +272,7 @@ async def test_recorded_requests_are_answered_over_the_port() -> None:
 
 @on_a_loop
 async def test_a_broker_that_hosts_nothing_can_be_given_no_role() -> None:
-    """Recipes 14: the control requests by the same rules; a controller takes its replica for offline."""
+    """Recipes 14: control requests are fenced as elsewhere; a controller takes its replica for offline."""
     async with served() as one:
         client = await one.client()
 

@@ -76,7 +76,7 @@ async def test_what_the_host_raises_reaches_who_asked() -> None:
 
 
 def test_a_loop_that_ends_without_closing_leaves_no_thread() -> None:
-    """The thread sees it when it has something to tell."""
+    """The thread notices the closed loop when it has a result to return."""
     host = ScriptedHost()
 
     async def careless() -> None:

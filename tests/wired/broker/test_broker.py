@@ -1,4 +1,4 @@
-"""Brokers at work over a ZooKeeper in memory: their ports, threads and loops are real."""
+"""Brokers over a ZooKeeper in memory, with open ports, threads and event loops."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
 
 
 def test_the_replicas_that_a_later_controller_names_join_in_the_same_term(world: MemoryBrokers) -> None:
-    """The former controller had told the end of a move to 1 and 2, which was taken back when it was gone."""
+    """The former controller had sent the end of a reassignment to 1 and 2, which was cancelled afterwards."""
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.running.controller_epoch += 1
@@ -138,8 +138,7 @@ def test_the_replicas_that_a_later_controller_names_join_in_the_same_term(world:
 
 
 def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBrokers) -> None:
-    """The setting that the topic is made with is obeyed, though another one cannot be read; and the ISR as
-    its leader has changed it."""
+    """The topic's setting applies although another setting cannot be read, and so does the leader's ISR."""
     settings = {"min.insync.replicas": "2", LEADER_REPLICAS: "of no form"}
     world.add(1, 2)
     world.server.put(TopicConfig.path("t"), TopicConfig(settings).encode())
@@ -170,7 +169,7 @@ def test_the_leadership_moves_and_the_old_leader_follows(world: MemoryBrokers) -
 
 
 def test_a_leader_that_is_elsewhere_is_followed_there(world: MemoryBrokers, tmp_path: Path) -> None:
-    """It was started again under another port and leads on in its term: nobody is told to follow anew."""
+    """It restarted on another port and leads in the same leader epoch; no follower gets a new request."""
     world.add(1, 2)
     world.add(3, data=tmp_path / "data")
     world.running.lead(world.zk, T0, 3, (2, 3))
@@ -221,7 +220,7 @@ def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_i
 
 
 def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -> None:
-    """Nobody has told it anything; the topic is the one that it was told to follow."""
+    """It gets no request; the topic has the czxid that it was ordered to follow."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     assert world.running.append(1, T0, 0, b"a").error == 0
@@ -237,8 +236,10 @@ def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -
 def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
     world: MemoryBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic was made again. Who orders a former term means the former one; the known one is answered
-    with 13, and followed."""
+    """The topic was created again: an earlier leader epoch is of the former topic.
+
+    The known leader epoch is answered with 13, and the broker follows the new topic.
+    """
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.server.suspend("b2")
@@ -284,7 +285,7 @@ def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: Memo
 
 
 def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers) -> None:
-    """5.9: from its request on it fetches nothing, whatever it is told, so no leader finds it in sync."""
+    """5.9: from its request on it fetches nothing, in spite of new requests, so no leader adds it to the ISR."""
     world.add(1, 2)
     session = world.server.clients["b1"].session
     assert session is not None

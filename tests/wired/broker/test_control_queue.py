@@ -19,7 +19,7 @@ def _order(number: int) -> StopReplicaRequest:
 
 @on_a_loop
 async def test_what_waits_is_refused_when_orders_are_dropped_and_what_is_under_way_ends() -> None:
-    """Also those that have to wait for a place in the queue; what comes later is obeyed."""
+    """Also requests that wait for a place in the queue; later requests are performed."""
     gate, handled, told = asyncio.Event(), [], []
 
     async def handle(request: ControlRequest) -> Response:

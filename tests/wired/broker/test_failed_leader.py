@@ -90,7 +90,7 @@ def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
 
 @pytest.mark.usefixtures("full_disk")
 def test_the_only_replica_is_given_up_too(world: MemoryBrokers, tmp_path: Path) -> None:
-    """No replica has a role any more, and nobody can lead: it asks as often as it may, and goes."""
+    """No replica has a role, and none can lead: the broker uses up its retries and stops."""
     begin(world, tmp_path / "one", led=(T0,), replicas=(1,))
     world.running.idle[2].answers += [ControlledShutdownResponse(0, (T0,))] * 3
     fail(world)
@@ -114,8 +114,7 @@ def test_without_controlled_shutdown_it_goes_at_once(world: MemoryBrokers, tmp_p
 def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
     world: MemoryBrokers, tmp_path: Path
 ) -> None:
-    """It was started with an empty folder, and told to lead on: ZooKeeper would show a leader that serves
-    nobody."""
+    """It restarted with an empty directory and became leader: it would lead in ZooKeeper without serving."""
     begin(world, tmp_path / "one", led=(T0,))
     world.becomes(lambda: world.running.view(2, T0).log_end_offset, 1)
     world.running.brokers[1].close()
@@ -137,7 +136,7 @@ def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
 
 @pytest.mark.usefixtures("full_disk")
 def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: MemoryBrokers, tmp_path: Path) -> None:
-    """Nobody waits for it once it is out of the ISR, and what the broker leads goes on."""
+    """The leader does not wait for it once it is out of the ISR; partitions that its broker leads continue."""
     world.add(2)
     world.add(1, data=tmp_path / "one")
     world.running.lead(world.zk, T0, 2, (1, 2))

@@ -168,7 +168,7 @@ class Stranded(Broken):
 async def test_a_replica_whose_files_failed_is_taken_up_again_after_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not at each look, for a try reads them from end to end."""
+    """Not at each fetch, because each attempt reads the files from end to end."""
     monkeypatch.setattr(fetcher, "REOPEN_S", 0.2)
     caplog.set_level("INFO", "zkgroup.broker")
     stranded = Stranded()

@@ -101,7 +101,7 @@ async def test_lines_that_too_few_have_in_the_end_are_answered_with_20() -> None
 
 @on_a_loop
 async def test_a_broker_that_does_not_lead_says_so_however_few_are_in_sync() -> None:
-    """The producer looks for the leader then, and does not wait for replicas."""
+    """The producer then finds the leader, and does not wait for replicas."""
     host = ScriptedHost()
     async with served(host, min_insync=two_of((1,))) as one:
         client = await one.client()
@@ -170,7 +170,7 @@ async def test_a_broker_that_no_controller_calls_alive_gets_no_lines() -> None:
 
 @on_a_loop
 async def test_what_the_host_refuses_or_nobody_can_mean_is_answered_at_once() -> None:
-    """3 from the host; 87 for acks that are neither 1 nor all, of which the host hears nothing."""
+    """3 by the replica manager; 87 for acks other than 1 and all, without a call of the replica manager."""
     host = ScriptedHost()
     async with served(host) as one:
         client = await one.client()

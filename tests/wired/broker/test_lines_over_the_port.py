@@ -1,4 +1,4 @@
-"""Two brokers' lines over a real port: the leader's host, a follower that fetches, and the leader's ISR."""
+"""The lines of two brokers over a TCP port: the leader, a follower that fetches, and the leader's ISR."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ StartBroker = Callable[[int, str], Broker]
 
 @pytest.fixture
 def server() -> MemoryZooKeeper:
-    """Its clock is that of everybody here."""
+    """A ZooKeeper in memory, with the clock of all clients."""
     return MemoryZooKeeper()
 
 
 @pytest.fixture
 def operator(server: MemoryZooKeeper) -> Iterator[Ensemble]:
-    """Somebody with the commands."""
+    """The admin client of an operator."""
     with Blocking(server.client("operator")) as zk:
         yield Ensemble(zk=zk, clock=server.clock)
 
@@ -88,7 +88,7 @@ def follows(back: Broker, lines: int) -> bool:
 def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
-    """K20, from end to end: whom the deletion waits for is told, and a new folder with that id is enough."""
+    """K20, end to end: the deletion names the broker that it waits for; an empty broker of that id ends it."""
     broker(1, "one")
     lost = broker(2, "two")
     make_topic(operator)
@@ -134,8 +134,10 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
 def test_a_broker_that_was_given_up_brings_nothing_back(
     operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
-    """K20, from end to end: its old lines are of the same offsets and epoch as those of the new topic, so
-    nothing in the folder could tell them apart; it has the new ones alone in the end."""
+    """K20, end to end: its old lines have the same offsets and epoch as those of the new topic.
+
+    Its files cannot show the difference; in the end it has only the lines of the new topic.
+    """
     broker(1, "one")
     lost = broker(2, "two")
     make_topic(operator)
@@ -164,8 +166,11 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
 def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
     operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
-    """It runs on and asks on for lines, while its topic is deleted without it and made again: it has more of
-    them than the new leader, in the same term. What it asks is refused, until it has been told to delete."""
+    """It keeps fetching while its topic is deleted and created again without it.
+
+    It has more lines than the new leader in the same leader epoch. Its fetches are refused until it has got
+    StopReplica.
+    """
     leader = broker(1, "one")
     lost = broker(2, "two")
     (name,) = (name for name in server.clients if name.startswith("two"))

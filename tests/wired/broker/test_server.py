@@ -1,4 +1,4 @@
-"""A broker's port over real sockets: what it reads, whom it cuts off, and how it closes."""
+"""A broker's port over TCP: the requests that it reads, the clients that it disconnects, and its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = MetadataRequest.of()
 
 
 async def connected(broker: Served, count: int = 1) -> list[Client]:
-    """So many clients, each of which has been answered once."""
+    """So many clients; each has received one answer."""
     clients = [await broker.client() for _ in range(count)]
     for client in clients:
         await client.ask(ALL, MetadataResponse)
@@ -148,7 +148,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
 
 @on_a_loop
 async def test_who_sends_nothing_for_too_long_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
-    """Also where it never sent anything. Nobody is warned: it is not used any more, that is all."""
+    """Also a client that has never sent a byte. There is no warning, because an idle connection is normal."""
     caplog.set_level("DEBUG", "zkgroup.broker")
     async with served(limits=ConnectionLimits(idle_ms=20)) as broker:
         client = await broker.client()
@@ -183,7 +183,7 @@ async def test_who_sends_a_request_too_slowly_is_cut_off(caplog: pytest.LogCaptu
 
 @on_a_loop
 async def test_who_does_not_take_an_answer_is_cut_off() -> None:
-    """Everybody else is served meanwhile."""
+    """All other clients are served meanwhile."""
     async with served(limits=ConnectionLimits(answer_ms=200)) as broker:
         controller, good = await connected(broker, 2)
         wide = update_metadata(*(state()._replace(topic="t" * 200, partition=n) for n in range(1000)))
@@ -221,7 +221,7 @@ async def test_who_holds_most_is_cut_off_when_all_together_hold_too_much() -> No
 
 @on_a_loop
 async def test_a_request_costs_the_same_however_many_are_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other connection is looked at for it, nor when it comes and goes."""
+    """No other connection is touched for it, nor when it opens and closes."""
 
     class Kept(dict[object, object]):
         def __iter__(self) -> Iterator[object]:
@@ -240,7 +240,7 @@ async def test_a_request_costs_the_same_however_many_are_connected(monkeypatch: 
 
 @on_a_loop
 async def test_answers_that_nobody_takes_count_too() -> None:
-    """Whoever asks for much and takes nothing is cut off for it, long before its time is over."""
+    """A client that requests much and receives nothing is disconnected, long before its timeout."""
     async with served(limits=ConnectionLimits(buffered_bytes_max=500_000, answer_ms=600_000)) as broker:
         (good,) = await connected(broker, 1)
         wide = update_metadata(*(state()._replace(partition=number) for number in range(40_000)))
@@ -260,7 +260,7 @@ async def test_answers_that_nobody_takes_count_too() -> None:
 
 
 class Gate:
-    """Answers when it is told to."""
+    """Answers requests when the test opens it."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -277,7 +277,7 @@ class Gate:
 
 @on_a_loop
 async def test_one_request_of_a_connection_at_a_time_and_little_is_read_ahead() -> None:
-    """The next is looked at when the one before is answered."""
+    """The next request is parsed when the one before is answered."""
     gate = Gate()
     server = BrokerServer(gate.respond)
     reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
@@ -382,7 +382,7 @@ async def test_close_cuts_off_whoever_is_there_and_frees_the_port() -> None:
 
 @on_a_loop
 async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
-    """A conflict with somebody, or a mistake in the setting."""
+    """A conflict with another process, or an error in the setting."""
     async with served() as broker:
         host, port = broker.address
         other = BrokerServer(broker.service.respond)

@@ -1,4 +1,4 @@
-"""Kafka's checkpoint files as text: what is written, and what is not believed."""
+"""Kafka's checkpoint files as text: the format that is written, and the texts that are ignored."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 class LogModel(RuleBasedStateMachine):
-    """`records` is what the log must hold; times only matter to retention and lookups."""
+    """The model of a log: `records` is its content; times matter only for retention and lookups."""
 
     @initialize(
         segment_bytes=st.integers(150, 1_500),

@@ -88,7 +88,7 @@ def test_a_batch_that_would_fill_the_memory_does_not() -> None:
 
 
 def test_through_a_log() -> None:
-    """A batch of which the log start offset has left only the later records."""
+    """A search in a batch whose first records are below the log start offset."""
     log = new_log()
     append(log, b"before", timestamp=5)
     log.append_as_leader(batch(b"a", b"b", b"c", timestamp=[30, 10, 20], compression=GZIP), 0, 0)
