@@ -259,7 +259,7 @@ def test_a_change_is_previewed_and_made(
 def test_a_saved_plan_is_undone_until_it_is_resumed(
     admin: Admin, world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """The undo cancels it, and is refused where somebody has started it: the plan is no longer as saved."""
+    """The undo cancels it, and is refused once the plan was started: it is no longer as saved."""
     saved = admin.save_plan(admin.plan_replace({1: 4}))
     assert saved.written is not None
     undone = admin.undo(saved.undo_id)

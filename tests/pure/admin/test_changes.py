@@ -86,7 +86,7 @@ CHANGES: dict[str, Callable[[MemoryGroups], AdminChange[Any, Any, Any]]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_preview_writes_nothing(idle: MemoryGroups, name: str) -> None:
-    """Making a change and looking at it leaves every znode as it is."""
+    """Making a change and its preview leave every znode as it is."""
     before = idle.server.tree()
 
     preview = CHANGES[name](idle).preview()

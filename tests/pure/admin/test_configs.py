@@ -52,7 +52,7 @@ def test_change_and_notification_are_one_transaction(world: MemoryGroups) -> Non
 
 
 def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: MemoryGroups) -> None:
-    """The other operator's setting is not lost, and no broker is told."""
+    """The other operator's setting is not lost, and no broker is notified."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", (1,))
     plan = plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
@@ -117,7 +117,7 @@ def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -
 def test_a_name_that_no_broker_takes_is_refused_with_the_nearest_one(
     world: MemoryGroups, name: str, guess: str
 ) -> None:
-    """A mistyped throttle would look as if it were set; a plug-in's own setting can be set all the same."""
+    """A mistyped throttle would seem to be set; a plug-in's setting can be forced."""
     MemoryCluster(world, 1, "2.8.2")
     entity, asked = ConfigEntity.broker(1), {"num.io.threads": "8", name: "1"}
     told = "Kafka's brokers have no such dynamic setting"
@@ -132,7 +132,7 @@ def test_a_name_that_no_broker_takes_is_refused_with_the_nearest_one(
 
 
 def test_a_configuration_in_which_nothing_is_left_is_deleted_where_that_is_asked(world: MemoryGroups) -> None:
-    """What an undo does where the change had created it; brokers are told all the same."""
+    """An undo does it if the change had created the configuration; brokers are notified as well."""
     MemoryCluster(world, 1, "2.8.2")
     entity, rate = ConfigEntity.broker(1), "leader.replication.throttled.rate"
     alter_config(world.ensemble, plan_config(world.ensemble, entity, {rate: "1"}))
@@ -160,7 +160,7 @@ def test_a_broker_that_is_not_registered_is_told(world: MemoryGroups) -> None:
 
 
 def test_settings_that_brokers_of_zkgroup_do_not_obey_are_named(world: MemoryGroups) -> None:
-    """Where one is registered that hosts partitions; what they do obey is not named."""
+    """If a zkgroup broker with replicas is registered; settings that it supports are not named."""
     cluster = MemoryCluster(world, 1, "2.8.2")
     cluster.topic("orders", (1,))
     wanted = {"retention.ms": "1", "min.insync.replicas": "2", "segment.bytes": "9"}

@@ -1,4 +1,4 @@
-"""What `status` and `doctor` tell of the ruling controller and of partitions."""
+"""What `status` and `doctor` report about the active controller and about partitions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_the_controller_says_is_told(world: MemoryGroups) -> None:
 
 
 def test_what_waits_is_one_entry_a_topic() -> None:
-    """Past bug: a topic of a thousand partitions filled the screen; its reasons are told apart within."""
+    """Past bug: a topic of a thousand partitions filled the screen; its entry lists the different reasons."""
     waiting = {
         **{f"leader of orders-{number}": "no replica lives" for number in (0, 1, 2, 7, 9, 10)},
         "leader of clicks-3": "no replica lives",

@@ -1,4 +1,4 @@
-"""What is told about members, partitions and offsets."""
+"""The descriptions of members, partitions and offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_member_is_described_by_its_registration(world: MemoryGroups) -> None:
 
 
 def test_a_member_with_an_id_of_its_own_has_no_host(world: MemoryGroups) -> None:
-    """An id that does not parse from the right tells no host, unless its registration does."""
+    """An id that does not parse from the right has no host, unless the registration has one."""
     world.topic("orders", 1)
     world.member("g", "worker-7", {"orders": 1}, {})
     world.member("g", "worker-8", {"orders": 1}, {**OURS, "host": "host-b.example"})
@@ -53,7 +53,7 @@ def test_a_partition_is_described_by_owner_and_offset(world: MemoryGroups) -> No
 
 
 def test_a_commit_after_the_claim_has_a_time(world: MemoryGroups) -> None:
-    """recipes 11: `committed_at` is the offset's time once somebody wrote it after the claim."""
+    """recipes 11: `committed_at` is the offset's mtime once it was written after the claim."""
     world.topic("orders", 1)
     world.member("g", "a", {"orders": 1})
     world.own_as_planned("g")

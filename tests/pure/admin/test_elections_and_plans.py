@@ -123,7 +123,7 @@ def test_a_state_that_cannot_be_read_is_told_with_its_path(world: MemoryGroups) 
 def test_no_election_that_was_refused_passes_for_done(
     outcomes: list[str], shown: type[Exception] | None, executed: type[Exception] | None
 ) -> None:
-    """All refused, or some; what cannot be read is told of a preview too. The same for both elections."""
+    """All refused, or some; a preview reports unreadable answers too. The same for both elections."""
     rows = [(TopicPartition("orders", number), outcome) for number, outcome in enumerate(outcomes)]
 
     for acts, kind in ((False, shown), (True, executed)):
@@ -300,7 +300,7 @@ def test_a_file_goes_round() -> None:
     ],
 )
 def test_a_wrong_file_is_one_error_with_its_place(entries: str, told: str) -> None:
-    """controller.md 4.2, our column."""
+    """controller.md 4.2, the column of zkgroup."""
     with pytest.raises(ConfigError, match=told) as raised:
         parse_reassignment("moves.json", f'{{"version":1,"partitions":[{entries}]}}')
 
@@ -331,7 +331,7 @@ def test_wrong_lists_of_topics_are_refused(text: str) -> None:
 
 
 def test_brokers_are_listed_with_what_registrations_tell(world: MemoryGroups) -> None:
-    """Version, epoch, kind, role, who rules; an unreadable one is named and hides no other."""
+    """Version, epoch, kind, role, active controller; an unreadable one is named and hides no other."""
     cluster = MemoryCluster(world, 1, "0.8.2.2")
     cluster.broker(2, zkgroup={"role": "controller"})
     world.server.put(BrokerRegistration.path(3), b"{")
@@ -360,7 +360,7 @@ def test_a_broker_is_described_with_what_it_hosts(world: MemoryGroups) -> None:
 
 
 def test_the_controller_is_described_by_its_kind(world: MemoryGroups) -> None:
-    """A real one tells no zxid; one of ours does, for its own epoch; no controller is not found."""
+    """Only a zkgroup controller has a zxid, that of its epoch; without a controller NotFoundError."""
     cluster = MemoryCluster(world)
     real = describe_controller(world.ensemble)[1]
     cluster.ours()
@@ -392,7 +392,7 @@ def test_the_history_has_the_latest_epoch_first(world: MemoryGroups) -> None:
 
 
 def test_what_a_release_makes_of_a_deletion_is_said(world: MemoryGroups) -> None:
-    """delete.topic.enable is off by default before 1.0; 2.7 and later can be told apart."""
+    """delete.topic.enable is off by default before 1.0; the releases from 2.7 on are recognised."""
     cluster = MemoryCluster(world, 1, "0.8.2.2")
     oldest = note_on_deletion(read_controller_info(world.ensemble))
     cluster.broker(1, "1.1.1")

@@ -1,4 +1,4 @@
-"""K20: a controller of ours is told not to wait for brokers that are lost."""
+"""K20: a zkgroup controller is asked not to wait for lost brokers."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster:
 def test_a_topic_whose_replicas_nobody_can_read_is_refused(
     world: MemoryGroups, cluster: MemoryCluster, data: bytes | None
 ) -> None:
-    """Gone or damaged: it cannot be told who has any."""
+    """Gone or corrupt: the brokers with replicas are unknown."""
     if data is None:
         world.server.remove(Topic.path("orders"))
     else:

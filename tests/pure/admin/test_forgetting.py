@@ -42,7 +42,7 @@ def test_a_plan_names_what_is_left_and_changes_nothing(world: MemoryGroups) -> N
 
 
 def test_all_of_the_broker_goes_at_once_and_nothing_of_others(world: MemoryGroups) -> None:
-    """The znode that stands for its registration for a moment is not left behind."""
+    """The znode that briefly replaces its registration is deleted as well."""
     recorded(world)
     forget(world.ensemble, plan_forgetting(world.ensemble, 3))
 

@@ -1,4 +1,4 @@
-"""Deleting a group: only when nobody is in it, whole or resumable, never an owner that lives."""
+"""Deleting a group: only without members, whole or resumable, and never an owner of a live session."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_every_transaction_carries_the_guard(idle: MemoryGroups) -> None:
 
 
 def test_a_znode_that_changed_since_the_plan_is_a_conflict(idle: MemoryGroups) -> None:
-    """Versions are checked: what somebody wrote meanwhile is not thrown away unseen."""
+    """Versions are checked: data that another client wrote meanwhile is not deleted unseen."""
     plan = plan_deletion(idle.ensemble, "g")
     idle.commit("g", "orders", 0, 43)
 

@@ -1,4 +1,4 @@
-"""Nudging a group: every member looks again, nothing else changes, and not too often."""
+"""Nudging a group: every member reads the group again, nothing else changes, and not too often."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_of_two_nudges_at_once_one_is_refused(group: MemoryGroups) -> None:
 
 @pytest.mark.parametrize("name", ["nobody", "left"])
 def test_nudge_needs_members(group: MemoryGroups, name: str) -> None:
-    """A group that is not there, or has no member, is nobody to nudge."""
+    """A group that does not exist, or has no members, cannot be nudged."""
     group.server.put(ids_path("left"))
 
     with pytest.raises(NotFoundError, match="expected members"):

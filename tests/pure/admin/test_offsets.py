@@ -131,7 +131,7 @@ def test_an_offset_that_moved_since_the_plan_is_a_conflict(idle: MemoryGroups) -
 
 
 def test_a_topic_that_is_deleted_meanwhile_gets_no_offsets(idle: MemoryGroups) -> None:
-    """It was there in the preview; the transaction asks again, unless it was told that it may be missing."""
+    """It existed in the preview; the transaction checks again, unless a missing topic is allowed."""
     plan = _plan(idle, {0: 42})
     idle.server.remove(Topic.path("orders"))
 
@@ -144,7 +144,7 @@ def test_a_topic_that_is_deleted_meanwhile_gets_no_offsets(idle: MemoryGroups) -
 
 
 def test_a_topic_that_is_deleted_below_members_gets_no_offsets(living: MemoryGroups) -> None:
-    """The same where owners would have to obey."""
+    """The same for offsets that owners would have to apply."""
     plan = _plan(living, {0: 42})
     living.server.remove(Topic.path("orders"))
 
@@ -288,7 +288,7 @@ def test_a_living_group_is_refused_without_force(living: MemoryGroups) -> None:
 
 
 def test_force_writes_offset_and_marker_in_one_transaction(living: MemoryGroups) -> None:
-    """recipes 6: the marker is created with the offset, so that the owner obeys."""
+    """recipes 6: the marker is created with the offset, so that the owner applies it."""
     apply_plan(living.ensemble, _plan(living, {0: 42}), ACT, force=True)
 
     marker = living.server.find(Reset.path("g", _tp(0)))

@@ -1,4 +1,4 @@
-"""What `topic describe` tells of topics that are to be deleted."""
+"""What `topic describe` reports about topics with a pending deletion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkgroup.znodes.controller import ControllerStatus
 
 @pytest.fixture
 def cluster(world: MemoryGroups) -> MemoryCluster:
-    """Topics `orders` and `clicks`, of which the first is to be deleted."""
+    """Topics `orders` and `clicks`; `orders` has a pending deletion."""
     found = MemoryCluster(world)
     found.topic("orders", (1, 2), (2, 4))
     found.topic("clicks", (1, 4))

@@ -121,7 +121,7 @@ def test_a_group_that_does_not_exist_can_be_imagined(group: MemoryGroups) -> Non
 
 
 def test_topics_that_do_not_exist_are_named(group: MemoryGroups) -> None:
-    """Past bug: a typo showed a group with nothing to share, without a word. Known ones are looked up."""
+    """Past bug: a mistyped topic showed a group with nothing to share, without a note."""
     group.topic("clicks", 2)
 
     shown = preview(group.ensemble, "g", GroupChange(add=(("c", {"clicks": 1, "clicsk": 1}),)))

@@ -1,4 +1,4 @@
-"""Which old lists a cancelled move goes back to, and a request that nobody can read."""
+"""The old replica lists that a cancelled reassignment returns to, and a request that cannot be read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GARBAGE = b"garbage{"
 
 @pytest.fixture
 def cluster(world: MemoryGroups) -> MemoryCluster:
-    """A controller of ours that moves orders-0 from [4, 1, 2] to [3, 1, 2]."""
+    """A zkgroup controller that moves orders-0 from [4, 1, 2] to [3, 1, 2]."""
     made = MemoryCluster(world, brokers=4)
     made.ours()
     made.request(move("orders", 0, 3, 1, 2))
@@ -120,7 +120,7 @@ def test_a_move_that_has_not_begun_needs_no_execution(world: MemoryGroups, clust
 def test_old_and_new_together_are_told_apart_by_an_execution(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """Before 2.4 the topic does not tell who was there: old and target have to make up the list."""
+    """Before 2.4 the topic does not have the old list: old list and target must make up the replicas."""
     world.server.put(Topic.path("orders"), Topic({0: (3, 1, 2, 4)}).encode())
 
     plan = plan_cancel(world.ensemble, executions=[_execution("fits", (4, 1, 2), (3, 1, 2))])
@@ -227,7 +227,7 @@ def test_a_throttle_of_every_replica_is_somebodys_own(lists: dict[str, str], of_
 
 
 def test_a_rate_without_a_throttled_replica_was_set_by_hand() -> None:
-    """Moves set the rates of brokers that their topics name; lists that cannot be read name nobody."""
+    """A reassignment sets the rates of brokers that its topics name; unreadable lists name none."""
     rates = {broker: {FOLLOWER_RATE: "1"} for broker in (1, 2, 3, 4)}
     topics = {
         "orders": {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"},
@@ -241,7 +241,7 @@ def test_a_rate_without_a_throttled_replica_was_set_by_hand() -> None:
 
 
 def test_a_move_that_was_never_asked_for_is_not_called_dropped(world: MemoryGroups) -> None:
-    """More replicas than the file has: one of the ways to get there is told as one."""
+    """More replicas than the file has: the possible causes share one message."""
     MemoryCluster(world).topic("orders", (2, 3, 1))
 
     _, (row,) = verify_reassignments(world.ensemble, [move("orders", 0, 2, 3)])

@@ -101,7 +101,7 @@ def test_what_cannot_be_moved_is_refused_by_name(
     error: type,
     told: str,  # type: ignore[type-arg]
 ) -> None:
-    """One clear error and nothing written (controller.md 4.2, our column)."""
+    """One clear error and nothing written (controller.md 4.2, the column of zkgroup)."""
     with pytest.raises(error, match=told):
         plan_reassignment(world.ensemble, moves)
 
@@ -144,7 +144,7 @@ def test_a_controller_that_hosts_nothing_is_no_target(world: MemoryGroups, clust
 
 
 def test_a_migrated_cluster_is_refused(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """A KRaft controller does not look at the request."""
+    """A KRaft controller does not read the request."""
     world.server.put(Controller.path(), Controller(1, 1, 2, {"kraftControllerEpoch": 3}).encode())
 
     with pytest.raises(RefusedError, match="KRaft"):
@@ -264,7 +264,7 @@ def test_a_partition_that_is_moving_by_api_is_not_asked_for(
 def test_waiting_tells_progress_and_ends_with_the_last_move(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """Each look is told; the end is when nothing is under way."""
+    """Each check is reported; the wait ends when no reassignment is in progress."""
     moves = [move("orders", 0, 3, 1), move("orders", 1, 3, 2)]
     cluster.request(*moves)
     told: list[ReassignmentProgress] = []
@@ -283,7 +283,7 @@ def test_waiting_tells_progress_and_ends_with_the_last_move(
 
 
 def test_waiting_ends_with_the_time(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """What is still under way then is told so."""
+    """Reassignments in progress at that time are reported as such."""
     cluster.request(move("orders", 0, 3, 1))
 
     _, (row,) = wait_for_reassignments(world.ensemble, [move("orders", 0, 3, 1)], 5, lambda _: None)
@@ -303,7 +303,7 @@ def test_time_left_follows_from_what_was_done_while_waiting() -> None:
 
 
 def test_only_a_controller_of_ours_is_asked_to_cancel(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 17: refused before anything is written where one of Kafka rules, or none."""
+    """recipes 17: refused before any write if a Kafka controller is active, or none."""
     cluster.request(move("orders", 0, 3, 1))
 
     with pytest.raises(RefusedError, match="real controller"):
@@ -334,7 +334,7 @@ def test_a_cancelled_move_gets_its_former_replicas_as_target(
 
 
 def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """The transaction itself checks that a controller of zkgroup rules."""
+    """The transaction itself checks that a zkgroup controller is active."""
     cluster.ours()
     cluster.request(move("orders", 0, 3, 1))
     plan = plan_cancel(world.ensemble)

@@ -1,4 +1,4 @@
-"""What an operator reads, on every tree that real clusters of 0.8.2.2 to 3.9.1 left."""
+"""The output for an operator, on every recorded tree of Kafka clusters of 0.8.2.2 to 3.9.1."""
 
 from __future__ import annotations
 

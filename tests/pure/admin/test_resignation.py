@@ -1,4 +1,4 @@
-"""An operator asks the controller to give up: only one of ours, by the `czxid` of its `/controller`."""
+"""An operator asks a zkgroup controller to resign, by the `czxid` of its `/controller`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _czxid(world: MemoryGroups) -> int:
 
 
 def test_the_request_names_the_controller_that_is_meant(world: MemoryGroups) -> None:
-    """recipes 13: a successor has another czxid and never obeys it."""
+    """recipes 13: a successor has another czxid and ignores it."""
     MemoryCluster(world).ours()
 
     plan = plan_resignation(world.ensemble)
@@ -37,7 +37,7 @@ def test_the_request_names_the_controller_that_is_meant(world: MemoryGroups) -> 
 
 
 def test_a_real_controller_is_not_asked(world: MemoryGroups) -> None:
-    """recipes 13: refused with the reason, nothing written; exit 5 where nobody rules."""
+    """recipes 13: refused with the reason, nothing written; exit 5 without an active controller."""
     cluster = MemoryCluster(world)
 
     with pytest.raises(RefusedError, match=r"broker 1 is a Kafka controller.*stop that broker"):
@@ -88,7 +88,7 @@ def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_waiting_ends_when_somebody_rules(world: MemoryGroups, follows: bool) -> None:
-    """Resigned and nobody there is said apart from not resigned."""
+    """Resigned without a successor is reported apart from not resigned."""
     cluster = MemoryCluster(world)
     cluster.ours()
     plan = plan_resignation(world.ensemble)
@@ -122,7 +122,7 @@ def test_a_controller_that_hangs_has_not_resigned(world: MemoryGroups) -> None:
 
 
 def test_who_may_follow_is_said_before(world: MemoryGroups) -> None:
-    """A broker of Kafka would rule next; nobody else means the same one again."""
+    """A Kafka broker would be the next controller; without other brokers the same one is elected again."""
     cluster = MemoryCluster(world)
     cluster.ours()
     among_real = plan_resignation(world.ensemble)

@@ -1,4 +1,4 @@
-"""The state of a group: empty, stable, rebalancing, inconsistent, and how each is told."""
+"""The state of a group: empty, stable, rebalancing or inconsistent, and its description."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _unown(world: MemoryGroups, partition: int = 0) -> None:
 
 
 def test_a_group_without_members_is_empty(world: MemoryGroups) -> None:
-    """Nobody registered: empty, with the topics and partitions that it has offsets of."""
+    """Without registrations it is empty, with the topics and partitions that have offsets."""
     world.topic("orders", 4)
     world.commit("g", "orders", 0, 7)
 
@@ -47,7 +47,7 @@ def test_a_group_without_members_is_empty(world: MemoryGroups) -> None:
 
 
 def test_a_wrong_group_that_changed_lately_is_rebalancing(world: MemoryGroups) -> None:
-    """A registration or owner younger than 10 s: it is on its way, and no second look is needed."""
+    """A registration or owner younger than 10 s: the group is rebalancing, and no second read is needed."""
     _group(world)
     _unown(world)
     before = world.clock.now_ms()
@@ -58,7 +58,7 @@ def test_a_wrong_group_that_changed_lately_is_rebalancing(world: MemoryGroups) -
 
 
 def test_a_wrong_group_that_stands_still_is_inconsistent(world: MemoryGroups) -> None:
-    """Old and unchanged 2 s later: nobody is about to mend it."""
+    """Old and unchanged 2 s later: no member is changing it."""
     _group(world)
     _unown(world)
     world.clock.advance(OLD_MS)
@@ -67,7 +67,7 @@ def test_a_wrong_group_that_stands_still_is_inconsistent(world: MemoryGroups) ->
 
 
 def test_a_wrong_group_that_moves_while_we_look_is_rebalancing(world: MemoryGroups) -> None:
-    """A deletion leaves no time behind; the second look 2 s later tells it."""
+    """A deletion leaves no time; the second read 2 s later shows it."""
     _group(world)
     _unown(world)
     world.clock.advance(OLD_MS)

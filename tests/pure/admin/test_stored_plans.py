@@ -1,4 +1,4 @@
-"""Plans that outlive the tool: kept, begun, carried on beside a real controller, paused, failed, ended."""
+"""Stored plans: saved, started, resumed beside a Kafka controller, paused, failed, finished."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _kept(
 
 
 def _finishing(world: MemoryGroups, cluster: MemoryCluster) -> Ensemble:
-    """A real controller that has done the request by the next look."""
+    """A Kafka controller that has completed the request by the next check."""
 
     def controller(seconds: float) -> None:
         world.pass_time(seconds)
@@ -101,7 +101,7 @@ def test_the_next_command_goes_on_where_the_last_one_ended(
 
 
 def test_a_controller_of_ours_goes_on_by_itself(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """Here we only look, and over a controller of Kafka that is said before."""
+    """The command only waits; with a Kafka controller it prints a note first."""
     told = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
     cluster.ours()
     silent = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
@@ -200,7 +200,7 @@ def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: MemoryCluster) ->
 
 
 def test_of_two_plans_that_begin_at_once_one_does(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """Neither tool has seen the other's when it looked: a begun or a resumed one refuses the others."""
+    """Neither tool sees the other's plan at its read: a started or resumed plan refuses the others."""
     paused = _kept(world, start=False, name="q")
     first, second, third = [
         plan_storing(world.ensemble, _found(world), by=by, begin=True) for by in ("ada", "bob", "eve")

@@ -14,7 +14,7 @@ from zkgroup.znodes.brokers import Topic
 
 
 def test_growth_follows_on_by_either_rule(world: MemoryGroups) -> None:
-    """controller.md 6.2, example E: the later rule by default, 0.8.2.2's on request."""
+    """controller.md 6.2, example E: the later algorithm by default, 0.8.2.2's on request."""
     cluster = MemoryCluster(world, 0)
     for number in range(101, 106):
         cluster.broker(number)
@@ -115,7 +115,7 @@ def test_impossible_growth_is_refused(world: MemoryGroups, growth: AddedPartitio
 
 
 def test_lists_by_hand_leave_the_old_partitions_alone(world: MemoryGroups) -> None:
-    """Kafka's option names old and new partitions; only the new ones are looked at."""
+    """Kafka's option names old and new partitions; only the new ones are used."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2))
 

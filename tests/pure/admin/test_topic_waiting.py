@@ -57,7 +57,7 @@ def _gone(world: MemoryGroups, *paths: str) -> None:
 
 
 def test_waiting_ends_once_every_partition_is_led(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """By a broker that is registered and hosts replicas; each look is told."""
+    """By a registered broker with replicas; each check is reported."""
     looks: list[tuple[int, int]] = []
     cluster.state("orders", 0, -1, (1,))
     _gone(world, PartitionState.path(_tp(1)))
@@ -126,7 +126,7 @@ def asked(world: MemoryGroups, cluster: MemoryCluster) -> TopicDeletionPlan:
 def test_waiting_ends_once_nothing_is_left(
     world: MemoryGroups, cluster: MemoryCluster, asked: TopicDeletionPlan
 ) -> None:
-    """Topic, configuration and request, one after the other; what is waited for is told when it changes."""
+    """Topic, configuration and request, one after the other; a change of what it waits for is reported."""
     told: list[str] = []
     tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
     operator = _after(
@@ -163,7 +163,7 @@ def test_a_wait_that_ends_before_the_controller_reports_says_so(
 
 
 def test_the_wait_for_a_deletion_runs_out(world: MemoryGroups, asked: TopicDeletionPlan) -> None:
-    """With what it waits for, as `topic describe` tells it."""
+    """With the reasons that `topic describe` prints."""
     seen = wait_until_gone(world.ensemble, asked, 1, lambda _: None)
 
     assert (seen.gone, seen.detail) == (False, "waits for broker 4 to be back")
@@ -183,7 +183,7 @@ def test_a_request_that_is_dropped_is_not_waited_for(world: MemoryGroups, asked:
 def test_a_topic_made_again_is_another_one(
     world: MemoryGroups, cluster: MemoryCluster, asked: TopicDeletionPlan
 ) -> None:
-    """Its predecessor is gone, whoever made it."""
+    """The deleted topic is gone, also if one of the same name was created since."""
     tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
     _gone(world, *reversed(tree), TopicConfig.path("orders"), TopicDeletion.path("orders"))
     cluster.topic("orders", (1, 2))
@@ -192,7 +192,7 @@ def test_a_topic_made_again_is_another_one(
 
 
 def test_a_configuration_that_is_left_is_told(world: MemoryGroups, asked: TopicDeletionPlan) -> None:
-    """Nobody will remove it: a new topic of that name is refused until somebody has."""
+    """It is not deleted by itself: a new topic of that name is refused until then."""
     tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
     _gone(world, *reversed(tree), TopicDeletion.path("orders"))
 

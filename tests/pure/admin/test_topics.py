@@ -331,7 +331,7 @@ def test_a_group_that_joins_after_the_preview_refuses_the_deletion(
 
 
 def test_a_controller_that_comes_up_meanwhile_stops_the_removal(world: MemoryGroups) -> None:
-    """Znodes of a ruled cluster are the controller's: partly done, and the next run asks it."""
+    """With an active controller it deletes the znodes: partly done, and the next run asks it."""
     world.topic("orders", 1)
     for number in range(DELETES_AT_ONCE // 2 + 1):
         world.server.put(f"/brokers/topics/orders/partitions/{number}/state", b"{}")

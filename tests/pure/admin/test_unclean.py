@@ -1,4 +1,4 @@
-"""Unclean elections asked of a controller of ours; a real one is left alone, with what to do instead."""
+"""Unclean elections by a zkgroup controller; a Kafka controller is refused, with an alternative."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALL = [*map(_tp, range(4)), _tp(0, "leaving")]
 def test_what_would_lose_records_is_told_from_what_would_not(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """Nothing is asked for where a leader lives, or nobody does."""
+    """No election is requested for a live leader, or without live replicas."""
     plan = plan_unclean(world.ensemble, ALL)
 
     assert [(str(row.topic_partition), row.outcome, row.live) for row in plan.rows] == [
@@ -81,7 +81,7 @@ def test_a_state_that_cannot_be_read_is_told_with_its_path(
 def test_the_outcome_is_found_by_the_czxid_of_the_request(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """Also where the controller was faster than the first look."""
+    """Also if the controller was faster than the first check."""
     plan = plan_unclean(world.ensemble, ALL)
     czxid = elect_unclean(world.ensemble, plan, "ada")
     found = world.server.find(UncleanElection.path())
@@ -101,7 +101,7 @@ def test_the_outcome_is_found_by_the_czxid_of_the_request(
 
 
 def test_others_than_ours_are_left_alone(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """A real controller, none, and one that took over since the plan: nothing is written."""
+    """A Kafka controller, none, and one that took over since the plan: nothing is written."""
     plan = plan_unclean(world.ensemble, ALL)
     cluster.no_controller()
     with pytest.raises(RefusedError, match="no controller lives"):

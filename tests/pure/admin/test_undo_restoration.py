@@ -122,7 +122,7 @@ def test_what_was_moved_elsewhere_since_is_not_moved_back(
 
 
 def test_offsets_are_put_back(world: MemoryGroups) -> None:
-    """An offset that stood at -1 stands at -1 again."""
+    """An offset of -1 is -1 again."""
     world.topic("orders", 2)
     world.server.put("/consumers/g/ids")
     world.commit("g", "orders", 0, 42)
@@ -209,7 +209,7 @@ def test_a_group_that_somebody_has_used_stays(world: MemoryGroups) -> None:
 
 
 def test_a_made_offset_that_was_written_since_is_a_conflict(world: MemoryGroups) -> None:
-    """By its version: the same value may be somebody's commit by now. Force deletes it all the same."""
+    """By its version: the same value may be another client's commit. Force deletes it nevertheless."""
     world.topic("orders", 1)
     record = _seeded(world)
     world.commit("g", "orders", 0, 42)
@@ -235,7 +235,7 @@ def test_a_made_offset_is_not_deleted_below_members(world: MemoryGroups) -> None
 
 
 def test_offsets_that_moved_since_are_a_conflict(world: MemoryGroups) -> None:
-    """Somebody has gone on from there: only force puts the old value back."""
+    """A member has committed since: only force writes the old value."""
     world.server.put("/consumers/g/ids")
     world.commit("g", "orders", 0, 50)
     record = _record(group="g", offsets={TP: (10, 42)})
@@ -296,7 +296,7 @@ def test_the_plan_says_which_bytes_are_no_offset(world: MemoryGroups) -> None:
 
 
 def test_other_unreadable_bytes_than_were_there_are_a_conflict(world: MemoryGroups) -> None:
-    """Somebody has written since: they are not taken for what the change found."""
+    """They were written since: they are not taken for the bytes before the change."""
     world.server.put("/consumers/g/ids")
     world.commit("g", "orders", 0, b"other")
     record = _record(group="g", offsets={TP: (-1, 42)}, originals={TP: b"rubbish"})
@@ -307,7 +307,7 @@ def test_other_unreadable_bytes_than_were_there_are_a_conflict(world: MemoryGrou
 
 
 def test_owners_are_not_given_bytes_that_are_no_offset(world: MemoryGroups) -> None:
-    """An owner obeys an offset only, so the undo says beforehand that it cannot be done."""
+    """An owner applies only offsets, so the undo refuses beforehand."""
     world.topic("orders", 1)
     world.member("g", "a", {"orders": 1})
     world.own_as_planned("g")
@@ -403,7 +403,7 @@ def test_what_is_done_in_part_is_never_told_as_refused(
     client = world.server.client("refused")
 
     def protecting(path: str) -> Ensemble:
-        """Nobody may write below this path from the first transaction on that is not allowed."""
+        """Denies writes below this path after the first `allowed` transactions."""
         protect = before_nth(Multi, allowed + 1, lambda: world.server.set_acl(path, READ_ONLY))
         return world.operator(MeddledStore(client, protect))
 
@@ -433,7 +433,7 @@ def test_what_came_back_goes_by_the_command_for_it_or_not_at_all(
 
 
 def test_a_topic_made_anew_meanwhile_is_left_alone(world: MemoryGroups) -> None:
-    """What exists with other data is somebody's by now."""
+    """A topic with other data belongs to another client."""
     world.topic("orders", 1)
     plan = plan_topic_deletion(world.ensemble, "orders")
     record = _record(znodes=tuple((znode.path, znode.data) for znode in plan.znodes))

@@ -97,7 +97,7 @@ def test_the_mark_is_of_the_same_transaction_as_the_topic(world: MemoryGroups) -
 
 
 def test_brokers_that_are_named_or_live_leave_no_mark(world: MemoryGroups) -> None:
-    """A topic for broker 0, which is to come, is told from one without brokers of an older tree."""
+    """A topic for broker 0, which starts later, differs from a topic without brokers in an older tree."""
     create_topic(
         world.ensemble, plan_topic(world.ensemble, "named", partitions=None, replica_assignment=[[0]])
     )
@@ -184,7 +184,7 @@ def test_broker_0_does_not_count_it(world: MemoryGroups, maker: Maker) -> None:
 
 @makers
 def test_its_deletion_waits_for_no_broker(world: MemoryGroups, maker: Maker) -> None:
-    """A controller of ours deletes it at once, so nothing is said of broker 0; one of Kafka waits for it."""
+    """A zkgroup controller deletes it at once, without a note on broker 0; a Kafka controller waits."""
     cluster(world, maker)
     assert plan_topic_deletion(world.ensemble, "work").notes == ()
 

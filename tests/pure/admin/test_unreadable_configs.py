@@ -53,7 +53,7 @@ def test_every_kind_is_looked_at(world: MemoryGroups) -> None:
     ],
 )
 def test_what_real_kafka_wrote_is_readable(world: MemoryGroups, recorded: str) -> None:
-    """No false alarm on a real tree."""
+    """No false report on a recorded tree."""
     assert unreadable_configs(world.operator(RecordedStore(recorded))) == {}
 
 

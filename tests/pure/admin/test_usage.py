@@ -1,4 +1,4 @@
-"""Estimate, formula and count side by side; the formulas hold on recorded trees of real clusters."""
+"""Estimate, formula and count side by side; the formulas hold on recorded trees of Kafka clusters."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_recorded_tree_of_0_8_2_2_has_as_many_znodes_as_the_formula(world:
 
 
 def test_what_nobody_counted_has_no_formula(world: MemoryGroups) -> None:
-    """0.9 and 0.10; a cluster of ours has its own, none of znodes."""
+    """0.9 and 0.10; a zkgroup cluster has its own estimate, without znodes."""
     cluster = MemoryCluster(world, release="0.9.0.1")
     unknown = read_usage(world.ensemble, [])
     cluster.broker(4, "2.8.2")

@@ -44,7 +44,7 @@ def _two_members(world: MemoryGroups) -> None:
 
 
 def test_a_group_whose_partitions_are_where_they_belong_has_no_problem(world: MemoryGroups) -> None:
-    """A converged group is reported as converged, without a look at the clock."""
+    """A converged group is reported as converged, without a use of the clock."""
     _two_members(world)
 
     found = verify(world.ensemble, "g")
@@ -109,7 +109,7 @@ def test_an_owner_other_than_the_plan_names_is_wrong(world: MemoryGroups) -> Non
 
 
 def test_owners_of_what_nobody_shares_are_reported(world: MemoryGroups) -> None:
-    """Owners of a partition that is not there, and of a topic that nobody subscribes to, are told apart."""
+    """Owners of a missing partition and of a topic without subscribers are reported apart."""
     _two_members(world)
     world.topic("clicks", 1)
     world.own("g", "orders", 9, "g_a-0")
@@ -130,7 +130,7 @@ def test_owners_of_what_nobody_shares_are_reported(world: MemoryGroups) -> None:
 
 @pytest.mark.parametrize("data", POISON)
 def test_a_poison_registration_is_reported_and_counts_for_nothing(world: MemoryGroups, data: bytes) -> None:
-    """item 16: what would stop every JVM member is named, and the rest of the group is judged without it."""
+    """item 16: the registration that stops every JVM member is named, and the rest is checked without it."""
     _two_members(world)
     world.raw_member("g", "poison", data)
 
@@ -250,7 +250,7 @@ def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwis
 def test_real_groups_of_kafka_are_judged_stable(
     world: MemoryGroups, file: str, group: str, members: int
 ) -> None:
-    """item 70: groups that real 0.8.2.2 members left in peace are converged, by their own range plan."""
+    """item 70: recorded groups of 0.8.2.2 members are converged, by their own range assignment."""
     operator = world.operator(RecordedStore(f"kafka-0.8.2.2/{file}.jsonl"))
 
     found = describe(operator, group)
@@ -286,7 +286,7 @@ def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: Memory
 
 
 def test_sticky_counts_only_where_every_member_publishes_it(world: MemoryGroups) -> None:
-    """recipes 4: one registration without sticky and every member of ours uses range."""
+    """recipes 4: one registration without sticky and every zkgroup member uses range."""
     world.topic("orders", 2)
     world.member("g", "a", {"orders": 1}, {**OURS, "strategy": "sticky"})
     alone = expected_ownership(read_snapshot(world.ensemble, "g")).assignor

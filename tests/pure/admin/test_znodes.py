@@ -62,7 +62,7 @@ def test_a_missing_znode_names_what_there_is(world: MemoryGroups) -> None:
 
 
 def test_children_are_sorted(world: MemoryGroups) -> None:
-    """`ls` tells names in order; none of a leaf."""
+    """`ls` prints names sorted; a leaf has none."""
     for name in ("b", "a", "10", "9"):
         world.server.put(f"/x/{name}")
 

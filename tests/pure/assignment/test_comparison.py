@@ -1,4 +1,4 @@
-"""What differs between two assignments, and hashes that everybody computes alike."""
+"""The difference between two assignments, and a hash that is equal on every machine."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_unknown_strategies_are_refused(name: str) -> None:
 
 
 def test_every_partition_is_a_topic_partition() -> None:
-    """The keys are values of the model, so that they can be looked up."""
+    """The keys are `TopicPartition`s, so that callers can find them."""
     assert TopicPartition("t", 0) in assign("range", members(c1={"t": 1}), {"t": [0]}).owners
 
 

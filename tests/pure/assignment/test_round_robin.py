@@ -78,12 +78,12 @@ def test_a_topic_that_does_not_exist_counts_for_the_precondition() -> None:
 
 
 def test_a_group_that_wants_nothing_is_no_error() -> None:
-    """Kafka 0.9 tolerates it, 0.8.2.2 does not; nobody gains by a failure."""
+    """Kafka 0.9 accepts it and 0.8.2.2 fails; an error would help no one."""
     assert assign("roundrobin", [EvaluatedMember("c1", {})], {"a": [0]}).owners == {}
 
 
 def test_a_tie_of_hashes_is_detected_and_broken_by_name() -> None:
-    """`Aa` and `BB` cannot be told apart by Java's hash; the assignment says so (item 28)."""
+    """Java's hash of `Aa` and `BB` is equal; the assignment reports it (item 28)."""
     group = [EvaluatedMember("c1", {"Aa": 1, "BB": 1}), EvaluatedMember("c2", {"Aa": 1, "BB": 1})]
 
     found = assign("roundrobin", group, {"BB": [0], "Aa": [0]})

@@ -52,7 +52,7 @@ def test_new_partitions_move_nothing() -> None:
 
 
 def test_a_deleted_topic_is_dropped() -> None:
-    """What no longer exists is owned by nobody."""
+    """Partitions of a deleted topic have no owner."""
     before = assign("sticky", group_of(2), partitions(4)).owners
 
     after = assign("sticky", group_of(2), partitions(3), before).owners

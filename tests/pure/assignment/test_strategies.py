@@ -28,7 +28,7 @@ PARTITIONS = {"t": (0, 1, 2, 3), "u": (0, 1, 2)}
     ],
 )
 def test_members_agree_on_a_strategy_or_fall_back(published: list[str | None], agreed: str | None) -> None:
-    """Sticky needs everybody (recipes 4)."""
+    """Sticky needs every member (recipes 4)."""
     assert agreed_strategy(published) == agreed
 
 
@@ -61,7 +61,7 @@ def test_owners_that_nothing_explains_are_taken_for_kafkas_default() -> None:
 def test_a_member_uses_its_own_strategy_unless_it_needs_the_others(
     own: str, published: list[str | None], used: str
 ) -> None:
-    """As in Kafka; a strategy that starts from the previous assignment needs everybody (recipes 4)."""
+    """As in Kafka; a strategy that starts from the previous assignment needs every member (recipes 4)."""
     assert agreed_strategy(published, own) == used
 
 

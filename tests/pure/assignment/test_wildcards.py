@@ -85,7 +85,7 @@ def test_a_static_subscription_names_topics_that_need_not_exist() -> None:
     "name", ["\ud800", "\U0001f600", "a/b", "", ".", "..", "a\x00b", "a\x1b[2J", "\ue000"]
 )
 def test_a_name_that_no_znode_can_have_is_no_topic(name: str) -> None:
-    """A foreign registration with such a name is survived: nobody tries to read a znode of that name."""
+    """A foreign registration may have such a name: no znode of that name is read."""
     assert evaluate(StaticSubscription({name: 1, "t": 2}), [], True) == {"t": 2}
 
 

@@ -136,7 +136,7 @@ def commit(pair: Pair) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_review(policy: str) -> None:
-    """recipes 6 [M]: an idle owner obeys a marker by the same two reads, in the same order."""
+    """recipes 6 [M]: an idle owner applies a marker by the same two reads, in the same order."""
 
     def look(pair: Pair) -> None:
         pair.believe(pc=Pc.COMMIT_READS_OFFSETS, todo=((P, None),))
@@ -186,7 +186,7 @@ def release(pair: Pair) -> None:
 
 
 def leaking() -> Pair:
-    """A claim that is mine, but that nobody holds."""
+    """A claim of this member that it does not know."""
     pair = registered()
     cfg = pair.worlds.cfg
     assert pair.worlds.act(recipes.claim_ops(cfg, ME, [P], cfg.blank, None), cfg.client[ME])

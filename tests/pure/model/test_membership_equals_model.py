@@ -58,7 +58,7 @@ IN_THE_WAY: dict[str, tuple[Sequence[Op], int | None]] = {
 
 @pytest.mark.parametrize("obstacle", IN_THE_WAY)
 def test_registration(obstacle: str) -> None:
-    """Recipes 2, 10: one create; mine is found again, anybody else's is waited for."""
+    """Recipes 2, 10: one create; an existing registration is found if it is its own, else waited for."""
     worlds = ModelAndServer(Configuration())
     pair = Pair(worlds)
     membership = pair.components.membership
@@ -118,7 +118,7 @@ COMINGS = {
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_snapshot(length: int) -> None:
-    """Recipes 3: what is remembered of registrations is as good as what is read, whoever came and went."""
+    """Recipes 3: cached registrations equal those that are read, whichever members came and went."""
     for names in itertools.product(COMINGS, repeat=length):
         pair = registered()
         worlds = pair.worlds

@@ -147,7 +147,7 @@ def test_a_later_version_is_read_but_not_written() -> None:
     ],
 )
 def test_what_kafka_cannot_read_is_corrupt(text: str) -> None:
-    """An endpoint without protocol, a rack that is no text: real brokers throw on it, ours name the path."""
+    """An endpoint without protocol, a rack that is not text: Kafka brokers throw, zkgroup names the path."""
     with pytest.raises(CorruptZnodeError, match="/brokers/ids/7"):
         BrokerRegistration.decode("/brokers/ids/7", text.encode())
 
@@ -190,7 +190,7 @@ def test_what_no_reader_should_meet_is_not_written(arguments: dict[str, Any], me
 
 
 def test_a_port_needs_a_host() -> None:
-    """Null stands with -1 only."""
+    """A null host is valid with port -1 only."""
     broker = BrokerRegistration(None, 9092, 4, NOW, -1, ("SSL://h:1",), protocols={"SSL": "SSL"})
 
     with pytest.raises(ConfigError, match="a host with port 9092"):
@@ -206,7 +206,7 @@ def test_a_registration_read_without_a_time_is_not_written() -> None:
 
 
 def test_a_broker_of_kafka_hosts_data() -> None:
-    """Only our own key makes a broker one that hosts nothing (recipes 14)."""
+    """Only zkgroup's key marks a broker without replicas (recipes 14)."""
     assert BrokerRegistration("h", 1).role == "data"
     assert BrokerRegistration("h", 1, extensions={"zkgroup": "1"}).role == "data"
     assert BrokerRegistration("h", 1, extensions={"zkgroup": {"role": "controller"}}).role == "controller"

@@ -79,7 +79,7 @@ def test_where_they_are() -> None:
 
 
 def test_the_parents_are_those_that_real_brokers_made() -> None:
-    """0.8.2.2 on an empty ZooKeeper, and 1.1.1; each stands after its own parent."""
+    """Of 0.8.2.2 on an empty ZooKeeper, and of 1.1.1; each path comes after its parent."""
     first = {
         znode.path
         for znode in golden_data.trees("kafka-0.8.2.2")

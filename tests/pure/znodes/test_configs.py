@@ -14,7 +14,7 @@ from zkgroup.znodes.notifications import ConfigChange, NotifyFormat, notify_form
 
 
 def test_a_changed_configuration_keeps_every_other_setting_and_key() -> None:
-    """0.8.2.2's tool refuses names that it does not know; ours carries them through."""
+    """0.8.2.2's tool refuses names that it does not know; zkgroup keeps them."""
     config = TopicConfig.decode(
         "/x", b'{"version":1,"config":{"retention.ms":"1","new.thing":"x","segment.ms":"2"},"more":[1]}'
     )
@@ -107,7 +107,7 @@ def test_entities_are_named_as_kafka_names_them(entity: ConfigEntity, text: str,
 
 
 def test_the_client_of_a_user_is_told_plainly() -> None:
-    """And the default one like no client, since the kind tells them apart."""
+    """The default client too is shown like a client, because the entity kind differs."""
     assert ConfigEntity.user_client("a", "b c").plain_client == "b c"
     assert ConfigEntity.user_client("a", None).plain_client is None
     assert ConfigEntity.user("a").plain_client is None
@@ -203,7 +203,7 @@ def test_a_change_that_the_brokers_cannot_know_is_not_announced(
 
 
 def test_a_name_that_is_no_topic_is_not_announced() -> None:
-    """0.8.2.2 takes whatever stands between the quotes."""
+    """0.8.2.2 accepts any text between the quotes."""
     for form in ("bare", "v1", "v2"):
         with pytest.raises(ConfigError):
             ConfigChange(ConfigEntity("topics", 'a"b'), form).encode()  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def test_the_oldest_registration_chooses_the_payload(versions: list[int], expect
 
 
 def test_brokers_of_ours_do_not_choose_where_there_are_others() -> None:
-    """They read every payload; a controller of ours registers in version 1 beside brokers of 2.8."""
+    """zkgroup brokers read every payload; its controller registers in version 1 beside brokers of 2.8."""
     ours = BrokerRegistration("h", 1, version=1, extensions={"zkgroup": {"role": "controller"}})
     real = BrokerRegistration("h", 1, version=5)
 

@@ -1,4 +1,4 @@
-"""`/controller` in all its forms, and what controllers of ours leave beside it."""
+"""`/controller` in all its formats, and the znodes that zkgroup controllers write beside it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_bare_id_of_old_controllers_is_read() -> None:
 
 
 def test_a_controller_of_3_4_and_later_is_read() -> None:
-    """Version 2 tells whether a KRaft controller has taken over (controller item 7)."""
+    """Version 2 shows whether a KRaft controller has taken over (controller item 7)."""
     zookeeper = b'{"version":2,"brokerid":1,"timestamp":"5","kraftControllerEpoch":-1}'
     kraft = b'{"version":2,"brokerid":3000,"timestamp":"5","kraftControllerEpoch":1}'
 
@@ -255,7 +255,7 @@ def test_the_record_of_a_move_names_others_that_may_have_a_replica() -> None:
 
 
 def test_a_request_to_resign_is_the_czxid_in_digits() -> None:
-    """Of the `/controller` that is meant; anything else is nobody's."""
+    """The czxid of the `/controller` that should resign; other data is of no controller."""
     assert ResignRequest(2**40).encode() == str(2**40).encode()
     assert ResignRequest.decode("/x", str(2**40).encode()) == ResignRequest(2**40)
     for data in (None, b"", b"x", b"9" * 30):

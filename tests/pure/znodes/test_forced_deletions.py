@@ -15,7 +15,7 @@ LEFT = AbandonedReplicas("orders", 3, (0, 7), 9)
 
 
 def test_a_request_names_the_brokers_that_are_not_waited_for() -> None:
-    """Below a key of ours, as in registrations; Kafka looks at no data there."""
+    """Below a key of zkgroup, as in registrations; Kafka does not read the data there."""
     data = TopicDeletion((3, 10)).encode()
 
     assert data == b'{"version":1,"zkgroup":{"without_brokers":[3,10]}}'
@@ -24,7 +24,7 @@ def test_a_request_names_the_brokers_that_are_not_waited_for() -> None:
 
 @pytest.mark.parametrize("data", [b"[3]", b'"orders"', b"{}", b'{"version":1,"without_brokers":[3]}', b"3"])
 def test_what_others_write_names_nobody(data: bytes) -> None:
-    """Only what a tool of ours has written forces a deletion."""
+    """Only data that a zkgroup tool wrote forces a deletion."""
     assert TopicDeletion.decode("/x", data) == TopicDeletion()
 
 

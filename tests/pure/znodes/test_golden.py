@@ -1,4 +1,4 @@
-"""What brokers, members and tools of 0.8.2.2 wrote is read, written byte for byte, judged as they do."""
+"""Recorded znodes of 0.8.2.2: read, written byte for byte, and accepted or refused as there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_recorded_registration_is_recognised_as_a_jvm_members() -> None:
 
 
 def test_a_reassignment_under_way_shows_adding_and_removing_replicas() -> None:
-    """Version 3 topics tell what a reassignment adds and removes, and the topic's id."""
+    """Version 3 topics have the adding and removing replicas, and the topic id."""
     topics = {
         znode.path: Topic.decode(znode.path, znode.data)
         for znode in golden_data.trees("kafka-2.8.2")
@@ -80,13 +80,13 @@ def topics_counted(registration: Registration) -> set[str]:
 
 
 def test_there_are_as_many_verdicts_as_were_recorded() -> None:
-    """66 registrations and 21 offsets were judged by a real JVM member."""
+    """A JVM member accepted or refused 66 registrations and 21 offsets."""
     assert (len(REGISTRATIONS), len(OFFSETS)) == (66, 21)
 
 
 @pytest.mark.parametrize("case", REGISTRATIONS, ids=lambda case: case["case"])
 def test_a_registration_is_readable_exactly_when_a_jvm_member_can_work_with_it(case: dict[str, Any]) -> None:
-    """Poison raises CorruptZnodeError, the rest counts as it did for the JVM (items 14, 15, 16)."""
+    """Corrupt data raises CorruptZnodeError, other data has the JVM's value (items 14, 15, 16)."""
     data = golden_data.data_of(case)
     if case["verdict"] == "poison":
         with pytest.raises(CorruptZnodeError) as refused:
@@ -105,7 +105,7 @@ def test_a_registration_is_readable_exactly_when_a_jvm_member_can_work_with_it(c
 
 @pytest.mark.parametrize("case", OFFSETS, ids=lambda case: repr(case["data"]))
 def test_an_offset_is_readable_exactly_when_a_jvm_member_can_work_with_it(case: dict[str, Any]) -> None:
-    """Poison raises CorruptZnodeError naming the path, the rest has the JVM's value (items 16, 19)."""
+    """Corrupt data raises CorruptZnodeError with the path, other data has the JVM's value (items 16, 19)."""
     data = golden_data.data_of(case)
     if case["verdict"] == "poison":
         with pytest.raises(CorruptZnodeError, match="/consumers/g/offsets/t3/0"):

@@ -63,14 +63,14 @@ def test_the_host_is_read_from_the_right(group: str, member: str, host: str | No
 
 
 def test_the_start_time_is_read_too() -> None:
-    """A generated id tells when its process started."""
+    """A generated id contains the start time of its process."""
     parsed = ids.parse_member_id("g", "g_h-1396019241689-631e0040")
 
     assert parsed == ids.GeneratedId("h", 1396019241689)
 
 
 def test_thread_ids_are_split_from_the_right() -> None:
-    """A member whose name looks like a thread id keeps its name."""
+    """A member whose id has the form of a thread id keeps its id."""
     assert ids.thread_id("g_c-1", 0) == "g_c-1-0"
     assert ids.split_thread_id("g_c-1-0") == ("g_c-1", 0)
     assert ids.split_thread_id("g_c-11") == ("g_c", 11)

@@ -1,4 +1,4 @@
-"""Owners, offsets, our own znodes of a group, brokers, topics: shapes and refusals."""
+"""Owners, offsets, zkgroup's znodes of a group, brokers and topics: formats and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TP = TopicPartition("orders", 3)
 
 
 def test_paths_are_kafkas() -> None:
-    """Every path is built from its parent's and ends where Kafka looks."""
+    """Every path is built from its parent's and is the path that Kafka reads."""
     assert [
         Registration.path("g", "g_a"),
         Owner.path("g", TP),
@@ -237,13 +237,13 @@ def test_broker_registrations_of_versions_2_and_3_are_read() -> None:
     ],
 )
 def test_a_broker_without_host_and_port_is_corrupt(text: str) -> None:
-    """A JVM member fails every rebalance on it; ours reports the path (item 16)."""
+    """A JVM member fails every rebalance because of it; zkgroup reports the path (item 16)."""
     with pytest.raises(CorruptZnodeError, match="/brokers/ids/7"):
         BrokerRegistration.decode("/brokers/ids/7", text.encode())
 
 
 def test_a_brokers_unread_timestamp_may_be_anything() -> None:
-    """Nobody computes with it, so a foreign one does not make the broker unreadable."""
+    """The timestamp is not used, so an invalid one does not make the broker unreadable."""
     broker = BrokerRegistration.decode("/x", b'{"host":"h","port":1,"timestamp":1396019252998}')
 
     assert broker.timestamp_ms is None

@@ -76,7 +76,7 @@ def test_a_subscription_comes_back_as_it_was_asked_for() -> None:
     ids=lambda registration: f"{registration.subscription} {registration.pattern} {registration.extensions}",
 )
 def test_nothing_is_encoded_that_a_jvm_member_would_read_otherwise(registration: Registration) -> None:
-    """Own bytes are read back with the JVM's rules before they are handed out (item 16)."""
+    """Encoded bytes are decoded with the JVM's rules before they are returned (item 16)."""
     with pytest.raises(ConfigError):
         registration.encode()
 
@@ -108,12 +108,12 @@ def test_extension_values_may_hold_any_character() -> None:
     ],
 )
 def test_the_kind_of_a_registration(text: str, expected: str) -> None:
-    """Ours by its key, a JVM member's by its exact text, anything else is unknown."""
+    """zkgroup by its key, a JVM member by its exact text, anything else is unknown."""
     assert subscription_kind(text.encode()) == expected
 
 
 def test_a_registration_without_data_is_of_unknown_kind() -> None:
-    """Null data neither fails nor counts as anybody's."""
+    """Null data neither fails nor counts as a zkgroup or JVM member."""
     assert subscription_kind(None) == "unknown"
 
 

@@ -18,7 +18,7 @@ CLICKS = TopicPartition("clicks", 3)
 
 
 def test_a_reassignment_has_exactly_the_keys_that_kafka_2_8_obeyed() -> None:
-    """Other keys are not written again; the recorded request was obeyed (controller item 10)."""
+    """Other keys are not written again; Kafka performed the recorded request (controller item 10)."""
     recorded = {
         write.data for write in golden_data.writes("kafka-2.8.2") if write.path == Reassignment.path()
     }

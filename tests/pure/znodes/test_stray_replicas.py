@@ -26,7 +26,7 @@ def test_what_a_broker_may_still_have_survives_the_round_trip() -> None:
 
 
 def test_each_znode_names_its_broker() -> None:
-    """And which of its znodes it is, where one does not hold all; names of others are nobody's."""
+    """And its own number, where one znode cannot hold all replicas; other names are ignored."""
     for broker, part in ((0, 0), (3, 0), (3, 1), (10, 12)):
         path = StrayReplicas.path(broker, part)
         assert StrayReplicas.place_of(path.rpartition("/")[2]) == (broker, part)
@@ -63,7 +63,7 @@ def test_more_than_a_znode_holds_is_not_written() -> None:
 
 
 def test_how_far_records_of_moves_were_brought_over() -> None:
-    """None where nobody has said so yet."""
+    """None before the first write."""
     assert MovesBroughtOver.decode("/x", MovesBroughtOver(399).encode()) == MovesBroughtOver(399)
     assert MovesBroughtOver.decode("/x", None) == MovesBroughtOver.decode("/x", b"") == MovesBroughtOver(-1)
     assert MovesBroughtOver.path() == "/zkgroup/strays"

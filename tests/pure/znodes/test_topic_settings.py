@@ -45,7 +45,7 @@ def test_a_name_that_no_topic_has_is_refused_with_the_nearest(name: str, told: s
 
 
 def test_what_older_brokers_do_not_know_is_told() -> None:
-    """By the registration of the oldest; without a real broker nothing is."""
+    """By the registration of the oldest Kafka broker; without one nothing is reported."""
     names = ["retention.ms", "compression.type", "max.compaction.lag.ms"]
 
     assert list(unknown_to(names, 1)) == [("compression.type", "0.9"), ("max.compaction.lag.ms", "2.3")]

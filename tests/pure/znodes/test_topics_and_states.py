@@ -27,7 +27,7 @@ def test_a_rewritten_topic_keeps_its_id_and_what_we_do_not_know() -> None:
 
 
 def test_a_move_is_written_into_a_topic_that_has_a_place_for_it() -> None:
-    """Version 2 and 3 tell what is added and removed; the end of the move empties both."""
+    """Versions 2 and 3 have adding and removing replicas; the end of the reassignment empties both."""
     topic = Topic({0: (1, 2), 1: (2, 3)}, version=2)
     moving = topic.with_replicas(0, (4, 1, 2), adding=(4,), removing=(1, 2))
 
@@ -178,7 +178,7 @@ def test_paths_of_many_are_those_of_each() -> None:
     ],
 )  # fmt: skip
 def test_one_odd_list_among_many_is_found(odd: str) -> None:
-    """All are looked at together; none of them passes for a number or a list because the others are."""
+    """All lists are parsed together; an invalid one does not pass because the others are valid."""
     data = f'{{"version":1,"partitions":{{"0":[1,2],"1":[],{odd},"2":[3]}}}}'
 
     with pytest.raises(CorruptZnodeError, match="'partitions'"):
@@ -189,7 +189,7 @@ def test_one_odd_list_among_many_is_found(odd: str) -> None:
     ("number", "read"), [("07", 7), ("0000000000007", 7), ("-0", 0), ("2147483647", 2**31 - 1)]
 )
 def test_numbers_that_are_written_unusually_are_read(number: str, read: int) -> None:
-    """Looked at one by one, which many together need not be."""
+    """They are parsed one by one, which is not needed for most lists."""
     data = f'{{"version":1,"partitions":{{"{number}":[-2147483648,2147483647],"1":[]}}}}'
 
     assert Topic.decode("/x", data.encode()).partitions == {read: (-(2**31), 2**31 - 1), 1: ()}

@@ -43,7 +43,7 @@ def test_a_request_names_its_partitions_and_who_asked() -> None:
 
 
 def test_an_outcome_says_for_each_partition_what_became_of_it() -> None:
-    """It stands under the czxid of the request, by which the tool finds its own."""
+    """It contains the czxid of the request, by which the tool finds its outcome."""
     fields = json.loads(DONE.encode())
 
     assert UncleanElectionDone.decode("/x", DONE.encode()) == DONE
@@ -107,7 +107,7 @@ def test_what_came_of_the_largest_request_fits_a_znode() -> None:
     ids=str,
 )
 def test_a_request_that_is_not_quite_one_is_corrupt(change: dict[str, Any]) -> None:
-    """The controller then elects nobody."""
+    """The controller then elects no leader."""
     with pytest.raises(CorruptZnodeError, match="/the/path"):
         UncleanElection.decode("/the/path", json.dumps({**json.loads(REQUEST.encode()), **change}).encode())
 

@@ -1,4 +1,4 @@
-"""Which topics were made without brokers, by what their znodes tell."""
+"""The topics that were created without brokers, by the data of their znodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_mark_survives_the_round_trip() -> None:
     ],
 )
 def test_all_lists_are_placeholders(lists: dict[int, tuple[int, ...]], may: bool) -> None:
-    """One list with a broker in it, and somebody shall host the topic."""
+    """A topic with a broker in one of its lists is not unhosted."""
     assert may_be_unhosted(Topic(lists)) is may
 
 

@@ -285,7 +285,7 @@ def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: Memo
 
 
 def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers) -> None:
-    """5.9: from its request on it fetches nothing, in spite of new requests, so no leader adds it to the ISR."""
+    """5.9: from its request on it fetches nothing, also after new requests: no leader adds it to the ISR."""
     world.add(1, 2)
     session = world.server.clients["b1"].session
     assert session is not None

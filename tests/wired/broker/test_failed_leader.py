@@ -136,7 +136,7 @@ def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
 
 @pytest.mark.usefixtures("full_disk")
 def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: MemoryBrokers, tmp_path: Path) -> None:
-    """The leader does not wait for it once it is out of the ISR; partitions that its broker leads continue."""
+    """The leader waits no longer once it is out of the ISR; partitions that its broker leads continue."""
     world.add(2)
     world.add(1, data=tmp_path / "one")
     world.running.lead(world.zk, T0, 2, (1, 2))

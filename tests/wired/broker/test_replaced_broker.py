@@ -88,7 +88,7 @@ def follows(back: Broker, lines: int) -> bool:
 def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
-    """K20, end to end: the deletion names the broker that it waits for; an empty broker of that id ends it."""
+    """K20, end to end: the deletion names the lost broker; an empty broker with its id ends the wait."""
     broker(1, "one")
     lost = broker(2, "two")
     make_topic(operator)

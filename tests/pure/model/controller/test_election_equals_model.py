@@ -105,7 +105,7 @@ def test_every_act_of_the_model_is_met() -> None:
 
 @pytest.mark.parametrize("won", BROKEN)
 def test_a_machine_without_a_rule_differs_from_the_model(won: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison has teeth: each rule is missed."""
+    """The comparison finds the absence of each rule."""
     name, instead = BROKEN[won]
     monkeypatch.setattr(acts, name, instead)
     with pytest.raises(AssertionError):

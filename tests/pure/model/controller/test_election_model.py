@@ -1,4 +1,4 @@
-"""The recipes of the election by exhaustion: what holds, what is found, and that each rule is needed."""
+"""The recipes of the election, searched exhaustively: the properties, and that each rule is needed."""
 
 from __future__ import annotations
 

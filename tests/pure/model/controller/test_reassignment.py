@@ -44,7 +44,7 @@ def walk(variant: str, faults: str, *, stop: bool = False) -> Result:
 @pytest.mark.parametrize("variant", ["mended", "code"])
 @pytest.mark.parametrize("faults", [*MOVES_SHORT, *MOVES_LONG] if WALKS_ALL else MOVES_SHORT)
 def test_moves_are_safe_and_end(variant: str, faults: str) -> None:
-    """Recipes 17 [M]: the text as it stands, and `steps.decide` in its place: safe, and no one stuck."""
+    """Recipes 17 [M]: the recipe, and `steps.decide` in its place: safe, and no reassignment is stuck."""
     found = walk(variant, faults)
 
     assert (found.verdict, found.violations, found.stuck) == ("holds", {}, None)
@@ -74,7 +74,7 @@ def test_replicas_that_are_only_added_are_announced(faults: str) -> None:
 
 @pytest.mark.parametrize(("variant", "faults", "what"), MOVES_BROKEN)
 def test_a_text_without_a_rule_fails(variant: str, faults: str, what: str) -> None:
-    """Recipes 17 [M]: each rule left out breaks what it is there for."""
+    """Recipes 17 [M]: without any one rule the search finds the violation that the rule prevents."""
     assert list(walk(variant, faults, stop=True).violations) == [what]
 
 
@@ -84,7 +84,7 @@ def test_a_leader_that_receives_nothing_is_noticed() -> None:
 
 
 def deaf(now: Situation) -> Situation:
-    """Held replicas are not waited for."""
+    """A decision that does not wait for the replicas that may still be deleted."""
     return now._replace(held=frozenset())
 
 
@@ -147,7 +147,7 @@ def test_a_decision_without_a_rule_is_noticed(
     after: Callable[..., Decision],
     faults: str,
 ) -> None:
-    """Recipes 17 [M]: the production code with one rule taken out is unsafe or stuck in the same search."""
+    """Recipes 17 [M]: the production code without one rule is unsafe or stuck in the same search."""
     monkeypatch.setattr(steps, "decide", changed(None, after))
 
     found = walk("code", faults, stop=True)

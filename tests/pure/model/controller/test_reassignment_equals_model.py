@@ -85,7 +85,7 @@ def without_check(path: str) -> Callable[[Write], Write]:
 
 
 def whatever_version(write: Write) -> Write:
-    """What is set is set whatever stands there."""
+    """A write without a version check."""
     operations = tuple(
         dataclasses.replace(each, version=-1) if isinstance(each, SetData) else each
         for each in write.operations
