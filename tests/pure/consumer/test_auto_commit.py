@@ -91,7 +91,7 @@ def test_the_first_automatic_commit_comes_one_interval_after_the_start(
 def test_an_automatic_commit_that_is_refused_is_logged_and_the_next_one_comes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """item 60: somebody else wrote the offset; nobody is told but the log, and the timer goes on."""
+    """item 60: another client wrote the offset; the refusal is only logged, and the timer continues."""
     bench = Bench(monkeypatch)
     bench.pass_time(INTERVAL_MS)
     bench.server.write(SetData(Offset.path("g", ZERO), b"20", -1))
@@ -142,7 +142,7 @@ def test_a_commit_that_a_handover_overtakes_is_no_warning(
 def test_a_partition_that_was_taken_away_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody else deleted the owner znode: what was processed is not committed."""
+    """Another client deleted the owner znode: processed positions are not committed."""
     bench = Bench(monkeypatch)
     bench.server.remove(Owner.path("g", ZERO))
     with caplog.at_level(logging.WARNING, "zkgroup.consumer"):

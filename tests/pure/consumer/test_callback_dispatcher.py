@@ -14,7 +14,7 @@ TIMEOUT_MS = 3000
 
 
 class Timers:
-    """The loop of a member: what it is told to do at a time is done when the test says so."""
+    """The loop of a member: scheduled calls run when the test says so."""
 
     def __init__(self) -> None:
         self.at: dict[str, tuple[int, Callable[[], None]]] = {}
@@ -73,7 +73,7 @@ class Stage:
 
 
 def test_a_callback_that_has_not_begun_is_not_left_behind() -> None:
-    """Past bug: after a process had stood still the partitions were held, and nothing was ever delivered."""
+    """Past bug: after a stop of the process the partitions stayed owned, and nothing was delivered."""
     stage, followed = Stage(), list[str]()
     stage.calls.call("on_assigned", [], then=lambda: followed.append("started"))
     stage.advance(5000)

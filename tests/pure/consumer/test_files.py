@@ -83,7 +83,7 @@ def test_both_endings_for_one_partition_are_an_error(tmp_path: Path) -> None:
 def test_a_file_beyond_the_partition_count_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its records are read by nobody; said once."""
+    """No member reads its records; the warning is logged once."""
     write(tmp_path, "0.log", b"one\n")
     write(tmp_path, "2.log", b"lost\n")
     write(tmp_path, "notes.txt", b"not a partition\n")
@@ -118,7 +118,7 @@ def test_consumers_that_share_a_source_ask_their_own_cluster(tmp_path: Path) -> 
 
 
 def test_a_missing_folder_is_a_configuration_error(tmp_path: Path) -> None:
-    """A typing error must not look like an empty topic."""
+    """A mistyped name must not be taken for an empty topic."""
     with pytest.raises(ConfigError, match="nowhere"):
         FileSource(tmp_path / "nowhere")
 

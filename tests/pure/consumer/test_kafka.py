@@ -65,7 +65,7 @@ def test_the_address_is_the_plain_listener_or_the_first(
     ],
 )
 def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception]) -> None:
-    """The fetcher asks again after those; the others are errors of ours for the caller, with their cause."""
+    """The fetcher retries these errors; the others are raised as zkgroup errors with their cause."""
 
     def asking() -> None:
         raise error

@@ -1,4 +1,4 @@
-"""max_poll_interval_ms: a poll and the look at whether somebody polls may come at the same time."""
+"""max_poll_interval_ms: a poll and the check of the interval may run at the same time."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_the_poll_after_it_has_to_tell(polls: PollMonitor) -> None:
 
 
 def test_a_poll_that_begins_during_the_look_is_a_poll(polls: PollMonitor) -> None:
-    """It saw no reason to tell that it is back, so the member must not leave: it would stay away for ever."""
+    """It has not reported its return, so the member must not leave: it would never rejoin."""
     told = []
 
     class Looked(int):
-        """A time; whoever subtracts it is between the look and the decision."""
+        """A time whose subtraction marks the moment between the check and the decision."""
 
         def __rsub__(self, other: int) -> int:
             told.append(polls.begin())
@@ -69,7 +69,7 @@ def test_a_look_while_a_long_poll_ends_finds_it() -> None:
     """Whichever of what the end of the poll writes is there already."""
 
     class Watched(PollMonitor):
-        """Somebody looks after each single write."""
+        """Runs the check after each single write."""
 
         looks: ClassVar[list[bool]] = []
         is_watched = False

@@ -58,7 +58,7 @@ def test_too_many_unacknowledged_records_pause_their_partition() -> None:
 
 
 def test_an_acknowledgement_after_the_loss_is_ignored_and_counted(rig: Rig) -> None:
-    """Also when the partition has come back meanwhile: the token tells the claims apart."""
+    """Also if the partition is owned again meanwhile: the token identifies the claim."""
     rig.own(token=7)
     rig.feed(1)
     (record,) = rig.take()
@@ -107,7 +107,7 @@ def test_a_committed_position_is_no_news(rig: Rig) -> None:
 
 
 def test_a_seek_back_may_be_committed(rig: Rig) -> None:
-    """item 59: each seek has a number, by which the member tells the first position after it from others."""
+    """item 59: each seek has a number, by which the member knows the first position after it."""
     rig.own(offset=40)
     rig.delivery.seek(A, 10)
     sought = rig.delivery.to_commit()

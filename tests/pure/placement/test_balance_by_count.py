@@ -1,4 +1,4 @@
-"""Balancing by itself: cycles that save moves, chains that stand in their own way, and where it gives up."""
+"""Balancing by count: cycles that save moves, shifts that block each other, and where it ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_chain_of_shifts_reaches_what_one_shift_does_not() -> None:
 
 
 class Contrary:
-    """A placement on which a shift of `t-1` stands in the way of the one of `t-0`."""
+    """A placement on which a shift of `t-1` blocks the shift of `t-0`."""
 
     def __init__(self) -> None:
         self.loads = {1: 4, 2: 3, 3: 2}

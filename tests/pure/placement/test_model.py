@@ -14,7 +14,7 @@ def placement(only_new: bool = False) -> ReplicaPlacement:
 
 
 def test_a_rack_opens_when_a_replica_leaves_it() -> None:
-    """By a shift to another rack; it was looked up before and remembered as shut."""
+    """By a shift to another rack; an earlier query has cached the rack as full."""
     one = placement()
     assert one.find(1, 3) is None
 

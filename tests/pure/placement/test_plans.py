@@ -61,7 +61,7 @@ def test_decommission_of_a_broker_that_is_gone() -> None:
 
 
 def test_decommission_by_size_places_the_largest_first() -> None:
-    """Two brokers share what the third held: 8 on one side, 5 and 4 on the other."""
+    """Two brokers share the replicas of the third: 8 on one, 5 and 4 on the other."""
     before = snapshot([(3,), (3,), (3,)], [1, 2, 3], sizes=[4, 8, 5])
 
     plan = decommission(before, [3])
@@ -71,7 +71,7 @@ def test_decommission_by_size_places_the_largest_first() -> None:
 
 
 def test_decommission_that_is_an_error() -> None:
-    """A broker that nobody knows, none at all, or all of them."""
+    """An unknown broker, no broker, or all of them."""
     before = snapshot(RING, [1, 2, 3, 4])
 
     with pytest.raises(NotFoundError, match="broker 7 is neither registered nor in any replica list"):

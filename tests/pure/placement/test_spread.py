@@ -1,4 +1,4 @@
-"""Kafka's algorithms: vectors of the specification, of Kafka's own tests, and of real brokers."""
+"""Kafka's algorithms: vectors of the specification, of Kafka's own tests, and of Kafka brokers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_more_replicas_than_racks_are_noted() -> None:
 
 
 def test_some_brokers_without_a_rack() -> None:
-    """An error, unless racks are ignored always or then; the racks not looked at are noted."""
+    """An error, unless racks are ignored always or in that case; ignored racks are noted."""
     brokers = [Broker(0, "a"), Broker(1), Broker(2, "b")]
 
     with pytest.raises(PlacementError, match="broker 1 has no rack"):
@@ -125,7 +125,7 @@ def test_what_cannot_be_dealt_is_an_error(
 
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2"])
 def test_what_kafkas_own_function_answers(release: str) -> None:
-    """Random cases put to the real `AdminUtils`; a start beyond the brokers among them, as 0.8.2.2 has it."""
+    """Random cases for Kafka's `AdminUtils`, with a start index beyond the brokers as in 0.8.2.2."""
     cases = lines(f"replica-assignment/kafka-{release}.jsonl")
 
     assert len(cases) >= 80
@@ -238,7 +238,7 @@ def test_growth_by_hand_that_is_an_error(lists: Lists, message: str) -> None:
 
 
 def recorded(topic: str, file: str) -> dict[int, tuple[int, ...]]:
-    """A topic's replica lists as a real 0.8.2.2 cluster of brokers 1, 2, 3 had them."""
+    """A topic's replica lists as a cluster of Kafka 0.8.2.2 brokers 1, 2, 3 had them."""
     (found,) = (
         znode
         for znode in trees("kafka-0.8.2.2")
@@ -295,7 +295,7 @@ def test_generate_deals_every_topic_anew() -> None:
 
 
 def test_generate_as_0_8_keeps_the_order_given_and_knows_no_racks() -> None:
-    """Later releases sort the brokers and look at their racks."""
+    """Later releases sort the brokers and use their racks."""
     topics = {"a": dict.fromkeys(range(2), (9, 8))}
     brokers = [Broker(3, "x"), Broker(1, "x"), Broker(2, "y")]
 

@@ -1,8 +1,8 @@
-"""Cases that topicmappr publishes, its result beside ours.
+"""Cases that topicmappr publishes, with its result beside that of zkgroup.
 
 From DataDog/kafka-kit: the examples of topicmappr's README, `mapper/partitions_test.go` and
-`cmd/topicmappr/commands/chunked_test.go`. Where its answer follows from the question, ours is the same; where
-there is a choice, ours has no more moves and is at least as even.
+`cmd/topicmappr/commands/chunked_test.go`. Where the question has one answer, both results are equal; where
+there is a choice, zkgroup has no more moves and is at least as even.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_brokers_that_are_there_are_not_touched() -> None:
 
 
 def test_a_failed_broker_is_replaced_by_the_best_fitting_ones() -> None:
-    """README: 1002 failed, 1003 and 1004 stand by. Four moves, loads 4, 2, 2, leaders 2, 1, 1, as there."""
+    """README: 1002 failed, 1003 and 1004 are spare. Four moves, loads 4, 2, 2, leaders 2, 1, 1, as there."""
     before = snapshot(TWO_BROKERS, [1001, 1003, 1004])
     theirs = validate(
         before,
@@ -140,9 +140,10 @@ def test_a_substitute_takes_every_place() -> None:
 
 
 def test_by_size() -> None:
-    """TestRebuildByStorageDistribution and ...Storage, sizes from 1000 to 4000: what each copies and reaches.
+    """TestRebuildByStorageDistribution and ...Storage, sizes from 1000 to 4000: bytes copied and reached.
 
-    It deals anew: 5 moves for a difference of 3000 bytes, or 4 for 800. Ours stops within its tolerance.
+    topicmappr assigns all replicas anew: 5 moves for a difference of 3000 bytes, or 4 for 800. zkgroup stops
+    within its tolerance.
     """
     before = snapshot(SIZED, [1001, 1002, 1003, 1004], sizes=SIZES)
     distribution: Lists = [(1003, 1001), (1004, 1002), (1004, 1003), (1002, 1003), (1003, 1004), (1001, 1002)]

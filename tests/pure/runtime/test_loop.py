@@ -40,7 +40,7 @@ from zkgroup.testing.clock import FakeClock
 
 
 class Script:
-    """A machine that remembers its events and answers with what it was told to."""
+    """A machine that records its events and returns scripted effects."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -79,7 +79,7 @@ class Wire(ServerlessStore):
 
 
 class Bench:
-    """A loop between a script and a wire, on a clock that stands still."""
+    """A loop between a script and a wire, on a clock that the test moves."""
 
     def __init__(self) -> None:
         self.machine, self.wire, self.clock = Script(), Wire(), FakeClock(now_ms=1000)
@@ -316,7 +316,7 @@ def test_other_effects_go_to_the_engine(bench: Bench) -> None:
 
 
 def test_the_thread_wakes_when_its_clock_comes_to_a_timer(bench: Bench) -> None:
-    """On a clock that is moved by hand no real time has to pass, however far away the timer is."""
+    """On a clock that the test moves no real time passes, however far away the timer is."""
     bench.machine.answers[Opened] = (SetTimer("far", 1000 + 3_600_000),)
     bench.loop.start()
     bench.loop.post(Opened())

@@ -53,7 +53,7 @@ from zkgroup.runtime.procedures import (
 
 
 class Machine(ProcedureMachine[LogEvent]):
-    """Syncs as often as it is told to; says what it was told of its session."""
+    """A machine that syncs a scripted number of times, and records the events of its session."""
 
     def __init__(self) -> None:
         self.context: MachineContext[LogEvent] = MachineContext(lambda: 0.5)
@@ -211,7 +211,7 @@ def test_a_procedure_that_waits_for_nothing_or_leaves_answers_behind_is_a_mistak
 
 
 def test_a_newer_session_ends_the_older_one_first_and_old_news_are_no_news() -> None:
-    """Sessions are told apart by their incarnations."""
+    """Sessions are identified by their incarnations."""
     machine = Machine()
     machine.step(connected(2))
     machine.step(connected(1))

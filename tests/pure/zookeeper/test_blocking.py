@@ -99,7 +99,7 @@ def test_what_is_missing_is_told_where_it_was_asked_for(blocking: Blocking) -> N
 
 
 def test_a_multi_that_is_refused_raises(blocking: Blocking) -> None:
-    """faults.md, finding 9: kazoo's does not. Code and path of the refused operation are told."""
+    """faults.md, finding 9: kazoo's does not. The error has code and path of the refused operation."""
     blocking.create_missing("/a")
     with pytest.raises(OperationRefusedError) as caught:
         blocking.multi(Check("/a", 0), Create("/a", b""))
@@ -153,7 +153,7 @@ def test_no_answer_in_time_is_an_unknown_outcome() -> None:
     ],
 )
 def test_refusals_are_raised_as_what_the_caller_can_do(outcome: Outcome, error: type[Exception]) -> None:
-    """Change the ACL, look again, or ask for less."""
+    """Change the ACL, read again, or make a smaller request."""
     with pytest.raises(error):
         Blocking(Scripted(outcome)).multi(Create("/a", b""))
 

@@ -17,7 +17,7 @@ from zkgroup.zookeeper import ZooKeeperClient
 
 
 def test_close_returns_although_the_server_is_silent() -> None:
-    """And leaves no thread behind; what was under way has its outcome, the end is told."""
+    """It leaves no thread behind; requests in flight get their outcome, listeners the end."""
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()
@@ -36,7 +36,7 @@ def test_close_returns_although_the_server_is_silent() -> None:
 
 
 def test_close_returns_while_connecting() -> None:
-    """Nobody answers the hello; who waits for the connection is told."""
+    """The server does not answer the connect request; waiting callers are notified."""
     connected = threading.Event()
 
     def script(peer: Peer, number: int) -> None:

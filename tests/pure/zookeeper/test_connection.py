@@ -169,7 +169,7 @@ def test_nothing_is_sent_and_nobody_told_before_authentication_is_over() -> None
 
 
 def test_refused_credentials_end_the_client() -> None:
-    """Told to listeners and to who waits; no further attempt."""
+    """Listeners and waiting callers are notified; no further attempt is made."""
     connections: list[int] = []
 
     def script(peer: Peer, number: int) -> None:
@@ -252,7 +252,7 @@ def test_an_expired_session_is_told_before_the_next_one_is_opened() -> None:
 
 
 def test_secrets_and_data_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """faults.md, finding 12: kazoo logs both at DEBUG; whatever is switched on, ours do not come out."""
+    """faults.md, finding 12: kazoo logs both at DEBUG; zkgroup logs neither at any level."""
     caplog.set_level(1)
     for name in ("kazoo", "kazoo.client", "kazoo.protocol.connection", "zkgroup", "zkgroup.zookeeper"):
         caplog.set_level(1, name)

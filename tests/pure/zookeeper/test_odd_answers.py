@@ -1,4 +1,4 @@
-"""Answers nobody expects, requests and listeners at fault, against a server that follows a script."""
+"""Unexpected replies, and failing requests and listeners, against a scripted server."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_path_that_is_none_is_the_callers_mistake() -> None:
 def test_a_connection_thread_that_fails_loses_its_session_and_no_more(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug must not leave members waiting for ever: they are told, and the next session is opened."""
+    """A bug must not make members wait for ever: they are notified, and the next session is opened."""
 
     def script(peer: Peer, number: int) -> None:
         peer.greet(session_id=number)
@@ -214,7 +214,7 @@ def test_bulk_reads_fall_back_where_the_server_closes_the_connection() -> None:
 
 
 def test_packets_of_a_bulk_read_shrink_when_replies_are_large() -> None:
-    """By what former replies held, so that one packet's reply stays near the wanted size."""
+    """By the size of former replies, so that a packet's reply stays near the target size."""
     counts: list[int] = []
 
     def script(peer: Peer, number: int) -> None:

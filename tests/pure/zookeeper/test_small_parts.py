@@ -135,7 +135,7 @@ def test_every_error_number_that_kazoo_knows_has_a_meaning() -> None:
 
 
 def test_every_code_but_other_has_a_number() -> None:
-    """No word of ours that the server could not say."""
+    """Every code is one that the server can return."""
     told = {refusal(number, "/p") for number in range(-130, 0)}
     assert {outcome.code for outcome in told if isinstance(outcome, Refused)} == set(Code)
 
@@ -208,7 +208,7 @@ def test_an_event_tells_those_whom_it_concerns(kind: int, data: bool, children: 
 
 
 def test_a_watch_tells_at_most_once() -> None:
-    """Even if it stands in two tables."""
+    """Even if it is in two tables."""
     told: list[str] = []
     watcher = Watcher("/a", told.append)
     watcher.fire()
@@ -217,7 +217,7 @@ def test_a_watch_tells_at_most_once() -> None:
 
 
 def test_the_clock_goes_forward_in_milliseconds() -> None:
-    """And tells whether it counts the time that the machine sleeps."""
+    """And it reports whether it counts the time while the machine sleeps."""
     clock = SystemClock()
     readings = [clock.now_ms() for _ in range(100)]
     assert readings == sorted(readings)
@@ -244,7 +244,7 @@ def test_what_is_known_of_a_server_can_be_forgotten() -> None:
 
 
 def test_a_probe_that_reaches_nobody_leaves_nothing_behind() -> None:
-    """Whoever waits reads path by path this time; the next connection asks again."""
+    """Waiting callers read path by path this time; the next connection probes again."""
     support, server, told = Support(), ("127.0.0.1", 1), []
 
     def probe() -> bool:

@@ -1,4 +1,4 @@
-"""What a member does where an ACL is against it: it fails with the path, at a pace that hurts nobody."""
+"""A member that an ACL denies a request: it fails with the path, and retries with a backoff."""
 
 from __future__ import annotations
 

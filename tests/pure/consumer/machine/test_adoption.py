@@ -70,7 +70,7 @@ def given(actor: Member, number: int = 0) -> list[int]:
 
 
 def claimed_in_a(stage: SteppedGroup, number: int, thread: int = 0) -> None:
-    """A claim by the recipe, in the session and name of member a, of which its machine knows nothing."""
+    """A claim by the recipe, in the session and name of member a, which its machine did not make."""
     session, owner = stage.client("client-a").session, Owner.path(GROUP, tp(number))
     text = f"g_a-{thread}".encode()
     assert session is not None
@@ -158,7 +158,7 @@ def test_claim_without_its_offset_is_released_and_made_anew(
 
 
 def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
-    """Item 19: an offset that cannot be read is no value to start from, whoever claimed it."""
+    """Item 19: a member cannot start from a corrupt offset, whichever member claimed it."""
     stage = SteppedGroup(topics={"t": 1}, rebalance_backoff_ms=500)
     lose_reply(stage, lambda: stage.stranger(SetData(OFFSET, b"x", -1)))
     member = stage.join("a", run_ms=3000)
@@ -193,8 +193,10 @@ def test_claim_of_another_thread_is_made_anew() -> None:
 
 @pytest.mark.parametrize("is_reply_lost", [False, True])
 def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> None:
-    """Recipes 10: a stranger deletes the registration, the session lives, and the owner stands in it. The
-    application may have had its token, so it is not given again."""
+    """Recipes 10: a foreign writer deletes the registration; the session and the owner znode live on.
+
+    The application may have had the token of that claim, so it is not used again.
+    """
     stage = SteppedGroup(topics={"t": 1})
 
     def unregister() -> None:
@@ -215,7 +217,7 @@ def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> N
 
 
 def test_claim_of_an_earlier_member_of_this_name_is_made_anew() -> None:
-    """Recipes 5: left over in the session of a shared client; its token was somebody else's to use."""
+    """Recipes 5: left over in the session of a shared client; another member used its token."""
     stage = SteppedGroup(topics={"t": 1})
     first = stage.join("a", client="shared")
     first.kill()

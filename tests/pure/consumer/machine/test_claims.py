@@ -27,7 +27,7 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 
 def block(stage: SteppedGroup, number: int) -> None:
-    """A stranger's session holds the partition."""
+    """A foreign session owns the partition."""
     if stage.client("stranger").session is None:
         stage.drain()
     session = stage.client("stranger").session
@@ -41,7 +41,7 @@ def block(stage: SteppedGroup, number: int) -> None:
 def blocked_stage(
     topics: dict[str, int] | None = None, number: int = 1, **settings: object
 ) -> tuple[SteppedGroup, Actor]:
-    """A member one of whose partitions, by default 1 of 4, is held by a stranger's session."""
+    """A member with one of its partitions, by default 1 of 4, owned by a foreign session."""
     stage = SteppedGroup(topics, **settings)
     block(stage, number)
     return stage, stage.join("a", run_ms=2000)
@@ -65,7 +65,7 @@ def test_blocked_claim_resumes_soon_after_the_blocker_is_gone() -> None:
 
 
 def test_blocked_claim_is_looked_at_again_without_a_watch() -> None:
-    """Recipes 5: a jittered second look beside the watch, without limit."""
+    """Recipes 5: a second read with jitter beside the watch, without limit."""
     stage, member = blocked_stage(rebalance_backoff_ms=2000)
     member.client.data_watches.clear()
     stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
@@ -101,7 +101,7 @@ def test_own_session_with_another_members_text_is_a_conflict() -> None:
 
 
 def test_no_limit_of_attempts_by_default() -> None:
-    """Item 44: after a minute of looks at the blocker the member still tries, and gets it in the end."""
+    """Item 44: after a minute of reads of the blocker the member still tries, and gets it in the end."""
     stage, member = blocked_stage(rebalance_backoff_ms=500)
     member.asked.clear()
     stage.run(60_000)
@@ -116,7 +116,7 @@ def test_no_limit_of_attempts_by_default() -> None:
 
 
 def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -> None:
-    """Items 44, 45: the error names who held what; the member has left, it is never registered and idle."""
+    """Items 44, 45: the error names the owners; the member has left, it is never registered and idle."""
     stage, member = blocked_stage(rebalance_backoff_ms=300, rebalance_max_retries=3)
     stage.run(5000)
     (finish,) = told(member, Finish)
@@ -129,7 +129,7 @@ def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_limit_of_attempts_counts_every_one_of_them(limit: int) -> None:
-    """Item 44: the member looks at its blocker so often, and neither gives up before nor tries once more."""
+    """Item 44: the member reads its blocker exactly that often before it fails."""
     stage, member = blocked_stage({"t": 1}, 0, rebalance_backoff_ms=300, rebalance_max_retries=limit)
     stage.run(5000)
 
@@ -184,7 +184,7 @@ def test_offset_that_was_read_back_serves_the_next_claim_alone() -> None:
 
 
 def test_parent_that_is_gone_is_made_again() -> None:
-    """Recipes 5: NoNode at the claim; it was there at the member's claim before, and somebody deleted it."""
+    """Recipes 5: NoNode at the claim; it existed at the member's claim before, and was deleted since."""
     stage = SteppedGroup()
     member = stage.join("a")
     member.post(ev.HandBackRequested(frozenset(map(tp, range(4)))))
@@ -213,7 +213,7 @@ def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
 
 
 def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
-    """Item 39, recipes 5: ephemeralOwner and text are mine: adopted as it stands, not claimed again."""
+    """Item 39, recipes 5: ephemeralOwner and text are the member's: adopted unchanged, not claimed again."""
     stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/offsets/t/1", b"42")
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
@@ -229,7 +229,7 @@ def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
 
 
 def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
-    """Item 39, recipes 10: nothing of mine stands there, so it is claimed again with what was read back."""
+    """Item 39, recipes 10: there is no claim of this member, so it claims again with the offset read back."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_request")
     member = stage.join("a", run_ms=3000)
@@ -240,7 +240,7 @@ def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
 
 
 def test_topic_that_grows_between_picture_and_claim_is_seen_first() -> None:
-    """Recipes 5: the claim is refused at the topic's version, and a new picture is taken."""
+    """Recipes 5: the claim is refused at the topic's version, and the group is read again."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), lambda: stage.topic("t", 3))
     member = stage.join("a")
@@ -250,7 +250,7 @@ def test_topic_that_grows_between_picture_and_claim_is_seen_first() -> None:
 
 
 def test_claim_rests_on_the_topic_it_was_planned_from() -> None:
-    """Recipes 5: `check` of the topic's version; a change in between is a new picture, not a wrong claim."""
+    """Recipes 5: `check` of the topic's version; after a change the group is read again, without a claim."""
     stage = SteppedGroup()
     member = stage.join("a")
     (claim,) = claims(member)
@@ -276,7 +276,7 @@ def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
 
 
 def test_claims_too_big_for_one_packet_are_several() -> None:
-    """Recipes 5: cut by bytes, each transaction stands alone."""
+    """Recipes 5: split by bytes; each transaction is independent."""
     stage = SteppedGroup(topics={"t": 40})
     member = stage.join("a", request_bytes_max=3000)
 
@@ -285,7 +285,7 @@ def test_claims_too_big_for_one_packet_are_several() -> None:
 
 
 def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
-    """Item 19: the partition waits, the path is told once; when it is readable it is claimed."""
+    """Item 19: the partition waits, the path is reported once; once it is readable it is claimed."""
     stage = SteppedGroup(topics={"t": 2}, rebalance_backoff_ms=500)
     stage.server.put("/consumers/g/offsets/t/0", b"x")
     member = stage.join("a", run_ms=5000)
@@ -298,7 +298,7 @@ def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
 
 
 def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
-    """Recipes 5, D-06: verified by bulk read every 30 s; told as a loss, then claimed with a new token."""
+    """Recipes 5, D-06: verified by bulk read every 30 s; reported as lost, then claimed with a new token."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=5000)
     member = stage.join("a")
     token = member.machine.held()[tp(0)].token
@@ -315,7 +315,7 @@ def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
 
 
 def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() -> None:
-    """Recipes 5: a JVM member deletes by path, so what is held is looked at soon."""
+    """Recipes 5: a JVM member deletes by path, so owned partitions are verified soon."""
     stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/ids")
     member = stage.join("a")

@@ -142,7 +142,7 @@ def test_a_seek_among_those_that_wait_decides_where_they_lead(stage: SteppedGrou
 
 
 def test_what_counts_already_is_told_where_a_seek_after_it_leads(stage: SteppedGroup, member: Member) -> None:
-    """10 stands when they go out together; when they are told it does so no more."""
+    """Offset 10 is in ZooKeeper when the two are sent together, but no longer when the result arrives."""
     stage.server.suspend("client-a")
     stage.drain()
     commits = [ask(member, 10), ask(member, 4, 1)]
@@ -177,7 +177,7 @@ def test_a_position_of_before_a_seek_does_not_undo_it(stage: SteppedGroup, membe
 
 
 def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member: Member) -> None:
-    """The seek was before it: what follows from where somebody else moved the partition is committed."""
+    """The seek was before it: positions after an offset of another client are committed."""
     commits = [ask(member, 4, 1)]
     stage.drain()
     marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())
@@ -213,7 +213,7 @@ def test_a_seek_without_an_answer_is_read_back(stage: SteppedGroup, member: Memb
 
 
 def test_a_reset_voids_what_counts_as_committed_and_is_not_told(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: 10 stands already, but the answer to the batch comes after the reset was met."""
+    """Recipes 6: 10 is in ZooKeeper, but the batch is answered after the reset was applied."""
     member.client.child_watches.clear()  # the commit finds it first
     marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)

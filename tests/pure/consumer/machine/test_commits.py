@@ -1,4 +1,4 @@
-"""Commits: fenced, told partition by partition, and what they do with an offset that somebody else wrote."""
+"""Commits: fenced, reported by partition, and their handling of an offset that another client wrote."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup
 
 
 def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 1 [T]: a re-created owner znode is not the claim that is held."""
+    """Recipes 1 [T]: an owner znode that was created again is not the member's claim."""
     path = Owner.path(GROUP, tp(0))
     stage.stranger(Delete(path, -1))
     stage.client("other")
@@ -158,7 +158,7 @@ def test_foreign_write_is_treated_by_policy_and_counted(
 
 @pytest.mark.parametrize(("jvm", "policy"), [(True, "reassert"), (False, "adopt")])
 def test_default_policy_depends_on_who_is_registered(jvm: bool, policy: str) -> None:
-    """Recipes 6: `reassert` while a member without our key is registered, `adopt` in groups of ours alone."""
+    """Recipes 6: `reassert` while a member without zkgroup's key is registered, `adopt` in zkgroup groups."""
     stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     if jvm:
@@ -182,7 +182,7 @@ def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: SteppedGroup, mem
 
 
 def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 10: read back after an acknowledged write; the fence stands, so it was not applied."""
+    """Recipes 10: read back after an acknowledged write; the fence is unchanged, so it was not applied."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_request")
     stage.commit(member, {tp(0): 11})
     stage.run(1000)
@@ -192,7 +192,7 @@ def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Mem
 
 
 def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 10: before that, an old request may still be in flight and a read tells nothing."""
+    """Recipes 10: before that, an old request may still be in flight and a read proves nothing."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="late")
     stage.commit(member, {tp(0): 11})
     stage.run(1000)
@@ -206,7 +206,7 @@ def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: SteppedGroup,
 
 
 def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6 [M]: in the other order a successor's fence could be taken for ours."""
+    """Recipes 6 [M]: in the other order a successor's fence could be taken for the member's."""
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
     read = [str(r) for r in member.asked if "ReadMany" in str(r)]
@@ -241,7 +241,7 @@ def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, m
 
 
 def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6 [M]: also when a stranger wrote the offset after it; comparing for equality loses it."""
+    """Recipes 6 [M]: also if a foreign writer wrote the offset later; a comparison of offsets misses it."""
     actor_watches = member.client.child_watches
     actor_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
@@ -295,7 +295,7 @@ def test_partition_that_somebody_writes_each_time_holds_up_no_other() -> None:
 
 
 def test_obeyed_reset_is_written_although_others_write_over_it_each_time() -> None:
-    """Recipes 6: the sends of one batch are in vain; the next batch follows without a commit of anybody."""
+    """Recipes 6: all sends of one batch conflict; the next batch is sent without a new commit."""
     stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=600_000, on_foreign_commit="reassert")
     member = stage.join("a")
     member.client.child_watches.clear()  # the commit finds it first
@@ -322,7 +322,7 @@ def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Membe
 
 
 def test_obeyed_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: somebody wrote over it, and the lease ends before it is written again; then it goes on."""
+    """Recipes 6: another client overwrites it, and the lease ends before the member writes it again."""
     member.client.child_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
@@ -383,7 +383,7 @@ def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: 
 
 
 def test_commit_while_suspended_waits_for_the_lease_to_end(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 10: nothing is issued while suspended; the lease's end tells what could not be sent."""
+    """Recipes 10: nothing is sent while suspended; at the lease's end unsent commits are reported."""
     stage.server.suspend("client-a")
     stage.drain()
     sent = len(member.asked)
@@ -409,7 +409,7 @@ def test_commit_while_suspended_is_written_after_a_short_break(stage: SteppedGro
 def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
     stage: SteppedGroup, member: Member
 ) -> None:
-    """Neither committed nor refused is claimed where nobody knows."""
+    """The commit is reported neither as committed nor as refused."""
     stage.when("client-a", writes_to("/offsets/", SetData), lambda: stage.server.suspend("client-a"))
     stage.commit(member, {tp(0): 11})
     stage.run(20_000)

@@ -1,4 +1,4 @@
-"""What a member makes of the group it sees: poison, puzzles, brokers, strategies; what an idle one costs."""
+"""How a member reads its group: corrupt znodes, unknown data, brokers, strategies; the cost when idle."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_registration_that_vanishes_between_list_and_read_means_another_picture(
 
 
 def test_registration_hidden_by_an_acl_is_reported_and_stops_nobody() -> None:
-    """Item 16: as poison: the peer owns nothing for us, the others go on."""
+    """Item 16: as corrupt: the peer gets no partition by this assignment, the others continue."""
     stage = SteppedGroup()
     path = Registration.path(GROUP, "g_0")
     stage.server.put("/consumers/g/ids")
@@ -77,7 +77,7 @@ def test_peer_wildcard_that_cannot_be_evaluated_leaves_this_member_unassigned() 
 
 
 def test_no_broker_means_no_claim_and_no_release() -> None:
-    """Item 46: waiting is told; the first broker makes the claims; the last one's end changes nothing."""
+    """Item 46: the wait is reported; the first broker starts the claims; later none changes anything."""
     stage = SteppedGroup(require_brokers=True)
     member = stage.join("a", run_ms=2000)
     assert (owned(member), member.machine.describe().reason) == ([], "waiting_for_brokers")
@@ -91,7 +91,7 @@ def test_no_broker_means_no_claim_and_no_release() -> None:
 
 
 def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> None:
-    """Recipes 4: if any registration does not publish sticky, every member of ours uses range and says so."""
+    """Recipes 4: if one registration has no sticky, every zkgroup member uses range and reports it."""
     stage = SteppedGroup()
     stage.join("a", settings=GroupSettings(partition_assignment_strategy="sticky"))
     stage.join("b", settings=GroupSettings(partition_assignment_strategy="range"))
@@ -101,7 +101,7 @@ def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> N
 
 
 def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
-    """Item 27: nobody claims or releases by a plan that cannot be made; it is told."""
+    """Item 27: no member claims or releases without a valid assignment; the error is reported."""
     stage = SteppedGroup({"t": 4, "u": 2}, partition_assignment_strategy="roundrobin")
     first = stage.join("a", {"t": 1})
     tokens = {held: grant.token for held, grant in first.machine.held().items()}
@@ -196,7 +196,7 @@ def test_idle_member_asks_for_heartbeats_and_rare_verification_only() -> None:
 
 
 def test_unchanged_step_does_not_depend_on_the_number_of_partitions() -> None:
-    """A step in which nothing changed looks at no partition."""
+    """A step without changes reads no partition."""
     stage = SteppedGroup(topics={"t": 2000})
     member = stage.join("a", run_ms=3000)
     touched: list[TopicPartition] = []

@@ -1,4 +1,4 @@
-"""Joining a group: the registration, ghosts of it, and what is read before the first claim."""
+"""Joining a group: the registration, stale registrations, and the reads before the first claim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkgroup.znodes.consumers import Registration
 
 
 def test_registration_is_created_with_its_final_data() -> None:
-    """Items 2, 3, 9: one create with the data that stays, Kafka's keys first, ours after them as text."""
+    """Items 2, 3, 9: one create with its final data, Kafka's keys first, zkgroup's after them as text."""
     stage = SteppedGroup()
     stage.join("a", {"t": 2})
     znode = stage.registration("a")
@@ -109,7 +109,7 @@ def test_ghost_of_an_own_former_session_is_waited_for_without_limit() -> None:
 
 
 def test_registration_of_another_session_fails_the_member_after_two_timeouts() -> None:
-    """Item 52, recipes 2: anybody else's is waited for 2 T, then the error names session and path."""
+    """Item 52, recipes 2: the registration of another session is waited for 2 T, then the error names it."""
     stage = SteppedGroup()
     first = stage.actors["first"] = stage.join("a")
     second = stage.join("a", client="other", run_ms=11_000)
@@ -163,7 +163,7 @@ def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
 
 
 def test_session_is_that_of_the_registration_read_back() -> None:
-    """Recipes 2 [M]: a registration found in another session than believed ends everything held."""
+    """Recipes 2 [M]: a registration in another session than expected ends all ownership."""
     stage = SteppedGroup()
     member = stage.join("a")
     other = stage.client("other")
@@ -249,7 +249,7 @@ def test_states_of_a_plain_join() -> None:
 
 
 def test_own_topics_are_those_of_the_registration_as_read() -> None:
-    """Item 30: what is planned for this member is what its znode says, read back like anybody's."""
+    """Item 30: this member's subscription is read back from its znode, as that of the others."""
     stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1})
     own = [r for r in member.asked if isinstance(r, ReadMany) and Registration.path(GROUP, "g_a") in r.paths]

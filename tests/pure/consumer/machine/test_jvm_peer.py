@@ -1,4 +1,4 @@
-"""A JVM 0.8.2.2 member beside ours: it tries four times, two seconds apart, and then gives up for good."""
+"""A JVM 0.8.2.2 member beside a zkgroup member: it tries four times, two seconds apart, then fails."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class JvmPeer:
 
 @pytest.mark.parametrize("stuck", [False, True], ids=["callbacks return", "callbacks hang"])
 def test_jvm_peer_gets_its_share_before_it_gives_up(stuck: bool) -> None:
-    """Item 42: even where `on_revoked` hangs, ours have released in time for one of its attempts."""
+    """Item 42: even if `on_revoked` hangs, the zkgroup member releases in time for one of its attempts."""
     stage = SteppedGroup({"t": PARTITIONS})
     ours = stage.join("a")
     assert set(stage.owners().values()) == {"a-0"}

@@ -205,7 +205,7 @@ def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
 
 
 def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
-    """Recipes 9: T after the last acknowledged write; on_lost first, then the client is told."""
+    """Recipes 9: T after the last acknowledged write; first on_lost, then the client abandons the session."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.server.suspend("client-a")
@@ -219,7 +219,7 @@ def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
 
 
 def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
-    """Recipes 9: the first step after a long stop ends the lease before it looks at its event."""
+    """Recipes 9: the first step after a long stop ends the lease before it handles its event."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.drain()

@@ -80,7 +80,7 @@ def test_close_while_cut_off_ends_by_its_deadline() -> None:
 
 
 def test_member_on_a_shared_client_goes_on_until_its_znodes_are_gone() -> None:
-    """Recipes 7: the session lives on with the client; what stands in it is removed when it is back."""
+    """Recipes 7: the session lives on with the client; its znodes are deleted after a reconnect."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")
     stage.server.suspend("shared")
@@ -111,7 +111,7 @@ def test_commit_inside_the_last_callback_is_written() -> None:
 
 
 def test_commit_after_the_end_is_refused() -> None:
-    """Effects, `Finish`: afterwards every commit is told as refused, nothing is asked."""
+    """Effects, `Finish`: afterwards every commit is refused, and nothing is sent."""
     stage = SteppedGroup()
     member = stage.join("a")
     close(stage, member)
@@ -155,7 +155,7 @@ def test_member_that_does_not_poll_leaves_until_it_does() -> None:
 
 
 def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None:
-    """Recipes 2: deleted and created at once, so no other member sees the group without us; claims stand."""
+    """Recipes 2: deleted and created at once, so other members always see this one; claims stay."""
     from zkgroup.model import StaticSubscription
 
     stage = SteppedGroup({"t": 2, "u": 2})
@@ -190,7 +190,7 @@ def test_lost_session_while_leaving_ends_the_member() -> None:
 
 
 def test_leftovers_of_an_earlier_member_on_a_shared_client_are_released() -> None:
-    """Recipes 5: claims of this name in this session that nobody holds are leaked claims."""
+    """Recipes 5: claims of this name in this session that no member owns are orphaned claims."""
     stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     first.kill()

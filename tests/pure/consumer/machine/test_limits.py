@@ -64,7 +64,7 @@ def test_broker_that_comes_while_the_group_gathers_is_seen() -> None:
 
 
 def test_group_that_moves_during_every_pass_is_left_alone_for_a_moment() -> None:
-    """After some passes the member pauses; then the picture is taken as soon as the group lets it."""
+    """After some passes the member backs off; then it reads the group as soon as it is stable."""
     stage = SteppedGroup({"t": 1})
     stage.join("a")
     path = Registration.path(GROUP, "g_restless")
@@ -111,7 +111,7 @@ def test_packets_that_are_too_big_are_cut_and_grow_again(monkeypatch: pytest.Mon
 
 
 def test_packets_have_a_least_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing passes, it is told and tried at leisure, and the first success is not one by one."""
+    """If no packet succeeds, it is reported and retried slowly; after a success packets grow again."""
     stage = SteppedGroup({"t": 30}, verify_interval_ms=600_000)
     member = stage.join("a")
     with monkeypatch.context() as patch:

@@ -80,7 +80,7 @@ def test_mine_is_session_and_member_together(found: Znode | None, thread: int | 
     ],
 )
 def test_verdict_on_a_commit_of_8(seen: PartitionZnodes, verdict: WriteVerdict) -> None:
-    """Recipes 6: one version above the fence with that very value is ours; twice written is somebody's."""
+    """Recipes 6: one version above the fence with the same value is the member's write; two are another's."""
     assert classify(HELD, 8, seen, MINE) is verdict
 
 
@@ -119,7 +119,7 @@ def test_adopted_is_a_claim_of_this_registration_that_its_offset_fences(
 
 
 def test_release_after_a_read_back_deletes_a_claim_of_ours_alone() -> None:
-    """Recipes 7: version 1, as no JVM member's has, and nobody has bumped the offset since it was read."""
+    """Recipes 7: version 1, which no JVM member's claim has, and an offset unchanged since it was read."""
     paths = GroupPaths(GROUP, "g_a")
     delete = Delete(Owner.path(GROUP, tp(0)), 1)
 

@@ -165,7 +165,7 @@ def test_member_that_came_back_under_its_name_is_noticed() -> None:
 
 
 def test_partitions_that_do_not_move_keep_their_claim() -> None:
-    """Item 40: same czxid, nothing is told to the application about them."""
+    """Item 40: same czxid, and no callback of the application for them."""
     stage = SteppedGroup()
     member = stage.join("a")
     before = {held: grant.token for held, grant in member.machine.held().items()}
@@ -216,7 +216,7 @@ def test_member_that_loses_and_gains_releases_before_it_claims() -> None:
 
 
 def test_delivery_has_stopped_before_the_owner_goes() -> None:
-    """Item 36: the owner znode stands until the callback has returned."""
+    """Item 36: the owner znode exists until the callback has returned."""
     stage = SteppedGroup()
     stage.hangs.add("a")
     member = stage.join("a")

@@ -66,7 +66,7 @@ def is_held(stage: SteppedGroup) -> bool:
 def test_the_position_after_a_seek_goes_with_the_partition(
     stage: SteppedGroup, member: Member, give_up: GiveUp
 ) -> None:
-    """Item 59: whoever claims next goes on where this member stood; its history explains the way back."""
+    """Item 59: the next owner continues at this member's position; its history explains the step back."""
     seek(member, 5)
     give_up(stage, member)
     stage.run_until(lambda: not is_held(stage))
@@ -126,7 +126,7 @@ def test_a_seek_of_an_earlier_claim_leads_nowhere(stage: SteppedGroup, member: M
 
 
 def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: somebody else's offset is adopted; the seek of before leads nowhere."""
+    """Recipes 6: the other client's offset is adopted; the earlier seek has no effect."""
     seek(member, 5)
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"30", -1))
     stage.commit(member, {tp(0): 21})

@@ -83,7 +83,7 @@ def test_move_that_was_applied_without_an_answer_is_taken_over() -> None:
 
 
 def test_move_that_was_not_applied_is_sent_again() -> None:
-    """The claim stands as it was."""
+    """The claim is unchanged."""
     stage, member = moving_stage("lost_request")
 
     assert is_stable(member)
@@ -126,8 +126,10 @@ def test_move_that_cannot_be_taken_over_is_released_where_it_stands() -> None:
 
 
 def test_partition_that_is_handed_back_and_comes_to_another_thread_has_been_handed_back() -> None:
-    """A later plan gives it to this member again, in the transaction that gives it up: whoever waits for its
-    end does not wait for the next one."""
+    """A later assignment gives it to this member again, in the transaction that releases it.
+
+    A caller that waits for the end of the former claim does not wait for the new one.
+    """
     stage = SteppedGroup(topics={"t": 3})
     member = stage.join("a", {"t": 2})
     token = member.machine.held()[MOVED].token

@@ -1,4 +1,4 @@
-"""Changes that no watch has told: found by the verification, counted, and acted on (recipes 5)."""
+"""Changes without a watch event: found by the verification, counted, and handled (recipes 5)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gaps(stage: SteppedGroup) -> int:
 
 
 def test_member_that_no_watch_has_told_of_is_found_and_gets_its_share() -> None:
-    """The gap is counted once, and acted on: the group is looked at, and the other one's share released."""
+    """The gap is counted once and handled: the group is read, the other member's partitions are released."""
     stage, member = deaf_stage()
     other = stage.join("b")
     assert owned(other) == []
@@ -43,7 +43,7 @@ def test_member_that_no_watch_has_told_of_is_found_and_gets_its_share() -> None:
 
 
 def test_after_a_gap_the_watches_are_armed_anew() -> None:
-    """What comes next is told by a watch again, long before the next verification."""
+    """A watch event reports the next change, long before the next verification."""
     stage, member = deaf_stage()
     stage.join("b")
     stage.run_until(lambda: owned(member) == [0, 1], LONGEST_MS + 1000)
@@ -55,7 +55,7 @@ def test_after_a_gap_the_watches_are_armed_anew() -> None:
 
 
 def test_topic_that_has_grown_without_a_word_is_read_again() -> None:
-    """The cached topic counts for nothing then; its next growth is told by a watch."""
+    """The cached topic is not used then; a watch event reports its next growth."""
     stage, member = deaf_stage()
     stage.topic("t", 6)
     stage.run(1000)
