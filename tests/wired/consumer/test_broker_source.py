@@ -1,4 +1,4 @@
-"""`BrokerSource` below both faces: brokers of ours on loopback, whose leaders the test names."""
+"""`BrokerSource` below the sync and aio APIs: zkgroup brokers on loopback, whose leaders the test sets."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_stuck_call_is_left_behind_and_later_ones_run_on_a_fresh_thread(
 
 
 def test_a_call_that_has_not_begun_never_runs_when_left_behind(worker: CallbackWorker, done: Done) -> None:
-    """The caller learns it and can tell the application something else."""
+    """The caller gets that result, and can call the application in another way."""
     release = threading.Event()
     worker.submit(done.call("first", lambda: release.wait(PATIENCE_S)))
     waiting = done.call("waiting", lambda: pytest.fail("must not run"))
@@ -127,7 +127,7 @@ def test_inside_is_known_also_on_a_thread_left_behind(worker: CallbackWorker, do
 
 
 def test_stop_tells_when_a_call_still_runs(done: Done) -> None:
-    """It waits no longer than told."""
+    """It waits no longer than its timeout."""
     worker = CallbackWorker("test", SystemClock())
     begun, release = threading.Event(), threading.Event()
 

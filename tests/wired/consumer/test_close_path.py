@@ -44,7 +44,7 @@ class Passed:
 
 
 def part(name: str) -> str:
-    """Of which part of the package the file is."""
+    """The part of the package that the file belongs to."""
     if name.startswith("consumer/"):
         return MACHINE if name.startswith("consumer/machine/") else SHELL
     return DOUBLES if name.startswith("testing/") else BELOW

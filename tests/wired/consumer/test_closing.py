@@ -46,7 +46,7 @@ def test_close_is_idempotent_and_ends_every_call(face: Face, world: MemberWorld)
 
 
 def test_close_ends_a_waiting_call(face: Face, world: MemberWorld) -> None:
-    """Whoever waits in another thread gets MemberClosedError rather than a timeout."""
+    """A call that waits in another thread gets MemberClosedError rather than a timeout."""
     world.server.remove("/brokers/topics/orders")
     errors: list[BaseException] = []
     member = face.member(client=world.client("a"), settings=settings(require_brokers=True))
@@ -68,7 +68,7 @@ def test_close_ends_a_waiting_call(face: Face, world: MemberWorld) -> None:
 
 
 def test_close_returns_while_zookeeper_is_away(face: Face, world: MemberWorld) -> None:
-    """In time; what stands in the session of a shared client is removed when that is back."""
+    """In time; znodes in the session of a shared client are deleted after a reconnect."""
     member = face.member(client=world.client("a"))
     member.start()
     member.wait_until_assigned(PATIENCE_S)
@@ -114,7 +114,7 @@ def test_close_inside_a_callback_schedules_and_returns(world: MemberWorld) -> No
 def test_a_callback_may_use_the_member_before_start_has_returned(
     world: MemberWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Past bug: start() held on, the first callback came, and its close() found no member to end."""
+    """Past bug: the first callback came before start() returned, and its close() found no member to close."""
     app, called = Application(), threading.Event()
     member = GroupMember(
         client=world.client("a"),
@@ -146,7 +146,7 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
 
 @pytest.mark.parametrize("kind", ["member", "consumer"])
 def test_stop_before_start_is_not_lost(face: Face, world: MemberWorld, kind: str) -> None:
-    """A signal handler may come first; the start waits for nothing, and whoever waits then is told."""
+    """A signal handler may run first; the start returns at once, and waiting callers are notified."""
     client = world.client("a")
     world.server.cut("a")
     named = {"source": filled(1)} if kind == "consumer" else {}

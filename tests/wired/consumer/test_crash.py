@@ -1,4 +1,4 @@
-"""A member that ends by an error of our own: its neighbours on a shared client go on without it."""
+"""A member that ends because of a bug in zkgroup: other members on its shared client continue."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_is_not_this_sessions_is_left_to_its_own_end(world: MemberWorld, se
 def test_without_zookeeper_the_rest_is_told_and_left(
     world: MemberWorld, session_id: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ends with the session; whoever waits for the member's end does not wait for that."""
+    """Its znodes go with the session; a caller that waits for the member's end does not wait for that."""
     monkeypatch.setattr(orphan_cleanup, "CLEAR_TIMEOUT_S", 0.05)
     _claimed(world, "g_a", session_id, 0)
     world.server.suspend(SHARED)

@@ -65,7 +65,7 @@ class ByHand:
 
 
 class Told:
-    """A `DeliveryPort` that notes what it is told and delivers nothing."""
+    """A `DeliveryPort` that records its calls and delivers nothing."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -192,9 +192,9 @@ def test_a_late_on_assigned_is_left_behind_and_keeps_its_leases(bench: Bench) ->
 
 
 def test_an_on_assigned_that_has_not_begun_in_time_is_not_left_out() -> None:
-    """Past bug: after a stop of the process, or of its event loop, the member held what it never delivered.
+    """Past bug: after a stop of the process or its event loop, owned partitions were never delivered.
 
-    Its time counts anew; once it has begun it is left behind like any other.
+    The time limit begins again; once the callback has begun it is abandoned after it like any other.
     """
     share = Told()
     bench = Bench(share=share)
@@ -213,7 +213,7 @@ def test_an_on_assigned_that_has_not_begun_in_time_is_not_left_out() -> None:
 
 
 def test_an_on_lost_that_has_not_begun_in_time_is_told_all_the_same(bench: Bench) -> None:
-    """What is lost must be known to whoever worked on it."""
+    """The application must learn of every loss."""
     bench.assigned()
     bench.told()
     bench.server.expire("a")
@@ -291,7 +291,7 @@ def test_a_close_that_is_given_up_ends_the_session_of_a_client_of_its_own(
 def test_a_close_that_is_given_up_is_cleared_away_from_a_shared_client(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Past bug: its owners stayed for as long as the client lived, and the log told of an ended session.
+    """Past bug: its owners stayed while the client lived, and the log reported an ended session.
 
     Leases and delivery have ended before the first owner is deleted.
     """

@@ -1,4 +1,4 @@
-"""What real threads record, judged by the checker."""
+"""The history that members on threads record, checked by the checker."""
 
 from __future__ import annotations
 

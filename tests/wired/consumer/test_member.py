@@ -61,7 +61,7 @@ def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
 
 
 def test_a_member_tells_its_host_whatever_its_id(face: Face, world: MemberWorld) -> None:
-    """Past bug: with a `consumer_id` nobody could tell where it runs. A generated id has it already."""
+    """Past bug: the host of a member with a `consumer_id` was unknown. A generated id contains it."""
     with (
         face.member(client=world.client("a"), settings=settings(consumer_id="a")) as named,
         face.member(client=world.client("b")) as other,
@@ -112,7 +112,7 @@ def test_a_commit_says_what_became_of_it(face: Face, world: MemberWorld) -> None
 
 
 def test_one_refused_partition_does_not_stop_the_others(face: Face, world: MemberWorld) -> None:
-    """NotOwnerError when all refusals are of that kind; its result tells what was committed."""
+    """NotOwnerError if all refusals are of that class; its result has the committed partitions."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         foreign = TopicPartition("orders", 9)
@@ -127,7 +127,7 @@ def test_one_refused_partition_does_not_stop_the_others(face: Face, world: Membe
 def test_a_topic_that_does_not_exist_is_warned_of(
     face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The member is stable with nothing, which looks like success; the warning names what to do."""
+    """The member is stable without partitions, which seems to be success; the warning says what to do."""
     with face.member(client=world.client("a"), topics=["order", "orders"]) as member:
         member.wait_until_assigned(PATIENCE_S)
         assert len(member.leases()) == 4
@@ -138,8 +138,10 @@ def test_a_topic_that_does_not_exist_is_warned_of(
 
 
 def test_an_offset_does_not_go_back(face: Face, world: MemberWorld) -> None:
-    """item 59: behind another's commit OffsetConflictError, behind one's own it stands already; mixed kinds
-    of refusals are a CommitRefusedError with each reason."""
+    """item 59: below another client's commit OffsetConflictError; below the member's own it counts as done.
+
+    Different refusals are a CommitRefusedError with each reason.
+    """
     with face.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         member.commit({ZERO: 42})
@@ -212,7 +214,7 @@ def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: MemberWorld) 
 
 
 def owned_by_a_stranger(world: MemberWorld, partition: int) -> None:
-    """An owner znode of a session that belongs to no member of ours."""
+    """An owner znode of a foreign session, which belongs to no zkgroup member."""
     stranger = world.client("stranger")
     for path in ("/consumers/g", "/consumers/g/owners", "/consumers/g/owners/orders"):
         world.server.put(path)

@@ -1,4 +1,4 @@
-"""Where a consumer stands: pause, seek, reset and commit, and where it starts when nothing says so."""
+"""The position of a consumer: pause, seek, reset, commit, and the start position without an offset."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_seek_back_goes_with_the_partition(face: Face, world: MemberWorld, how
 
 
 def test_an_operators_reset_moves_an_idle_owner(face: Face, world: MemberWorld) -> None:
-    """recipes 6: the marker is obeyed at once, and the next commit continues from it."""
+    """recipes 6: the marker is applied at once, and the next commit continues from it."""
     with face.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
         polled(consumer, 10)
         consumer.poll(timeout_s=0.05)

@@ -1,4 +1,4 @@
-"""Sinks of observation never end a member: what they raise is told once, counted, and the member goes on."""
+"""Sinks never end a member: their exceptions are logged once and counted, and the member continues."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _warnings(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 
 
 class Curious:
-    """A `HistorySink` that looks at its consumer, from whichever thread it is called."""
+    """A `HistorySink` that reads the state of its consumer on each calling thread."""
 
     def __init__(self) -> None:
         self.consumer: Consumer | None = None
@@ -122,7 +122,7 @@ def test_a_history_that_raises_stops_and_the_member_goes_on(
 def test_a_sink_that_takes_long_is_told_once(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A member waits for its sinks, so whoever wrote one should know."""
+    """A member waits for its sinks, so the author of a slow one should know."""
     monkeypatch.setattr(telemetry, "SLOW_S", -1.0)
     monkeypatch.setattr(sinks, "SLOW_S", -1.0)
     report: Callable[[], Any]

@@ -1,4 +1,4 @@
-"""Members on a clock that stands still: what takes seconds elsewhere takes none here."""
+"""Members on a clock that the test moves: waits of seconds take no real time."""
 
 from __future__ import annotations
 

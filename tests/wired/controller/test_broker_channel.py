@@ -165,7 +165,7 @@ async def test_no_answer_in_time_breaks_it() -> None:
 
 @on_a_loop
 async def test_an_end_of_the_stream_is_seen_while_nothing_is_asked() -> None:
-    """Not with the next request only, which would then be in doubt."""
+    """Not only at the next request, whose outcome would then be unknown."""
     async with channel_to_a_broker() as scene:
         line = await scene.line()
         await line.close()
@@ -202,7 +202,7 @@ async def test_a_mistake_of_its_own_ends_no_channel(caplog: pytest.LogCaptureFix
 async def test_it_ends_though_the_connection_breaks_in_the_same_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever closes a controller does not leave a thread behind that connects to a broker for ever."""
+    """A closed controller leaves no thread that connects to a broker for ever."""
     async with channel_to_a_broker() as scene:
         await scene.line()
         begun = asyncio.Event()
@@ -244,7 +244,7 @@ async def test_one_request_is_in_flight() -> None:
 
 @on_a_loop
 async def test_what_was_given_for_a_former_connection_is_not_sent() -> None:
-    """Whoever gave it did not know yet that it is gone; the machine sends it again by itself."""
+    """Its sender did not know of the disconnect yet; the machine sends the request again itself."""
     async with channel_to_a_broker() as scene:
         line = await scene.line()
         scene.send(LEADS)
@@ -278,7 +278,7 @@ async def test_nothing_is_sent_once_the_lease_is_over() -> None:
 
 @on_a_loop
 async def test_a_request_that_is_being_sent_is_cut_off_with_the_lease() -> None:
-    """The broker does not read; what it has so far is no whole frame, so it never obeys it."""
+    """The broker does not read; it has only part of a frame, so it never performs the request."""
     async with channel_to_a_broker(lease_ms=100) as scene:
         line = await scene.line()
         line.reader._transport.pause_reading()  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ DONE = UpdateMetadataResponse(0)
 
 
 class Loop:
-    """The thread of the connections, of which only the orders are noted."""
+    """The thread of the connections, which only records its calls."""
 
     def __init__(self) -> None:
         self.called: list[tuple[str, tuple[Any, ...]]] = []

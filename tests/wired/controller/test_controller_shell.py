@@ -175,7 +175,7 @@ def test_the_metrics_of_a_controller(scene: Scene) -> None:
 
 
 def test_who_waits_for_an_answer_gets_one_at_the_end(scene: Scene) -> None:
-    """And whoever comes later, at once."""
+    """A later caller gets it at once."""
     answer = scene.ask()
     given_up = scene.controller.shut_down(4)
     assert given_up.cancel()
@@ -227,7 +227,7 @@ def test_a_store_that_gives_up_for_good_is_a_failure() -> None:
     """Refused credentials: no session will ever come."""
 
     class GivesUp:
-        """Tells every listener so."""
+        """A store that reports refused credentials to every listener."""
 
         def __init__(self, store: Any) -> None:
             self._store = store

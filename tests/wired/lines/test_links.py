@@ -110,7 +110,7 @@ def one_reply(links: Links) -> Reply:
 
 
 def test_a_connection_is_used_again(links: Links) -> None:
-    """Answers may come in pieces; the tag tells which request they are for."""
+    """Answers may arrive in parts; the tag identifies their request."""
     peer = Peer(answered)
     for tag in ("first", "second"):
         links.ask(tag, peer.address, REQUEST, WAIT_MS)
@@ -130,7 +130,7 @@ def test_a_connection_is_used_again(links: Links) -> None:
 def test_a_bad_answer_costs_the_connection(
     links: Links, act: Callable[[socket.socket], None], trouble: str
 ) -> None:
-    """Told with the address; the next request gets a connection of its own."""
+    """The error has the address; the next request opens another connection."""
     peer = Peer(act, answered)
     links.ask("a", peer.address, REQUEST, WAIT_MS)
     reply = one_reply(links)
@@ -165,7 +165,7 @@ def test_no_answer_in_time() -> None:
 
 
 def test_nobody_there(links: Links) -> None:
-    """Surely not sent, and told so."""
+    """The request was not sent, and the error says so."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Address(*taken.getsockname())
     links.ask("a", address, REQUEST, WAIT_MS)

@@ -69,7 +69,7 @@ def test_who_cannot_be_asked_has_a_reason_and_the_others_are_told() -> None:
 
 
 def test_a_broker_tells_why_its_replicas_have_failed() -> None:
-    """Since when, too; one that is well has nothing to tell, and who is not ours, or silent, is not known."""
+    """With the time; a working broker reports none, and a Kafka or silent broker is unknown."""
     kafka = BrokerRegistration.of([Endpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT")], 1)
     with LineBrokers(2, clock=FakeClock()) as brokers, socket.create_server(("127.0.0.1", 0)) as silent:
         brokers.lead(TP, 1)

@@ -25,7 +25,7 @@ def brokers() -> Iterator[LineBrokers]:
 
 
 class Told:
-    """Deliveries, and the promise that each line is told of once."""
+    """Records deliveries, and checks that each line is reported once."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
@@ -48,7 +48,7 @@ class Told:
 
 @pytest.mark.parametrize("acks", list(Acks))
 def test_lines_are_in_the_log(brokers: LineBrokers, acks: Acks) -> None:
-    """With every acks; offsets are told except with acks=0."""
+    """With every acks; offsets are reported except with acks=0."""
     told = Told()
     with LineProducer(
         brokers.registrations, ProducerSettings(acks=acks), told, clock=brokers.clock
@@ -94,7 +94,7 @@ def test_a_lost_answer_is_told(brokers: LineBrokers) -> None:
 
 
 def test_with_acks_0_nothing_goes_again(brokers: LineBrokers) -> None:
-    """What was sent is told as sent, whatever became of it."""
+    """Sent lines are reported as sent, whatever their outcome."""
     told = Told()
     brokers.lost_answers.add(1)
     settings = ProducerSettings(acks=Acks.NONE)
@@ -108,7 +108,7 @@ def test_with_acks_0_nothing_goes_again(brokers: LineBrokers) -> None:
 
 
 def test_a_deposed_leader_that_does_not_know_it_acknowledges_nothing_to_all(brokers: LineBrokers) -> None:
-    """It keeps the line to itself, its follower follows somebody else; the line goes to the next leader."""
+    """Its follower follows another leader, so the line is not replicated; it is sent to the next leader."""
     told = Told()
     with LineProducer(
         brokers.registrations,
@@ -147,7 +147,7 @@ def test_no_leader_in_time(brokers: LineBrokers) -> None:
 
 
 def test_lines_on_their_way_fail_when_it_is_closed(brokers: LineBrokers) -> None:
-    """A follower in the ISR is held, so nobody can say what will become of them."""
+    """A follower in the ISR does not fetch, so the outcome of the lines is unknown."""
     told = Told()
     brokers.held.update({2, 3})
     producer = LineProducer(brokers.registrations, on_delivery=told, clock=brokers.clock)
@@ -175,7 +175,7 @@ def test_a_line_with_a_newline_is_refused(brokers: LineBrokers) -> None:
 
 
 def test_what_is_held_is_bounded(brokers: LineBrokers) -> None:
-    """`append` waits for acknowledgements where more would be held."""
+    """`append` waits for acknowledgements while the buffer is full."""
     told = Told()
     settings = ProducerSettings(buffered_bytes=100, batch_bytes=50)
     with LineProducer(brokers.registrations, settings, told, clock=brokers.clock) as producer:

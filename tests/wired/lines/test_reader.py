@@ -153,7 +153,7 @@ def test_lines_that_were_read_are_gone(brokers: LineBrokers, reader: LineReader)
 
 
 def test_an_offset_behind_the_log_is_out_of_range(brokers: LineBrokers, reader: LineReader) -> None:
-    """Once a leader that was looked for anew says so too."""
+    """Once a leader that was found again reports it too."""
     append(brokers, b"a")
 
     with pytest.raises(OffsetOutOfRangeError):
@@ -162,7 +162,7 @@ def test_an_offset_behind_the_log_is_out_of_range(brokers: LineBrokers, reader: 
 
 
 def test_a_leader_of_former_times_is_not_believed(brokers: LineBrokers) -> None:
-    """It does not know yet that it was replaced, and brokers that are behind name it; its epoch tells."""
+    """It does not know of its successor, and brokers with old metadata name it; its epoch shows it."""
     brokers.lead(ORDERS, 2, epoch=1, isr=(2, 3), told=(2, 3))
     only = {2: brokers.registration(2)}
     reader = LineReader(lambda: only, clock=brokers.clock)
@@ -211,7 +211,7 @@ def test_waking_ends_the_wait(brokers: LineBrokers) -> None:
 
 
 def test_nobody_to_ask(brokers: LineBrokers) -> None:
-    """No broker of ours, brokers that are gone, and ZooKeeper away: each is said."""
+    """No zkgroup broker, brokers that are gone, and no ZooKeeper: each has its message."""
 
     def away() -> Mapping[int, BrokerRegistration]:
         raise StoreUnavailableError("away")

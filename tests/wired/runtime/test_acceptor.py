@@ -1,4 +1,4 @@
-"""Accepting clients over real sockets: nobody who was accepted stays open, and full tables are waited for."""
+"""Accepting clients over TCP: every accepted client is closed, and a full file table is waited for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_whoever_is_just_being_accepted_is_closed(turns: int) -> None:
 
 
 def test_what_is_written_goes_at_once() -> None:
-    """Past bug: small answers of a port were held back until the one before was acknowledged, 40 ms."""
+    """Past bug: small answers were delayed until the one before was acknowledged, 40 ms."""
     at_once: list[int] = []
 
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

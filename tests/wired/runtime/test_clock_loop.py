@@ -61,7 +61,7 @@ def test_a_timeout_ends_on_the_clock(clock: FakeClock, thread: LoopThread) -> No
 
 
 def test_time_stands_still_until_a_sleeper_is_moved(clock: FakeClock, thread: LoopThread) -> None:
-    """The clock goes on by nobody but the test."""
+    """Only the test moves the clock."""
     over = threading.Event()
 
     async def rest() -> None:

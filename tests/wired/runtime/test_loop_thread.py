@@ -11,7 +11,7 @@ from zkgroup.runtime.loop import LoopThread
 
 
 def test_calls_come_in_order_on_its_thread() -> None:
-    """Whoever calls."""
+    """From any thread."""
     thread = LoopThread("loop-of-a-test")
     thread.start()
     seen: list[tuple[int, str]] = []
@@ -51,7 +51,7 @@ def test_its_end_cancels_what_runs() -> None:
 
 
 def test_nothing_is_done_before_the_start_and_after_the_end() -> None:
-    """And nobody waits for it."""
+    """And no caller waits for it."""
     thread = LoopThread("loop-of-a-test")
     seen: list[int] = []
     for when in ("before", "after"):
@@ -65,7 +65,7 @@ def test_nothing_is_done_before_the_start_and_after_the_end() -> None:
 
 
 def test_the_end_does_not_wait_for_what_blocks_the_loop() -> None:
-    """Longer than it was told to."""
+    """It waits no longer than its timeout."""
     thread = LoopThread("loop-of-a-test")
     thread.start()
     gate = threading.Event()

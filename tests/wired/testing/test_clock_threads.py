@@ -109,7 +109,7 @@ def test_advancing_until_something_is_true_goes_no_further(ticker: Ticker) -> No
 
 
 def test_the_error_of_a_failed_advance_names_the_condition(ticker: Ticker) -> None:
-    """It fails after a limit of this clock's time; without waiters only real time is left."""
+    """It fails after a limit of this clock's time; without waiters it fails after real time."""
     with pytest.raises(TimeoutError, match="the condition; 5000 ms of the clock have passed"):
         ticker.clock.advance_until(lambda: False, "the condition", max_ms=5000, timeout_s=0.01)
     assert ticker.clock.now_ms() == 5000

@@ -119,7 +119,7 @@ def test_nothing_is_taken_while_suspended() -> None:
 
 
 def test_a_disconnect_fires_no_watch() -> None:
-    """kazoo tells its watchers then; the contract has `Connected` say that all of them are gone."""
+    """kazoo notifies its watchers then; here `Connected` says that all watches are gone."""
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()
@@ -276,7 +276,7 @@ def test_a_request_without_an_answer_ends_the_connection_whatever_else_comes() -
 def test_what_comes_just_before_the_thread_falls_asleep_is_not_overlooked(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody rings a bell that is not armed: whatever came is looked for after arming it."""
+    """A waker that is not armed is not woken, so the queue is checked after arming it."""
     original = Waker.arm
     actions: list[Callable[[], object]] = []
 

@@ -1,4 +1,4 @@
-"""A chroot on an embedded ensemble whose servers do not serve just now, by servers that answer as told."""
+"""A chroot on an embedded ensemble whose servers do not serve yet, with scripted servers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_server_that_leaves_has_created_nothing(told: tuple[bytes, ...], why: 
 
 
 def test_a_server_that_leaves_after_its_answer_has_created_it() -> None:
-    """Nobody waits for the end of that session."""
+    """The client does not wait for the end of that session."""
     with serving((SESSION, DONE)) as port:
         create_node(port, "/c", 30)
 
@@ -62,7 +62,7 @@ def _ensemble(*ports: int) -> EmbeddedZooKeeper:
 
 
 def test_servers_are_asked_in_turns_until_one_has_created_it() -> None:
-    """Past bug: a test's tree could not be made while servers were looking for a leader."""
+    """Past bug: a test's tree could not be created while the servers were electing a leader."""
     with serving((), (SESSION, DONE)) as one, serving((SESSION,)) as other:
         _ensemble(one, other).create_chroot("/c")
 

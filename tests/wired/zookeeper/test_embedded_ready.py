@@ -1,4 +1,4 @@
-"""When an embedded server counts as ready: what its answers say, from a server that answers as told."""
+"""When an embedded server is ready: what its answers mean, with a scripted server."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_another_zookeeper_at_the_port_is_named(tmp_path: Path) -> None:
 
 
 class Faltering:
-    """In a server's place: it ends by itself while it is asked, as often as told."""
+    """A scripted process of a server, which ends after a number of checks."""
 
     def __init__(self, ends: int, *, stood_still: bool) -> None:
         self.ends, self.stood_still, self.spawned = ends, stood_still, 0

@@ -1,4 +1,4 @@
-"""What a server tells of itself: `mntr`, its AdminServer, `wchs`; and why it tells nothing."""
+"""The status of a server by `mntr`, its AdminServer and `wchs`; and the reasons why it has none."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_mntr_is_enough(serve: Serve) -> None:
 
 
 def test_an_admin_server_is_asked_where_mntr_is_not_allowed(serve: Serve) -> None:
-    """3.5 and later allow `srvr` alone unless told otherwise."""
+    """3.5 and later allow `srvr` alone by default."""
     port = serve(socketserver.TCPServer, _words({}))
     admin = serve(HTTPServer, _monitor(200, FIGURES))
 

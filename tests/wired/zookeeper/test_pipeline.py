@@ -117,7 +117,7 @@ def world() -> Iterator[ConnectedExchange]:
 
 
 def test_a_break_tells_to_the_byte_what_has_left(world: ConnectedExchange) -> None:
-    """Unanswered up to the last request of which any byte was taken, NotSent behind it."""
+    """No reply up to the last request with a sent byte, NotSent after it."""
     while world.sock.unsent < 500_000:
         world.submit(world.multi(100_000))
     assert world.sock.sent > 0
@@ -182,7 +182,7 @@ def test_a_call_that_is_given_up_from_a_callback_stops_those_behind_it(world: Co
 
 
 def test_a_callback_of_a_break_cannot_slip_anything_in(world: ConnectedExchange) -> None:
-    """What is submitted while the outcomes of a break are told is told not sent as well."""
+    """A request submitted while outcomes of a disconnect are reported is reported as NotSent too."""
     late: list[Outcome] = []
 
     def on_outcome(_outcome: Outcome) -> None:
@@ -210,7 +210,7 @@ def test_a_request_refused_here_is_answered_in_its_turn(world: ConnectedExchange
 def test_a_watched_read_of_nothing_waits_for_the_creation(
     world: ConnectedExchange, call_type: type[ReadCall | ListCall], meanwhile: str
 ) -> None:
-    """getData and getChildren leave no watch there, so exists follows; what came between is told at once."""
+    """getData and getChildren set no watch, so exists follows; a creation in between is reported at once."""
     request = Read("/a", True) if call_type is ReadCall else ListChildren("/a", True)
     call = call_type(request, PATHS, world.outcomes.append, world.watched.append)
     world.submit(call, world.sync())
@@ -280,7 +280,7 @@ def test_making_what_is_there_already_takes_a_look_at_each(
 
 
 def test_making_what_is_missing_tells_the_first_refusal(world: ConnectedExchange) -> None:
-    """Those behind it are answered before it is told."""
+    """Requests after it are answered before it is raised."""
     world.pipeline.multi_read = True
     world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append))
     ((look, *_),) = world.asked()
@@ -331,7 +331,7 @@ def test_bulk_listings_one_by_one(world: ConnectedExchange) -> None:
 
 
 def test_acls_are_read_one_by_one_without_knowing_the_server(world: ConnectedExchange) -> None:
-    """No multiRead reads them; what may not be read is told path by path."""
+    """No multiRead reads ACLs; a path that may not be read is reported by itself."""
     assert world.pipeline.multi_read is None
     world.submit(ReadAclsCall(ReadAcls(("/a", "/b", "/c")), PATHS, world.outcomes.append))
     (first, op, body), (second, *_), (third, *_) = world.asked()
@@ -356,7 +356,7 @@ def test_a_bulk_read_that_is_refused_as_a_whole_is_told_so(world: ConnectedExcha
 
 
 def test_every_submit_rings_once(world: ConnectedExchange) -> None:
-    """After the call stands where the connection thread finds it."""
+    """After the request is in the queue of the connection thread."""
     for number in range(1, 4):
         world.pipeline.offer(world.sync())
         assert world.rings == number
@@ -385,7 +385,7 @@ def test_no_more_packets_than_the_window_are_unanswered(world: ConnectedExchange
 
 
 def test_what_waits_for_the_window_ends_with_the_connection(world: ConnectedExchange) -> None:
-    """A bulk read of which a part was sent has no answer; a write that was not begun was not sent."""
+    """A partly sent bulk read has no answer; a write that was not begun was not sent."""
     world.pipeline.multi_read = True
     world.pipeline.settings = ClientSettings(bulk_paths=1, max_in_flight=1)
     world.submit(

@@ -59,7 +59,7 @@ def reply(xid: int, body: bytes = b"body", zxid: int = 9, error: int = 0) -> byt
     st.lists(st.integers(1, 40), min_size=1, max_size=60),
 )
 def test_frames_are_taken_apart_whatever_pieces_they_come_in(xids: list[int], pieces: list[int]) -> None:
-    """Ours, pings and watch events go to the receiver, everything else to kazoo, whole and in order."""
+    """zkgroup's replies, pings and watch events go to the receiver, all else to kazoo, whole and in order."""
     stream = HELLO + b"".join(reply(xid) for xid in xids)
     with connected() as pair:
         at = 0
@@ -137,7 +137,7 @@ def test_a_full_connection_keeps_the_rest(pair: Pair) -> None:
 
 
 def test_many_rings_are_one_byte() -> None:
-    """And none at all while nobody sleeps."""
+    """And none while no thread sleeps."""
     waker = Waker()
     try:
         waker.wake()
