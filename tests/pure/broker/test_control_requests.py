@@ -216,7 +216,7 @@ def test_a_stopped_replica_keeps_its_leader_epoch() -> None:
 
 
 def test_a_leader_takes_over_the_replicas_that_a_later_controller_names() -> None:
-    """The former one was about to end a move, which was taken back when it was gone: epoch 4 goes on."""
+    """A reassignment that the former controller was completing was cancelled: leader epoch 4 continues."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state(epoch=4, replicas=(1, 2)))))
     wider = state(epoch=4, replicas=(1, 2, 3))
@@ -243,7 +243,7 @@ def test_replicas_are_not_taken_over_by_who_does_not_lead(leads: bool) -> None:
 
 
 def test_a_deleted_replica_is_forgotten() -> None:
-    """The topic can be made again, at leader epoch 0."""
+    """The topic can be created again, at leader epoch 0."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state(epoch=4))))
 
@@ -263,7 +263,7 @@ def test_stopping_what_is_not_known_is_asked_of_the_host_and_answered_0(delete: 
 
 
 def test_a_deletion_that_fails_is_told_and_can_be_asked_again() -> None:
-    """What was known of the replica stays until then."""
+    """The replica's role stays until then."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state())))
 

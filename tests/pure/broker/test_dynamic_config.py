@@ -34,7 +34,7 @@ def _standing(world: SteppedBrokers) -> list[int]:
 
 
 def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
-    """Of topics and brokers; an empty one is as good as none, and one that cannot be read is reported."""
+    """Of topics and brokers; an empty configuration is like none, and an unreadable one is reported."""
     world = SteppedBrokers()
     _configured(world, "t", retention_ms="5")
     _configured(world, "u")

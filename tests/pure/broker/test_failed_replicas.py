@@ -52,7 +52,7 @@ def test_a_failure_has_the_time_of_its_beginning(world: World) -> None:
 
 
 def test_a_replica_that_goes_on_has_not_failed(world: World) -> None:
-    """Nor one that is stopped or deleted; failing again is another failure."""
+    """Neither has a stopped or deleted one; a later failure is a new one."""
     world.storage.broken.add(str(TP))
     world.host.become_follower(TP, 0)
     world.storage.broken.clear()

@@ -81,8 +81,7 @@ def test_a_topic_that_was_made_again_or_is_gone_or_hidden_waits_for_a_controller
 
 
 def test_what_was_refused_once_is_not_followed_on_after_the_next_session() -> None:
-    """The second session ends before the controller has said anything. What it orders then is another thing,
-    also of the same topic."""
+    """The second session ends before a request of the controller; a later request is followed again."""
     world, node = _follower("t")
     _end_session(world)
     _make_again(world)
@@ -97,7 +96,7 @@ def test_what_was_refused_once_is_not_followed_on_after_the_next_session() -> No
 
 
 def test_a_session_that_ends_while_nothing_is_followed_says_nothing_of_later_topics() -> None:
-    """What is ordered in the next session is known as it was then."""
+    """Topics of requests in the next session have the czxids of that session."""
     world, node = _follower()
     _lose_session(world)
     world.server.put(Topic.path("t"), DATA)

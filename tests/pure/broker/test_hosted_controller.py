@@ -1,4 +1,4 @@
-"""What a broker's settings say of its process."""
+"""The settings of a broker that apply to its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader's decisions about its ISR, and what the outcome of a write means."""
+"""The leader's decisions about its ISR, and the handling of the outcomes of its writes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def behind(*brokers: int) -> dict[int, Follower]:
 def stored(
     isr: Iterable[int], version: int, *, leader: int = 1, epoch: int = 5, decided: int = 3, more: str = ""
 ) -> ReadDone:
-    """What a read of the znode shows."""
+    """The answer to a read of the znode."""
     text = PartitionState(leader, epoch, tuple(isr), decided).encode()[:-1] + more.encode() + b"}"
     return ReadDone(Znode(PATH, text, stat(version)))
 
@@ -104,7 +104,7 @@ def test_the_leader_never_drops_itself() -> None:
 
 
 def test_a_follower_under_a_steady_stream_keeps_up_by_what_stood_at_its_last_fetch() -> None:
-    """It never is at the very end, and is not late; one that falls behind at each fetch is."""
+    """It never reaches the log end, and does not lag; a follower that falls behind at each fetch does."""
     isr = led()
     for step in range(1, 21):
         now = START_MS + step * 1_000
@@ -257,7 +257,7 @@ def test_a_write_that_succeeds_ends_the_pauses() -> None:
 
 
 def test_a_znode_that_is_gone_stops_it() -> None:
-    """Only the controller can say what is to be there."""
+    """Only the controller may create it again."""
     isr = led()
     shrinking(isr)
     isr.written(Unanswered("x"))

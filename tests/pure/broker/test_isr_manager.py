@@ -178,7 +178,7 @@ def test_a_write_whose_answer_is_lost_is_read_back() -> None:
 
 
 def test_a_write_on_its_way_when_the_session_ends_is_read_back_in_the_next() -> None:
-    """It never arrived; what is still wanted is written then."""
+    """It never arrived; the change is written then if it is still needed."""
     world, node = _leader(isr=(1, 2))
     node.loop.post(FollowerFetched(T0, 3, 10, 10, 10))
     world.until_asked(node, PATH)
@@ -191,8 +191,10 @@ def test_a_write_on_its_way_when_the_session_ends_is_read_back_in_the_next() -> 
 
 
 def test_the_state_of_a_new_topic_of_that_name_is_not_written_by_a_former_leader() -> None:
-    """K20: the session ended, the topic was deleted without this broker and made again. The new state has
-    the version that the old one had, so its condition alone would let the write through."""
+    """K20: the session ended, and the topic was deleted and created again without this broker.
+
+    The new state has the version of the old one, so a conditional write alone would succeed.
+    """
     world, node = _leader()
     world.server.expire("n0")
     world.server.cut("n0")

@@ -25,7 +25,7 @@ MARKS = LeaderEpochs((EpochStart(1, 0), EpochStart(3, 4), EpochStart(6, 9)))
     ],
 )
 def test_end_of_an_epoch(leader_epoch: int, expected: EpochEnd) -> None:
-    """Of the latest one that is not later; before all of them a log has nothing."""
+    """The end of the latest epoch that is not later; before the first epoch there is none."""
     assert MARKS.end_of(leader_epoch, 12) == expected
 
 
@@ -66,7 +66,7 @@ def test_what_diverges(last_fetched_epoch: int, offset: int, expected: EpochEnd 
     ],
 )
 def test_where_a_follower_cuts(diverging: EpochEnd, expected: int) -> None:
-    """The smaller of its own end of the epoch and the leader's."""
+    """The smaller of the follower's own end of the epoch and the leader's."""
     assert MARKS.cut_point(12, diverging) == expected
 
 

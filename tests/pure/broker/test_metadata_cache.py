@@ -67,7 +67,7 @@ def test_none_named_means_all_topics() -> None:
 
 
 def test_a_large_answer_is_made_in_bounded_pieces() -> None:
-    """Each of some `PIECE` partitions; afterwards nothing is made but what has changed in between."""
+    """Batches of about `PIECE` partitions; afterwards only topics that have changed are made."""
     topics = [f"t{number}" for number in range(30)]
     cache = filled(
         *(
@@ -110,7 +110,7 @@ def test_the_pieces_of_a_body_are_its_bytes(sizes: tuple[int, ...]) -> None:
 
 
 def test_an_unknown_topic_has_error_3_and_the_others_are_answered() -> None:
-    """Each once, in the order asked for; asking makes no topic."""
+    """Each topic once, in the request's order; a request creates no topic."""
     cache = filled(update_metadata(state()))
 
     answer = cache.metadata(["nosuch", "orders", "nosuch"])
@@ -128,7 +128,7 @@ def test_without_a_live_leader_error_5_and_no_isr(leader: int) -> None:
 
 
 def test_a_dead_replica_or_isr_member_gives_error_9_and_the_live_ones() -> None:
-    """The leader lives, so clients can go on."""
+    """The leader is live, so clients can continue."""
     cache = filled(
         update_metadata(
             state(isr=(1,), replicas=(3, 1)), state(OTHER, isr=(1, 3), replicas=(1,)), live=(1, 2)
@@ -164,7 +164,7 @@ def test_before_the_first_update_nothing_is_known() -> None:
 
 
 def test_brokers_are_replaced_and_partitions_added() -> None:
-    """What a request does not name stays."""
+    """Partitions that a request does not name stay."""
     cache = filled(
         update_metadata(state(), live=(1, 2, 3)), update_metadata(state(OTHER, leader=2), live=(2, 1))
     )
@@ -199,7 +199,7 @@ def test_removing_what_is_not_known_is_no_matter() -> None:
 
 
 def test_an_older_leader_epoch_does_not_replace_a_newer_one() -> None:
-    """K29: the first copy of a request that was sent twice can arrive behind later requests."""
+    """K29: the first copy of a request that was sent twice can arrive after later requests."""
     cache = filled(update_metadata(state(leader=2, epoch=5)))
 
     old = cache.update(update_metadata(state(leader=1, epoch=4), state(OTHER)), 0)
@@ -217,7 +217,7 @@ def test_the_same_leader_epoch_brings_a_new_isr() -> None:
 
 
 def test_a_later_controller_is_believed_though_the_leader_epoch_is_lower() -> None:
-    """The topic can have been deleted and made again while this broker was cut off."""
+    """The topic may have been deleted and created again while this broker was disconnected."""
     cache = filled(update_metadata(state(leader=2, epoch=5, decided=3)))
 
     assert cache.update(update_metadata(state(leader=1, epoch=0, decided=4), epoch=4), 0) == ()
@@ -225,7 +225,7 @@ def test_a_later_controller_is_believed_though_the_leader_epoch_is_lower() -> No
 
 
 def test_once_registered_anew_the_next_word_on_each_partition_is_believed() -> None:
-    """And only the next: what follows it is compared again."""
+    """Only the next state: later ones are compared again."""
     cache = filled(update_metadata(state(leader=2, epoch=5), state(OTHER, leader=2, epoch=5)))
     cache.mark_unconfirmed()
 
@@ -295,7 +295,7 @@ def in_order(answer: MetadataResponse) -> MetadataResponse:
 
 
 def from_tree(name: str, topic: str, *numbers: int) -> UpdateMetadataRequest:
-    """What a controller would say of partitions in a recorded tree, and of the live brokers."""
+    """The states that a controller would send for partitions and live brokers of a recorded tree."""
     nodes = {node.path: node.data for node in golden_data.trees("kafka-0.8.2.2") if name in node.file}
     replicas = Topic.decode(Topic.path(topic), nodes[Topic.path(topic)]).partitions
     states = []
@@ -312,9 +312,9 @@ def recorded(api: Api, file: str = "") -> Iterator[Frame]:
 
 
 def test_a_consumer_is_answered_as_by_a_real_broker() -> None:
-    """From what its controllers had sent it: the ISR of orders-2 in the answer is older than the tree's.
+    """From its controllers' requests: the ISR of orders-2 in the answer is older than the tree's.
 
-    Of orders-0, -1 and -3 the last word was sent between the recordings, and is taken from the tree.
+    The last states of orders-0, -1 and -3 were sent between the recordings, and are taken from the tree.
     """
     cache = MetadataCache()
     for frame in recorded(Api.UPDATE_METADATA):

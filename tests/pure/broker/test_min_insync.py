@@ -51,7 +51,7 @@ def test_what_is_no_number_is_named_and_the_next_setting_holds(text: str) -> Non
 
 
 def test_members_count_that_are_stored_and_waited_for() -> None:
-    """One that is only proposed is not stored; one that has just been taken out is not waited for."""
+    """A proposed member is not stored; the high watermark does not wait for a member just removed."""
     settings = MinInsync(1, default=2)
     assert not settings.lacks(ORDERS, counted=1)  # not led here
     settings.led(ORDERS, 5, (1,))

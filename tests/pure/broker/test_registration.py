@@ -48,7 +48,7 @@ def test_every_format_can_be_written(version: int) -> None:
 
 
 def test_the_epoch_of_a_broker_is_the_czxid_of_its_registration() -> None:
-    """Parents and cluster id are made before it."""
+    """Parents and cluster id are created before it."""
     world, node = alone()
 
     assert _story(node) == [Prepared, Registered]
@@ -61,7 +61,7 @@ def test_the_epoch_of_a_broker_is_the_czxid_of_its_registration() -> None:
 
 
 def test_a_cluster_id_that_stands_is_taken() -> None:
-    """The first broker makes it, the others read it."""
+    """The first broker creates it, the others read it."""
     world = SteppedBrokers()
     theirs = ClusterId.of(bytes(range(16)))
     world.server.put(ClusterId.path(), theirs.encode())
@@ -195,7 +195,7 @@ def test_among_brokers_of_kafka_ours_does_not_start() -> None:
 
 
 def test_an_id_that_is_given_out_is_nobody_elses() -> None:
-    """Controller item 74: above 1000, and never one that a person has given away."""
+    """Controller item 74: above 1000, and never an id that an operator has assigned."""
     world = SteppedBrokers()
     world.server.put(BrokerSequence.path())
     _else(world, 1001, zkgroup={"role": "data"})

@@ -34,7 +34,7 @@ def led_pair() -> tuple[ReplicaManager, ReplicaManager]:
 
 
 def test_a_follower_catches_up_as_far_as_the_script_says() -> None:
-    """The leader counts what it has; asked to go to the end, it knows the high watermark too."""
+    """The leader counts its lines; at the log end the follower has the high watermark too."""
     one, two = led_pair()
 
     assert replicate(one, two, TP, until=2)
@@ -83,7 +83,7 @@ def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:
 
 
 def test_a_storage_outlives_its_host() -> None:
-    """With its lines; what it loses is gone for the next host."""
+    """With its lines; lines that it loses are missing for the next replica manager."""
     storage = MemoryStorage()
     first = over(1, storage)
     first.become_leader(TP, 0, (1,), {1})

@@ -162,7 +162,7 @@ def test_lines_that_no_answer_could_carry_are_refused(
 
 
 def test_the_largest_batch_fits_an_answer_that_everybody_takes() -> None:
-    """Its head is what it is said to be, and a frame of the default size has room for it."""
+    """The overhead is as documented, and a frame of the default size has room for it."""
     answer = encode_response(FetchLinesResponse(0, 1, 1, EpochEnd(1, 1)), 1)
     longest = records_of([b"a" * 1_000_000] * 3, timestamp_ms=1 << 60)
 
@@ -209,7 +209,7 @@ DAMAGED = GOOD[:-1] + bytes([GOOD[-1] ^ 1])
     ids=["checksum", "gap", "later term", "cut short"],
 )
 def test_a_follower_takes_no_damaged_batch(two: ReplicaManager, records: bytes) -> None:
-    """Nor one that does not follow; it asks again later, and says why."""
+    """Nor one with a gap; it fetches again later, with the reason as its failure."""
     two.become_follower(TP, 3)
 
     assert not two.take(asked(two), FetchLinesResponse(0, 0, 1, records=records))
@@ -348,7 +348,7 @@ def test_a_stopped_replica_keeps_its_lines_and_a_deleted_one_does_not(
 
 
 def test_a_restarted_host_has_its_lines_and_no_roles(hosts: Hosts) -> None:
-    """What is lost is not there."""
+    """Lines that are lost are missing."""
     host = hosts.open(1)
     host.become_leader(TP, 0, (1, 2), {1})
     append(host, 0, b"a")

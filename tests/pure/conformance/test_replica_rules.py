@@ -49,7 +49,7 @@ def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
 
 
 def test_rule_1_followers_do_not_cut_to_the_high_watermark(one: ReplicaManager, two: ReplicaManager) -> None:
-    """Lines above the high watermark stay through changes of role: the leader says what diverges."""
+    """Lines above the high watermark stay through changes of role: the leader finds the diverging ones."""
     pair(one, two)
     append(one, 0, b"a", b"b")
     request = asked(two)
@@ -214,7 +214,7 @@ def test_rule_2_every_isr_that_is_proposed_counts(one: ReplicaManager) -> None:
 
 
 def test_rule_2_the_high_watermark_never_falls_within_a_term(one: ReplicaManager) -> None:
-    """Neither for a member that is behind nor for one that has not been heard."""
+    """Neither for a member that lags nor for one that has not fetched."""
     one.become_leader(TP, 0, (1, 2, 3), {1})
     append(one, 0, b"a")
     fetch(one, 0, replica=2, leader_epoch=0)
@@ -250,7 +250,7 @@ def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaManager, two: R
 
 
 def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaManager, two: ReplicaManager) -> None:
-    """A leader that has just been elected may not know yet what its predecessor acknowledged."""
+    """A newly elected leader may not know yet which lines its predecessor acknowledged."""
     pair(one, two)
     append(one, 0, b"a")
     append(one, 0, b"b")
@@ -289,7 +289,7 @@ def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_t
 
 
 def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaManager) -> None:
-    """It must know that it is level: else one that was emptied would be in the ISR and refuse to lead."""
+    """It must know that it is level: an emptied replica would join the ISR and refuse to lead."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a")
 
@@ -395,7 +395,7 @@ def test_rule_4_a_folder_that_was_emptied_does_not_lead_before_it_was_level(
 def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
-    """A new leader may know a lower one than the last did, so that says nothing of what was acknowledged."""
+    """A new leader may have a lower high watermark than the last: it does not bound acknowledged lines."""
     one.become_follower(TP, 0)
     records = b"".join(
         records_of([line], timestamp_ms=1, base_offset=offset, leader_epoch=0)

@@ -1,4 +1,4 @@
-"""What a broker answers over its port, and what its host is asked on the way."""
+"""The answers of a broker over its port, and the calls of its replica manager."""
 
 from __future__ import annotations
 
@@ -165,9 +165,9 @@ async def test_what_has_failed_is_not_left_over() -> None:
 
 @on_a_loop
 async def test_requests_of_two_controllers_are_handled_one_after_the_other() -> None:
-    """Controller items 66 and 68, the receiver's half: each to its end, whatever connection it came by.
+    """Controller items 66 and 68, the receiver's half: each is completed, on whichever connection it came.
 
-    What the earlier one began is finished before the later one's fence is drawn.
+    The earlier request is completed before the epoch of the later one fences it.
     """
     host = ScriptedHost()
     async with served(host) as one:
@@ -196,7 +196,7 @@ async def test_requests_of_two_controllers_are_handled_one_after_the_other() -> 
 
 @on_a_loop
 async def test_a_request_whose_connection_is_gone_before_its_turn_is_dropped() -> None:
-    """Its sender sends it again; the copy must not come behind what it sends then."""
+    """Its sender sends it again; this copy must not be handled after later requests."""
     host = ScriptedHost()
     async with served(host) as one:
         first, gone, last = await one.client(), await one.client(), await one.client()
@@ -302,7 +302,7 @@ async def test_a_broker_that_hosts_nothing_closes_on_requests_for_lines(
 
 @on_a_loop
 async def test_who_asks_for_kafkas_records_is_told_to_look_elsewhere() -> None:
-    """Error 6 for each partition, and the connection lives on."""
+    """Error 6 for each partition, and the connection stays open."""
     produce = ProduceRequest(
         1, 100, (ProducedTopic("t", (ProducedPartition(0, b"xy"), ProducedPartition(3, b""))),)
     )

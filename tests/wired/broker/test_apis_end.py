@@ -20,7 +20,7 @@ ONE = TopicPartition("orders", 1)
 
 @on_a_loop
 async def test_close_returns_while_the_host_is_busy_and_requests_wait() -> None:
-    """The host ends what it does, and nothing that had not begun is done."""
+    """The replica manager completes its call, and no further call begins."""
     host = ScriptedHost()
     async with served(host) as one:
         clients = [await one.client() for _ in range(3)]
@@ -46,7 +46,7 @@ async def test_close_returns_while_the_host_is_busy_and_requests_wait() -> None:
 
 @on_a_loop
 async def test_a_host_that_hangs_does_not_keep_its_owner() -> None:
-    """`close` says so; the thread ends with what it hangs on."""
+    """`close` returns False; the thread ends with the call that hangs."""
     host = ScriptedHost()
     thread = ReplicaExecutor(host)  # type: ignore[arg-type]
     host.gate.clear()
@@ -64,7 +64,7 @@ async def test_a_host_that_hangs_does_not_keep_its_owner() -> None:
 
 @on_a_loop
 async def test_what_the_host_raises_reaches_who_asked() -> None:
-    """And the thread goes on."""
+    """And the thread continues."""
     host = ScriptedHost(broken={ORDERS})
     thread = ReplicaExecutor(host)  # type: ignore[arg-type]
 

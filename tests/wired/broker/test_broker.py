@@ -156,7 +156,7 @@ def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBro
 
 
 def test_the_leadership_moves_and_the_old_leader_follows(world: MemoryBrokers) -> None:
-    """Epochs: what the old one was asked for at the old epoch is refused."""
+    """An append at the old leader epoch is refused."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     assert world.running.append(1, T0, 0, b"a").error == 0

@@ -1,4 +1,4 @@
-"""Throttles of a running broker: what lags is fetched, and given, at a rate."""
+"""The throttles of a broker: lagging replicas are fetched, and served, at a limited rate."""
 
 from __future__ import annotations
 

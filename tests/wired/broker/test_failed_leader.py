@@ -65,7 +65,7 @@ def fail(world: MemoryBrokers) -> None:
 def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
     world: MemoryBrokers, tmp_path: Path
 ) -> None:
-    """It has the controller take all its leaderships without waiting for `close`, and says what is wrong."""
+    """It begins a controlled shutdown without waiting for `close`, and reports the reason."""
     begin(world, tmp_path / "one")
     fail(world)
     world.becomes(lambda: world.running.idle[2].asked, [1])

@@ -35,7 +35,7 @@ SETTINGS = BrokerSettings(replica_fetch_backoff_ms=1, num_replica_fetchers=1)
 
 
 class Broken(ReplicaManager):
-    """Fails for one partition, as no host may, and counts what it is asked."""
+    """Raises for one partition, which no replica manager may do, and counts its calls."""
 
     def __init__(self) -> None:
         super().__init__(1, DataDir.in_memory(LogConfig(), lambda: 1_000))
@@ -221,7 +221,7 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
 
 
 def test_a_fetch_keeps_others_waiting_until_it_is_over() -> None:
-    """As long as the largest answer would take; what is not bounded goes on, and takes nothing away."""
+    """For as long as the largest answer would take; unthrottled fetches continue, and use no quota."""
     throttle = ReplicationQuota(1)
     throttle.configured(ConfigEntity.broker(1), {FOLLOWER_RATE: "100"})
     throttle.configured(ConfigEntity.topic("t"), {FOLLOWER_REPLICAS: "0:1,1:1"})

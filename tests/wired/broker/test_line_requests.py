@@ -1,4 +1,4 @@
-"""Lines for and from the host behind a broker's port: what is answered at once, and what waits."""
+"""AppendLines and FetchLines at a broker's port: the answers that are sent at once, and those that wait."""
 
 from __future__ import annotations
 
@@ -154,8 +154,10 @@ async def test_lines_that_another_may_have_cut_off_are_answered_with_6(
 
 @on_a_loop
 async def test_a_broker_that_no_controller_calls_alive_gets_no_lines() -> None:
-    """K20: 77, and the host does not hear of it; it can follow a topic that was made again without it. Who
-    only reads is answered."""
+    """K20: 77, without a call of the replica manager; it can follow a former topic of that name.
+
+    Consumers and observers are answered.
+    """
     host = ScriptedHost(fetches=[fetched()])
     async with served(host, is_live={3}.__contains__) as one:
         client = await one.client()
@@ -196,7 +198,7 @@ async def test_a_producer_that_leaves_is_not_waited_for() -> None:
 
 @on_a_loop
 async def test_a_fetch_waits_for_lines() -> None:
-    """No longer than it says; a change of the partition without anything to say goes on waiting."""
+    """No longer than `max_wait_ms`; a change without lines or a new high watermark does not end the wait."""
     records = records_of([b"x"], timestamp_ms=1, base_offset=10, leader_epoch=3)
     host = ScriptedHost(views={ORDERS: LED}, fetches=[fetched(), fetched(), fetched(10, records)])
     async with served(host) as one:
@@ -244,7 +246,7 @@ async def test_an_error_is_not_waited_on() -> None:
 
 @on_a_loop
 async def test_fetches_of_followers_are_shown_and_those_of_consumers_not() -> None:
-    """What the ISR is decided by."""
+    """The ISR is decided by them."""
     host = ScriptedHost(fetches=[fetched()])
     async with served(host) as one:
         client = await one.client()

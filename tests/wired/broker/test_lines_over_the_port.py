@@ -85,7 +85,7 @@ async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has
 
 @on_a_loop
 async def test_a_silent_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
-    """What waits for it is acknowledged once the smaller ISR is stored, and not when it is proposed."""
+    """Waiting lines are acknowledged once the smaller ISR is stored, not when it is proposed."""
     follower = in_memory(FOLLOWER)
     follower.become_follower(ORDERS, 0)
     async with served(in_memory(1)) as leader:

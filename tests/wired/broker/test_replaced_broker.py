@@ -62,7 +62,7 @@ def broker(server: MemoryZooKeeper, tmp_path: Path) -> Iterator[StartBroker]:
 
 
 def told(operator: Ensemble) -> str:
-    """What the deletion waits for; the controller writes its status every few seconds."""
+    """The brokers that the deletion waits for; the controller writes its status every few seconds."""
     pending = describe_topics(operator, ["t"])[1][0].deletion
     return (pending.detail if pending else None) or ""
 

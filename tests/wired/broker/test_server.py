@@ -396,5 +396,5 @@ async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
 
 @on_a_loop
 async def test_a_server_that_never_started_can_be_closed() -> None:
-    """What could not start is cleaned up as what did."""
+    """The parts of a failed start are closed as those of a successful one."""
     await BrokerServer(Gate().respond).close()
