@@ -373,7 +373,7 @@ def test_every_method_is_tried_here() -> None:
 
 
 def test_targets_of_a_reset(admin: Admin, cluster: MemoryCluster) -> None:
-    """A number, a text, a target of the library; what is none of these is refused."""
+    """A number, a text, a target of the library; anything else is refused."""
     for target, offset in ((3, 3), ("+2", 12), (Absolute(7), 7)):
         result = admin.reset_offsets("idle", target, [ORDERS_0], dry_run=True)
         assert [change.after for change in result.plan.changes] == [offset]
@@ -427,7 +427,7 @@ def test_an_offset_that_cannot_be_read_stops_an_export(
 
 
 def test_an_open_client_stays_open(world: MemoryGroups) -> None:
-    """It is its owner's to close, and has settings of its own."""
+    """Its owner closes it; it has its own settings."""
     client = world.server.client("mine")
     with Admin(client, clock=world.clock) as admin:
         assert admin.list_groups().rows == ()

@@ -40,7 +40,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 @pytest.fixture
 def told() -> list[str]:
-    """What the recorder reports."""
+    """The messages of the recorder."""
     return []
 
 
@@ -130,7 +130,7 @@ def test_the_hint_is_reported_and_names_the_record(
 
 
 def test_a_change_of_nothing_is_not_recorded(idle: MemoryGroups, recorder: UndoRecorder) -> None:
-    """What is as wanted already is neither written nor recorded."""
+    """A change without effect is neither written nor recorded."""
     before = idle.server.tree()
 
     result = set_offsets_change(idle.ensemble, "g", {ORDERS_0: 10}).apply(recorder)
@@ -198,7 +198,7 @@ def test_an_undo_of_what_has_changed_since_is_refused(idle: MemoryGroups, record
 
 
 def test_a_change_that_cannot_be_undone_says_why(idle: MemoryGroups, recorder: UndoRecorder) -> None:
-    """Of new partitions there is a record of what was, and the undo is refused with the reason."""
+    """The record of new partitions has the old number, and the undo is refused with the reason."""
     change = alter_topic_change(idle.ensemble, "orders", AddedPartitions(partitions=5))
 
     result = change.apply(recorder)

@@ -89,7 +89,7 @@ def test_what_cannot_be_changed_is_refused(
 
 
 def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -> None:
-    """What a version ignores is said before: compression.type came with 0.9."""
+    """The preview names settings that a version ignores: compression.type came with 0.9."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", (1,))
     wanted = {"compression.type": "gzip", "retention.ms": "1"}
@@ -148,7 +148,7 @@ def _changes(world: MemoryGroups) -> int:
 
 
 def test_a_broker_that_is_not_registered_is_told(world: MemoryGroups) -> None:
-    """It may be a typo, or one that is down; the default of all brokers is none."""
+    """It may be a typing error, or a stopped broker; the default of all brokers gets no note."""
     MemoryCluster(world, 1, "2.8.2")
     rate = {"leader.replication.throttled.rate": "1"}
 
@@ -209,7 +209,7 @@ def test_clients_of_users_get_their_parents(world: MemoryGroups) -> None:
 
 
 def test_passwords_are_hidden_and_unreadable_ones_named(world: MemoryGroups) -> None:
-    """What proves a password is none of the reader's business."""
+    """The data that proves a password is not shown."""
     world.server.put("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x","a":"1"}}')
     world.server.put("/config/users/bob", b"{")
 

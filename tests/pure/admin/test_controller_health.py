@@ -25,7 +25,7 @@ def _says(world: MemoryGroups, zxid: int, epoch: int = 7, **more: object) -> Non
 
 
 def test_what_the_controller_says_is_told(world: MemoryGroups) -> None:
-    """recipes 13, 15 and 18: unreadable paths, who may fetch again, who is to be restarted, what waits."""
+    """recipes 13, 15 and 18: unreadable paths, resumed fetches, brokers to restart, pending work."""
     MemoryCluster(world).ours()
     _says(
         world,
@@ -83,7 +83,7 @@ def test_what_waits_is_one_entry_a_topic() -> None:
 
 
 def test_what_an_earlier_controller_said_does_not_count(world: MemoryGroups) -> None:
-    """Neither of another epoch, nor beside one of Kafka; one that says nothing is not called hung."""
+    """Of another epoch, or beside a Kafka controller; a controller without a status is not called hung."""
     cluster = MemoryCluster(world)
     _says(world, 1, unreadable={"/odd": "odd"})
     real = read_controller_health(world.ensemble)
@@ -146,7 +146,7 @@ def test_what_cannot_be_read_is_told_by_its_path(world: MemoryGroups) -> None:
 
 
 def test_partitions_and_moves_are_counted(world: MemoryGroups) -> None:
-    """Without a live leader, not fully in sync, under way; what is being deleted does not count."""
+    """Without a live leader, under-replicated, being reassigned; topics being deleted do not count."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2), (9, 1), (2, 3), (1, 2))
     cluster.topic("leaving", (9, 1))

@@ -119,7 +119,7 @@ def test_an_offset_of_minus_one_is_none(world: MemoryGroups) -> None:
 
 
 def test_unreadable_topics_and_offsets_do_not_hide_the_rest(world: MemoryGroups) -> None:
-    """One bad znode is a problem of its own; the description goes on."""
+    """One corrupt znode is one problem; the description continues."""
     world.topic("orders", 1)
     world.server.put("/brokers/topics/broken", b"{")
     world.member("g", "a", {"orders": 1, "broken": 1})

@@ -86,7 +86,7 @@ def test_only_leaders_that_change_are_asked_for(world: MemoryGroups) -> None:
 
 
 def test_a_state_that_cannot_be_read_is_told_with_its_path(world: MemoryGroups) -> None:
-    """It used to pass for a partition that no controller has made yet."""
+    """Past bug: it was reported as a partition that no controller has created yet."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", *[(1, 2)] * 8)
     paths = [PartitionState.path(TopicPartition("orders", number)) for number in range(8)]
@@ -216,7 +216,7 @@ def test_a_proposal_deals_anew_and_shows_what_is(world: MemoryGroups) -> None:
 
 
 def test_plans_come_with_requests_that_can_be_carried_out(world: MemoryGroups) -> None:
-    """Each phase is what `reassign execute` takes; the result of all is what was asked for."""
+    """Each phase is a file for `reassign execute`; the result of all phases is the requested one."""
     cluster = MemoryCluster(world, 4)
     cluster.topic("orders", (1, 2), (2, 3), (3, 1), (1, 3))
 
@@ -274,7 +274,7 @@ def test_a_plan_that_cannot_be_is_refused_by_name(world: MemoryGroups) -> None:
 
 
 def test_a_file_goes_round() -> None:
-    """What is written is read again; `any` in log_dirs is no wish."""
+    """A written file is read again; `any` in log_dirs means no log directory is requested."""
     text = reassignment_text({TopicPartition("t", 1): (2, 1), TopicPartition("t", 0): (1, 2)})
 
     assert text == (

@@ -52,7 +52,7 @@ def test_the_request_names_the_brokers(world: MemoryGroups, cluster: MemoryClust
 
 
 def test_what_remains_is_said_before(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """K20: the folders of the lost broker, a process that still runs, and what a controller of Kafka does."""
+    """K20: the directories of the lost broker, a process that still runs, and the next Kafka controller."""
     plan = _plan(world, 4)
 
     (waits,) = [note for note in plan.notes if "not registered" in note]
@@ -106,7 +106,7 @@ def test_a_broker_without_a_replica_is_refused(world: MemoryGroups, cluster: Mem
 
 
 def test_a_controller_of_kafka_is_not_asked(world: MemoryGroups) -> None:
-    """It would wait all the same; the way out there is an empty broker."""
+    """It would wait nevertheless; an empty broker with that id ends the wait."""
     MemoryCluster(world).topic("orders", (1, 4))
 
     with pytest.raises(RefusedError, match=r"found one of Kafka, .* start broker 4, or an empty one"):
@@ -151,7 +151,7 @@ def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: MemoryGroups, clust
 def test_an_answer_that_is_lost_is_looked_for(
     world: MemoryGroups, cluster: MemoryCluster, applied: bool
 ) -> None:
-    """That there is a request says nothing: what it names does."""
+    """The brokers that the request names show whether it is the lost one."""
     delete_topic(world.ensemble, _plan(world))
     plan = _plan(world, 4)
     operator = world.operator(LosingStore(world.server.client("lossy"), applied=applied))

@@ -1,4 +1,4 @@
-"""An operator says that a broker never comes back: what is recorded of its replicas goes."""
+"""An operator states that a broker never comes back: the records of its replicas are deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def left(world: MemoryGroups) -> set[str]:
 
 
 def test_a_plan_names_what_is_left_and_changes_nothing(world: MemoryGroups) -> None:
-    """Of topics that are there, of deleted ones, and of what an earlier version has recorded."""
+    """Replicas of existing and deleted topics, and records of an earlier version."""
     recorded(world)
     before = left(world)
     plan = plan_forgetting(world.ensemble, 3)
@@ -67,7 +67,7 @@ def test_a_broker_that_is_registered_is_not_forgotten(world: MemoryGroups) -> No
 
 
 def test_a_record_that_has_changed_since_is_not_taken_off(world: MemoryGroups) -> None:
-    """A controller has added to it what the operator has not seen."""
+    """A controller has added a replica that the operator has not seen."""
     recorded(world)
     before = left(world)
     plan = plan_forgetting(world.ensemble, 3)

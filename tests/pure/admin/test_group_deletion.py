@@ -133,6 +133,6 @@ def test_a_group_that_never_had_ids_can_be_deleted(world: MemoryGroups) -> None:
 
 
 def test_a_missing_group_is_not_found(world: MemoryGroups) -> None:
-    """Nothing to delete is an error of its own."""
+    """A group that does not exist raises NotFoundError."""
     with pytest.raises(NotFoundError, match="/consumers/g"):
         plan_deletion(world.ensemble, "g")

@@ -1,4 +1,4 @@
-"""Files of committed offsets: what we write, Kafka's tools read, and the other way round."""
+"""Files of committed offsets: Kafka's tools read zkgroup's, and the other way round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _saved(*rows: tuple[str, str, int, int]) -> tuple[SavedOffset, ...]:
 
 
 def test_lines_are_those_of_the_jvm_tool() -> None:
-    """item 62: path, colon, offset; what was never committed is left out."""
+    """item 62: path, colon, offset; partitions without a commit are left out."""
     saved = _saved(("g", "orders", 0, 42), ("g", "orders", 1, -1), ("g", "page-views", 10, 0))
 
     assert list(offset_lines(saved)) == [

@@ -174,7 +174,7 @@ def test_a_new_group_is_made_with_what_kafkas_tools_expect(idle: MemoryGroups) -
 
 
 def test_a_refusal_leaves_nothing_of_a_new_group(idle: MemoryGroups) -> None:
-    """Past bug: the parents were made before the transaction that was then refused."""
+    """Past bug: the parents were created before the transaction that was then refused."""
     plan = _plan(idle, {0: 42}, "new")
     join = before_nth(Multi, 1, lambda: idle.member("new", "late", {"orders": 1}))
 
@@ -189,7 +189,7 @@ def test_a_refusal_leaves_nothing_of_a_new_group(idle: MemoryGroups) -> None:
 
 
 def test_offsets_are_deleted_with_what_held_them(idle: MemoryGroups) -> None:
-    """Named partitions, or a topic with all that it has; a topic without offsets goes from the group."""
+    """Named partitions, or a topic with all its offsets; a topic without offsets leaves the group."""
     idle.commit("g", "gone", 3, b"rubbish")
     snapshot = read_snapshot(idle.ensemble, "g")
 
@@ -249,7 +249,7 @@ def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:
 
 
 def test_a_lost_request_is_told_as_unknown(idle: MemoryGroups) -> None:
-    """What was not applied is not called done: the record is not there."""
+    """A change that was not applied is not reported as done, and has no record."""
     plan = _plan(idle, {0: 42})
     store = LosingStore(idle.server.client("lossy"), applied=False)
 
@@ -375,7 +375,7 @@ def test_targets_that_need_records_need_a_source(idle: MemoryGroups) -> None:
 
 
 def test_a_shift_below_0_is_noted(idle: MemoryGroups) -> None:
-    """Past bug: without a source 0 was taken without a word; one that stays above is not noted."""
+    """Past bug: without a source 0 was used without a note; an offset that stays above 0 has none."""
     snapshot = read_snapshot(idle.ensemble, "g")
 
     plan = plan_reset(snapshot, Shift(-15), [_tp(0), _tp(1)])
@@ -408,7 +408,7 @@ def test_partitions_are_picked_by_topic_and_number(idle: MemoryGroups) -> None:
 
 
 def test_what_does_not_exist_is_refused_unless_allowed(idle: MemoryGroups) -> None:
-    """A typed topic or partition that is not there writes nothing; allowed, the plan says what is missing."""
+    """A mistyped topic or partition writes nothing; if allowed, the plan names the missing ones."""
     idle.commit("g", "gone", 0, 3)
     snapshot = snapshot_to_change(idle.ensemble, "g", ["orders", "ordres"])
     values = {_tp(0): 1, _tp(0, "ordres"): 2, _tp(3): 3, _tp(9): 4}

@@ -51,7 +51,7 @@ def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
 
 
 def test_brokers_that_are_not_waited_for_are_told(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """K20: as the request names them; one that cannot be read names none."""
+    """K20: the brokers in the request; an unreadable request names none."""
     path = TopicDeletion.path("orders")
     world.server.put(path, TopicDeletion((4,)).encode())
     named = _told(world).without_brokers

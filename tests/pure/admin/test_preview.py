@@ -1,4 +1,4 @@
-"""What a change would do, without doing it."""
+"""The effect of a change on a group, without the change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _then(shown: Preview) -> list[str | None]:
 
 
 def test_no_change_moves_nothing(group: MemoryGroups) -> None:
-    """The plan of a converged group is what it has."""
+    """The assignment of a converged group equals its owners."""
     shown = preview(group.ensemble, "g", GroupChange())
 
     assert shown.moves == 0
@@ -70,7 +70,7 @@ def test_partitions_can_be_added(group: MemoryGroups) -> None:
 
 
 def test_another_strategy_can_be_tried(group: MemoryGroups) -> None:
-    """Sticky starts from who owns what now, so a member more moves the fewest."""
+    """Sticky starts from the present owners, so a new member moves the fewest partitions."""
     change = GroupChange(add=(("0", None),))
     by_range = preview(group.ensemble, "g", change)
     sticky = preview(group.ensemble, "g", GroupChange(add=change.add, assignor="sticky"))

@@ -93,7 +93,7 @@ def test_a_request_that_the_controller_has_set_to_what_it_was_is_cancelled_as_sh
 def test_a_request_that_asks_for_something_else_by_now_is_not_cancelled(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """What was shown is what is done, or nothing."""
+    """The change that was shown is made, or none."""
     plan = plan_cancel(world.ensemble)
     world.server.put(Reassignment.path(), Reassignment((move("orders", 0, 1, 2),)).encode())
     with pytest.raises(ConflictError):
@@ -134,7 +134,7 @@ def test_old_and_new_together_are_told_apart_by_an_execution(
 def test_what_the_removal_of_a_request_means_is_said_before(
     world: MemoryGroups, kind: str, told: str | None
 ) -> None:
-    """A controller has in memory what it has begun; without one there is nothing to say."""
+    """A controller keeps started reassignments in memory; without a controller there is no note."""
     cluster = MemoryCluster(world)
     if kind == "ours":
         cluster.ours()
@@ -154,7 +154,7 @@ def test_what_the_removal_of_a_request_means_is_said_before(
 
 
 def test_a_request_that_changes_meanwhile_is_not_removed(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """The deletion names the version that was shown; one that can be read is not removed at all."""
+    """The deletion has the version that was shown; a readable request is not removed at all."""
     assert plan_removal(world.ensemble) is None
     world.server.put(Reassignment.path(), GARBAGE)
     plan = plan_removal(world.ensemble)
@@ -172,7 +172,7 @@ def test_a_request_that_changes_meanwhile_is_not_removed(world: MemoryGroups, cl
 
 
 def test_a_request_that_cannot_be_read_is_no_stillness(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """It is named by path, refuses others with what to do, and is found by `doctor`."""
+    """It is named by path, refuses others with what to do, and `doctor` finds it."""
     world.server.put(Topic.path("orders"), Topic({0: (3, 1, 2)}).encode())
     world.server.put(Reassignment.path(), GARBAGE)
 

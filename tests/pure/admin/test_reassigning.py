@@ -41,7 +41,7 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
 
 
 def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """controller item 10: exactly the keys that 2.8.2 binds; what is there already is left out."""
+    """controller item 10: exactly the keys that 2.8.2 binds; unchanged partitions are left out."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1), move("orders", 1, 2, 1)])
     submit(world.ensemble, plan)
 
@@ -292,7 +292,7 @@ def test_waiting_ends_with_the_time(world: MemoryGroups, cluster: MemoryCluster)
 
 
 def test_time_left_follows_from_what_was_done_while_waiting() -> None:
-    """What was done before says nothing about the rate."""
+    """Reassignments that were complete before are not part of the rate."""
     progress = ReassignmentProgress(done=6, total=10, elapsed_ms=60_000, done_before=4)
 
     assert (progress.per_minute, progress.left_ms) == (2.0, 120_000)

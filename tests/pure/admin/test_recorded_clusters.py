@@ -109,7 +109,7 @@ DELETIONS = [
 def test_what_a_controller_makes_of_a_deletion_is_said_before(
     world: MemoryGroups, name: str, told: list[str]
 ) -> None:
-    """Of every topic of the tree together: what the release ignores, what it waits for."""
+    """Of every topic of the tree together: what the release ignores, and what it waits for."""
     operator = world.operator(RecordedStore(name))
     _, topics = list_topics(operator)
     own = [topic.topic for topic in topics if not topic.internal]

@@ -50,7 +50,7 @@ def test_a_real_controller_is_not_asked(world: MemoryGroups) -> None:
 
 
 def test_a_controller_that_cannot_be_read_is_not_asked(world: MemoryGroups) -> None:
-    """Whose it is decides what is refused."""
+    """Whether it is a zkgroup controller is unknown."""
     cluster = MemoryCluster(world)
     cluster.no_controller()
     world.server.put(Controller.path(), b"{")

@@ -175,7 +175,7 @@ def test_somebody_elses_request_is_waited_for(world: MemoryGroups, cluster: Memo
 
 
 def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """Others can be kept; one that has ended is not resumed."""
+    """Others can be saved; a finished plan is not resumed."""
     running = _kept(world)
     paused = _kept(world, start=False, name="q")
 
@@ -219,7 +219,7 @@ def test_of_two_plans_that_begin_at_once_one_does(world: MemoryGroups, cluster: 
 
 
 def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """A change is conditional on what was shown."""
+    """A change has the version that was shown."""
     one = _kept(world)
     paused = stop(world.ensemble, one, "paused", "later")
 
@@ -281,7 +281,7 @@ def test_what_is_no_plan_is_told_apart(world: MemoryGroups, cluster: MemoryClust
 def test_a_broker_that_is_gone_stops_the_command_not_the_plan(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """Once it is back the plan goes on from the same phase."""
+    """Once it is back the plan continues with the same phase."""
     _kept(world)
     world.write(Delete("/brokers/ids/3", -1))
 

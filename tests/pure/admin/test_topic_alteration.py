@@ -32,7 +32,7 @@ def test_growth_follows_on_by_either_rule(world: MemoryGroups) -> None:
 
 
 def test_partitions_and_overrides_change_together(world: MemoryGroups) -> None:
-    """One transaction; what is not named stays, the keys of 2.8 too."""
+    """One transaction; other keys stay, those of 2.8 too."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2), **{"retention.ms": "5", "old": "1"})
     known = Topic({0: (1, 2)}, 3, topic_id="a" * 22, extensions={"later": 1})

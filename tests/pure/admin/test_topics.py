@@ -1,4 +1,4 @@
-"""Topics made, listed, described and deleted as znodes."""
+"""Topics created, listed, described and deleted as znodes."""
 
 from __future__ import annotations
 
@@ -139,13 +139,13 @@ def test_an_explicit_assignment_is_taken_as_it_is(world: MemoryGroups) -> None:
     ],
 )
 def test_impossible_topics_are_refused_with_the_reason(world: MemoryGroups, options: dict, told: str) -> None:  # type: ignore[type-arg]
-    """What can never be is a usage error before anything is written."""
+    """An invalid topic is a usage error before any write."""
     with pytest.raises(ConfigError, match=told):
         creation.plan_topic(world.ensemble, "orders", **options)
 
 
 def test_a_name_that_is_taken_is_a_conflict(world: MemoryGroups) -> None:
-    """An existing topic, one whose metric name is the same, and one that is being deleted."""
+    """An existing topic, one with the same metric name, and one with a pending deletion."""
     new = creation.plan_topic(world.ensemble, "a.b", partitions=1)
     creation.create_topic(world.ensemble, new)
     with pytest.raises(ConflictError, match=r"/brokers/topics/.* exists already"):
@@ -206,7 +206,7 @@ def test_listed_topics_tell_size_and_deletion(world: MemoryGroups) -> None:
 
 
 def test_states_and_configurations_that_cannot_be_read_hide_no_partition(world: MemoryGroups) -> None:
-    """The topic is described as far as it can be; what is wrong comes with it."""
+    """The topic is described as far as it can be read, with the errors."""
     world.topic("orders", 2)
     state, config = "/brokers/topics/orders/partitions/1/state", "/config/topics/orders"
     world.server.put(state, b"junk")
@@ -244,7 +244,7 @@ def test_without_a_controller_the_znodes_are_removed(world: MemoryGroups) -> Non
 
 
 def test_with_a_controller_the_request_is_left_to_it(world: MemoryGroups) -> None:
-    """`/admin/delete_topics/<t>` is made, with no bytes as Kafka's tool does, and the topic stays."""
+    """`/admin/delete_topics/<t>` is created without data as by Kafka's tool, and the topic stays."""
     world.topic("orders", 1)
     _controller(world)
     plan = plan_topic_deletion(world.ensemble, "orders")
@@ -266,7 +266,7 @@ def test_with_a_controller_the_request_is_left_to_it(world: MemoryGroups) -> Non
 
 
 def test_the_rest_of_a_topic_is_the_controllers_while_it_is_at_it(world: MemoryGroups) -> None:
-    """Topic gone, request still there: with a controller wait, without one everything left goes."""
+    """Topic gone, request still there: with a controller wait, without one the rest is deleted."""
     _controller(world)
     for path in ("/config/topics/orders", "/admin/delete_topics/orders"):
         world.server.put(path, b"{}")

@@ -109,7 +109,7 @@ def test_a_record_says_what_going_back_does(fields: dict[str, object], summary: 
 def test_a_record_is_kept_of_what_may_have_happened(
     tmp_path: Path, error: BaseException | None, stays: bool
 ) -> None:
-    """Past bug: a refusal left a record, and the next undo went back from what had not happened."""
+    """Past bug: a refusal left a record, and the next undo reverted a change that had not been made."""
     rollback = tmp_path / "rollback.json"
     rollback.write_text("{}")
     folder, record = UndoFolder(tmp_path / "undo"), _record(rollback_file=str(rollback))
@@ -228,7 +228,7 @@ def test_nothing_half_written_is_left_on_a_full_disk(
 
 
 def test_a_record_of_the_same_id_is_never_overwritten(tmp_path: Path) -> None:
-    """Ids end in random digits; should two meet, the second change is not made."""
+    """Ids end in random digits; if two are equal, the second change is not made."""
     folder = UndoFolder(tmp_path)
     folder.save(_record(undo_command=("first",)))
 

@@ -1,4 +1,4 @@
-"""What an undo record puts back: offsets, groups and topics, and nothing over what has come since."""
+"""The undo of a recorded change: offsets, groups and topics, but not over later changes."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_the_act_made_is_deleted_again(world: MemoryGroups) -> None:
 
 
 def test_an_offset_made_in_a_group_goes_without_the_group(world: MemoryGroups) -> None:
-    """With the parent of the topic, where that was made too; what others have there stays."""
+    """With the topic's parent, if the change created it; znodes of other clients stay."""
     world.topic("orders", 2)
     world.server.put("/consumers/g/ids")
     record = _seeded(world)
@@ -197,7 +197,7 @@ def test_an_offset_made_in_a_group_goes_without_the_group(world: MemoryGroups) -
 
 
 def test_a_group_that_somebody_has_used_stays(world: MemoryGroups) -> None:
-    """Only its offset goes: who joined since has left more below it than the change made."""
+    """Only its offset is deleted: a member that joined since has created more znodes below the group."""
     world.topic("orders", 1)
     record = _seeded(world)
     world.server.put("/consumers/g/owners/orders")
@@ -222,7 +222,7 @@ def test_a_made_offset_that_was_written_since_is_a_conflict(world: MemoryGroups)
 
 
 def test_a_made_offset_is_not_deleted_below_members(world: MemoryGroups) -> None:
-    """It goes back to -1, which is said: the version of an owner's offset is its fence."""
+    """It becomes -1 again, with a note: the version of an owner's offset is its fence."""
     world.topic("orders", 1)
     record = _seeded(world)
     world.member("g", "a", {"orders": 1})
@@ -338,7 +338,7 @@ def test_a_deleted_group_comes_back_with_its_unreadable_offsets(world: MemoryGro
 
 
 def _saved(plan: OffsetPlan) -> dict[str, object]:
-    """What the record of such a plan holds."""
+    """The content of the record of such a plan."""
     (change,) = plan.effective
     before = -1 if change.before is None else change.before
     originals = {} if change.original is None else {TP: change.original}

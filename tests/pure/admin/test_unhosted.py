@@ -1,4 +1,4 @@
-"""Topics made without brokers, next to brokers: every command knows them and is quiet about them."""
+"""Topics created without brokers, beside brokers: every command recognises them and reports no problem."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ makers = pytest.mark.parametrize("maker", [made, made_before_marks])
 
 
 def test_the_mark_is_of_the_same_transaction_as_the_topic(world: MemoryGroups) -> None:
-    """So its czxid is the topic's. One that an earlier topic has left is made anew."""
+    """So its czxid is the topic's. The mark of an earlier topic is created again."""
     made(world)
     world.write(Delete(Topic.path("work"), -1), Delete("/config/topics/work", -1))
     old = world.server.find(MARK)
@@ -114,7 +114,7 @@ def test_brokers_that_are_named_or_live_leave_no_mark(world: MemoryGroups) -> No
 
 @makers
 def test_status_and_doctor_are_quiet(world: MemoryGroups, maker: Maker) -> None:
-    """No partition of it is offline, also with broker 0 there; `topic describe` says what it is."""
+    """None of its partitions is offline, also with broker 0 there; `topic describe` explains it."""
     cluster(world, maker)
     broker(world, 0)
 
@@ -142,7 +142,7 @@ def test_one_of_broker_0_that_has_no_leader_is_told_of(world: MemoryGroups) -> N
 
 @makers
 def test_elections_pass_it_over(world: MemoryGroups, maker: Maker) -> None:
-    """Where all are meant it is not among them; named, it is called what it is."""
+    """Without named partitions it is left out; if it is named, it is reported as unhosted."""
     cluster(world, maker)
 
     assert {row.topic_partition.topic for row in plan_preferred(world.ensemble, None).rows} == {"orders"}
@@ -195,7 +195,7 @@ def test_its_deletion_waits_for_no_broker(world: MemoryGroups, maker: Maker) -> 
 
 
 def test_the_mark_goes_with_the_topic_and_comes_back_with_it(world: MemoryGroups) -> None:
-    """Where no controller lives; `undo` makes both in one transaction, so that the mark counts again."""
+    """Without a controller; `undo` creates both in one transaction, so that the mark is valid again."""
     made(world)
     plan = plan_topic_deletion(world.ensemble, "work")
     delete_topic(world.ensemble, plan)
@@ -214,7 +214,7 @@ def test_the_mark_goes_with_the_topic_and_comes_back_with_it(world: MemoryGroups
 
 
 def test_a_mark_without_its_topic_can_be_deleted(world: MemoryGroups) -> None:
-    """A controller of Kafka takes the topic and leaves the mark: it is what is left of the topic."""
+    """A Kafka controller deletes the topic and leaves the mark."""
     made(world)
     world.write(Delete(Topic.path("work"), -1), Delete("/config/topics/work", -1))
 
@@ -229,7 +229,7 @@ def test_a_mark_without_its_topic_can_be_deleted(world: MemoryGroups) -> None:
 
 @makers
 def test_topic_alter_gives_it_brokers(world: MemoryGroups, maker: Maker) -> None:
-    """All lists are what is named, broker 0 included, and the mark goes in the same transaction."""
+    """All lists are the named ones, broker 0 included, and the mark is deleted in the same transaction."""
     cluster(world, maker)
     broker(world, 0)
     plan = plan_alteration(world.ensemble, "work", AddedPartitions(replica_assignment=[[0], [0]]))
@@ -274,7 +274,7 @@ def test_it_grows_without_brokers_where_none_is_named(world: MemoryGroups, maker
 
 
 def test_a_reassignment_of_it_copies_nothing_and_has_no_rollback(world: MemoryGroups) -> None:
-    """Its brokers begin with nothing; what is not named waits for broker 0, and that is said."""
+    """Its brokers begin with empty logs; other partitions wait for broker 0, which a note says."""
     cluster(world)
     plan = plan_reassignment(world.ensemble, [Move(TP, (1, 2))], throttle=1_000)
     assert (plan.moves, plan.rollback, plan.configs) == (0, {}, ())

@@ -1,4 +1,4 @@
-"""What cannot be read below `/config`."""
+"""Unreadable znodes below `/config`."""
 
 from __future__ import annotations
 

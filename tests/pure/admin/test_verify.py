@@ -1,4 +1,4 @@
-"""What is wrong with a group is named, each kind of it; what is right is called so."""
+"""The problems of a group, each kind by name; and groups without problems."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: MemoryGrou
 
 
 def test_a_persistent_owner_is_nobodys(world: MemoryGroups) -> None:
-    """An owner znode without a session never goes by itself: it is named so."""
+    """An owner znode without a session never goes by itself: it is reported as such."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
     world.write(Create(Owner.path("g", TopicPartition("orders", 0)), b"g_a-0"))

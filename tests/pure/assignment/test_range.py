@@ -183,7 +183,7 @@ def test_two_billion_threads_are_survived() -> None:
 def test_very_many_threads_are_counted_in_the_order_of_their_ids(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left of them is what sorting all would have put first."""
+    """The remaining threads are the first ones of a full sort."""
     everything = sorted(f"c1-{n}" for n in range(count))
     for most in (1, 7, 50):
         monkeypatch.setattr(order, "THREADS_COUNTED", most)

@@ -27,7 +27,7 @@ def test_the_java_hash(text: str, value: int) -> None:
 
 
 def test_one_topic_is_dealt_in_hash_order() -> None:
-    """`topic1` with 12 partitions goes 10, 11, 0 to 9 (item 26)."""
+    """`topic1` with 12 partitions is assigned as 10, 11, 0 to 9 (item 26)."""
     group = [EvaluatedMember(f"c{letter}", {"topic1": 1}) for letter in "abcdefghijkl"]
 
     owners = assign("roundrobin", group, {"topic1": list(range(12))}).owners
@@ -70,7 +70,7 @@ def test_unequal_subscriptions_are_refused(group: list[EvaluatedMember]) -> None
 
 
 def test_a_topic_that_does_not_exist_counts_for_the_precondition() -> None:
-    """What matters is who wants what, not what there is."""
+    """Subscriptions are compared, not existing topics."""
     group = [EvaluatedMember("c1", {"a": 1, "missing": 1}), EvaluatedMember("c2", {"a": 1})]
 
     with pytest.raises(AssignmentError):

@@ -71,7 +71,7 @@ def test_without_a_past_the_topics_are_spread_over_all() -> None:
 
 
 def test_members_that_want_different_topics_are_balanced_as_far_as_possible() -> None:
-    """b alone may have y; so a takes all of x but what evens the two out."""
+    """Only b can have y, so a gets all of x but the one that balances the two."""
     group = [EvaluatedMember("a", {"x": 1}), EvaluatedMember("b", {"x": 1, "y": 1})]
 
     found = assign("sticky", group, {"x": [0, 1, 2, 3], "y": [0, 1]}).owners
@@ -80,7 +80,7 @@ def test_members_that_want_different_topics_are_balanced_as_far_as_possible() ->
 
 
 def test_a_chain_of_threads_passes_load_along() -> None:
-    """c is full and shares no topic with a; b passes one of its own on."""
+    """c has too many and shares no topic with a: b gives two partitions to a, and takes two of c."""
     group = [
         EvaluatedMember("a", {"x": 1}),
         EvaluatedMember("b", {"x": 1, "y": 1}),

@@ -1,4 +1,4 @@
-"""Which strategy a group uses, by what its members say and own."""
+"""The strategy that a group uses, by the registrations and owners of its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a placement remembers of racks stays true while pieces move."""
+"""The placement model's cached racks stay correct while replicas move."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_rack_opens_when_a_replica_is_dropped() -> None:
 
 
 def test_what_was_there_before_is_not_shifted() -> None:
-    """Only what was placed since."""
+    """Only replicas that were placed since."""
     one = placement(only_new=True)
     assert (one.find(1, 5), list(one.pieces(1))) == (None, [])
 

@@ -1,4 +1,4 @@
-"""The four plans: what they move, what they leave, and what they refuse."""
+"""The four plans: the replicas that they move and leave, and the requests that they refuse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_decommission_moves_what_the_broker_holds_and_nothing_else() -> None:
 
 
 def test_decommission_says_why_each_partition_changes() -> None:
-    """Which replica goes where, with racks, the leader, and the cause."""
+    """The replica, its target with racks, the leader, and the cause."""
     before = snapshot([(1, 2)], {1: "a", 2: "b", 3: "a"})
 
     (change,) = decommission(before, [1]).changes
@@ -51,7 +51,7 @@ def test_decommission_keeps_the_racks() -> None:
 
 
 def test_decommission_of_a_broker_that_is_gone() -> None:
-    """What it holds is moved, too; what another gone broker holds stays, and a note says so."""
+    """Its replicas are moved too; those of another missing broker stay, with a note."""
     before = snapshot([(8, 1), (9, 2)], [1, 2, 3])
 
     plan = decommission(before, [9])
@@ -83,7 +83,7 @@ def test_decommission_that_is_an_error() -> None:
 
 
 def test_decommission_is_refused_where_too_few_brokers_stay() -> None:
-    """Each partition is named, and what to do first."""
+    """Each partition is named, with what to do first."""
     with pytest.raises(PlanRefusedError) as refused:
         decommission(snapshot([(1, 2, 3), (1, 2)], [1, 2, 3]), [3])
 
@@ -115,7 +115,7 @@ def test_decommission_is_refused_where_there_is_nothing_to_copy_from() -> None:
 
 
 def test_replace_keeps_every_position() -> None:
-    """So the new broker leads what the old one led."""
+    """So the new broker leads the partitions that the old one led."""
     plan = replace(snapshot(RING, [1, 2, 3, 4, 5]), {4: 5})
 
     assert plan.intent == "replace 4=5"
@@ -152,7 +152,7 @@ def test_an_empty_broker_takes_over_all_leaders_of_one() -> None:
 
 
 def test_replace_that_is_refused() -> None:
-    """For want of a third broker; for a rack lost; for one broker that would carry twice what others do."""
+    """There is no third broker; a rack would be lost; one broker would have twice as much as the others."""
     with pytest.raises(PlanRefusedError, match="t-0 has 2 replicas for 1 remaining broker"):
         replace(snapshot([(1, 2)], [1, 2]), {1: 2})
     with pytest.raises(PlanRefusedError, match=r"t-0 would be in 1 rack instead of 2: \[1, 2\] -> \[4, 2\]"):
@@ -281,7 +281,7 @@ def test_balance_of_leaders_only() -> None:
 
 
 def test_balance_brings_partitions_into_more_racks() -> None:
-    """First of all, with one move for each rack; a note says what it costs in evenness."""
+    """First of all, with one move for each rack; a note says how much less even the result is."""
     before = snapshot([(1, 3), (2, 4)], RACKS)
 
     plan = balance(before)
@@ -306,7 +306,7 @@ def test_balance_puts_racks_before_evenness() -> None:
 
 
 def test_balance_leaves_gone_brokers_alone() -> None:
-    """Their replicas stay, their leaderships too, and a note says what moves them."""
+    """Their replicas and leaderships stay, and a note names the command that moves them."""
     plan = balance(snapshot([(9, 1), (9, 1), (9, 1), (9, 1)], [1, 2]))
 
     assert all(9 in lists and lists[0] == 9 for lists in plan.target.values())

@@ -183,7 +183,7 @@ def test_cases_of_kafkas_add_partitions_test(
 
 
 def test_growth_where_the_first_replica_is_beyond_all_brokers_starts_at_the_first() -> None:
-    """Its broker is gone; 0.8.2.2 takes the id all the same."""
+    """Its broker is gone; 0.8.2.2 uses the id as a position nevertheless."""
     assert grow({0: (9, 1)}, plain(0, 1, 2), 2).start == Start(0, 0)
     assert grow({0: (9, 1)}, plain(0, 1, 2), 2, compat="0.8").start == Start(9, 9)
 
@@ -252,7 +252,7 @@ def recorded(topic: str, file: str) -> dict[int, tuple[int, ...]]:
     ("topic", "factor", "start"), [("orders", 2, Start(2, 0)), ("events", 3, Start(1, 0)), ("solo", 1, None)]
 )
 def test_what_a_real_broker_dealt_is_dealt_again(topic: str, factor: int, start: Start | None) -> None:
-    """Kafka 0.8.2.2's random start is not recorded; with the one that fits, every list is the same."""
+    """Kafka 0.8.2.2's random start is not recorded; with the right one every list is equal."""
     lists = recorded(topic, "03-topics-created.jsonl")
     starts = [
         one

@@ -1,4 +1,4 @@
-"""Proposals from elsewhere: what they cost, and whether they make something worse."""
+"""Replica lists of other tools: their cost, and whether they make a property worse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_proposal_is_priced() -> None:
 
 
 def test_nothing_to_do() -> None:
-    """Lists that are what they are."""
+    """Lists equal to the present ones."""
     assert validate(snapshot(RING, [1, 2, 3, 4]), {tp(0): (1, 2)}).changes == ()
 
 
@@ -40,7 +40,7 @@ def test_nothing_to_do() -> None:
     ],
 )
 def test_each_change_is_explained(after: tuple[int, ...], reason: str) -> None:
-    """What goes where, in words."""
+    """The replicas and their targets, in words."""
     plan = validate(snapshot([(1, 2)], [1, 2, 3, 4]), {tp(0): after}, allow={"factor", "balance"})
 
     assert plan.changes[0].reason == reason
@@ -135,7 +135,7 @@ def test_many_reasons_are_counted() -> None:
     ],
 )
 def test_a_proposal_that_is_an_error(target: dict[TopicPartition, tuple[int, ...]], message: str) -> None:
-    """What no allowance makes right."""
+    """Errors that no allowance permits."""
     with pytest.raises(PlacementError, match=message):
         validate(snapshot(RING, [1, 2, 3, 4]), target, allow={"factor", "racks", "balance", "source"})
 
@@ -146,7 +146,7 @@ def test_a_broker_that_is_gone_may_stay_in_a_list() -> None:
 
 
 def test_generate_moves_far_more_than_balance() -> None:
-    """One broker more, 300 partitions: what Kafka proposes, and what is needed."""
+    """One more broker, 300 partitions: the moves that Kafka proposes, and those that are needed."""
     topics = {f"t{n}": dict.fromkeys(range(100), (0, 0, 0)) for n in range(3)}
     brokers = [Broker(one) for one in range(10)]
     before = ClusterSnapshot(replicas=generate(topics, brokers[:9])[0], brokers=tuple(brokers))

@@ -231,7 +231,7 @@ def test_answers_that_waited_come_before_timers_that_are_due(bench: Bench) -> No
 
 
 def test_a_flood_of_events_does_not_starve_timers(bench: Bench) -> None:
-    """What comes in while a queue's length is handled waits behind a timer that is due."""
+    """Events that arrive while a full queue is handled wait behind a timer that is due."""
     bench.machine.answers[Opened] = (SetTimer("lease", 1000),)
     bench.loop.post(Opened())
 
@@ -260,7 +260,7 @@ def test_tasks_of_the_shell_are_timed_apart(bench: Bench) -> None:
 
 
 def test_the_application_is_refused_when_too_much_waits(bench: Bench) -> None:
-    """The queue is bounded for requests; answers are bounded by what was asked."""
+    """The queue is bounded for requests; replies are bounded by the requests."""
     for _ in range(REQUESTS_MAX + 1):
         bench.loop.post(Opened())
 
@@ -269,7 +269,7 @@ def test_the_application_is_refused_when_too_much_waits(bench: Bench) -> None:
 
 
 def test_a_stopped_loop_handles_nothing_and_listens_to_nothing(bench: Bench) -> None:
-    """What arrives late is dropped."""
+    """Late events are dropped."""
     bench.loop.stop()
     bench.loop.post(Opened())
 
@@ -332,7 +332,7 @@ def test_the_thread_wakes_when_its_clock_comes_to_a_timer(bench: Bench) -> None:
 
 
 def test_time_stands_still_while_the_thread_works(bench: Bench) -> None:
-    """What a timer brought about is done before the next one is due; a clock that is ahead waits for it."""
+    """The effects of a timer are done before the next one is due; a clock that is ahead waits for it."""
     done: list[int] = []
 
     def again() -> None:

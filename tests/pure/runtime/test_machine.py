@@ -1,4 +1,4 @@
-"""What brokers and controllers have in common: the session, and one procedure at a time."""
+"""The common part of brokers and controllers: the session, and one procedure at a time."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Machine(ProcedureMachine[LogEvent]):
 
 
 class Carrying(Machine):
-    """Syncs a, which leads to c, and b; then goes on to d."""
+    """A machine that syncs a, which leads to c, and b; then continues with d."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ def test_what_was_under_way_in_a_lost_session_is_not_continued() -> None:
 
 
 def test_while_suspended_nothing_is_begun() -> None:
-    """A connection is what it waits for, not a pause."""
+    """It waits for a connection, not for a backoff."""
     machine = Machine()
     machine.step(connected())
     machine.step(SessionSuspended(1))

@@ -1,4 +1,4 @@
-"""Cluster id, generated broker ids, what later versions keep, and the parents that a broker makes."""
+"""Cluster id, generated broker ids, the data of later versions, and the parents that a broker creates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkgroup.znodes.cluster import (
 
 
 def test_a_cluster_id_is_22_characters_of_base64url() -> None:
-    """From 16 random bytes, as Kafka makes it; its version is a text."""
+    """From 16 random bytes, as in Kafka; its version is text."""
     made = ClusterId.of(bytes(range(240, 256)))
 
     assert made.encode() == b'{"version":"1","id":"8PHy8_T19vf4-fr7_P3-_w"}'

@@ -271,7 +271,7 @@ def test_throttled_replicas_are_partition_and_broker() -> None:
 
 
 def test_every_config_is_one_shape() -> None:
-    """What a notification names can be read without knowing its kind."""
+    """A notification's configuration can be read without knowing its entity kind."""
     change = ConfigChange.decode("/x", b'{"version":2,"entity_path":"brokers/3"}')
 
     assert change.entity.config_path == BrokerConfig.path(3)

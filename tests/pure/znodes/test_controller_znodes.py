@@ -167,7 +167,7 @@ OPTIONAL = ("version", "until", "load_ms", "ended", "throttle")
 
 @pytest.mark.parametrize(("value", "fields"), OURS, ids=lambda each: type(each).__name__)
 def test_our_own_znodes_survive_the_round_trip(value: Any, fields: dict[str, object]) -> None:
-    """Numbers that may exceed 32 bits are text; what reads them back is equal."""
+    """Numbers that may exceed 32 bits are text; decoding returns an equal value."""
     assert json.loads(value.encode()) == fields
     assert type(value).decode("/x", value.encode()) == value
 
@@ -272,7 +272,7 @@ def test_a_plan_goes_on() -> None:
 
 
 def test_names_of_our_znodes() -> None:
-    """Where each is, and what its children's names mean."""
+    """Their paths, and the meaning of their children's names."""
     assert ControllerRecord.path(7) == "/zkgroup/controller/history/7"
     assert [ControllerRecord.epoch_of(name) for name in ("7", "-1", "x", "2147483648")] == [
         7,

@@ -37,7 +37,7 @@ def explained(path: str) -> str | None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_recorded_path_has_a_codec_or_a_reason(folder: str) -> None:
-    """One that has neither is a znode that we forgot; one that has both is a codec that is never used."""
+    """A path without either is a znode that zkgroup does not read; one with both has an unused codec."""
     paths = {path for _, path, _ in recorded(folder)}
 
     assert [path for path in sorted(paths) if codec_for(path) is None and explained(path) is None] == []

@@ -1,4 +1,4 @@
-"""What a forced deletion says in ZooKeeper, and what it leaves there (K20)."""
+"""The znodes of a forced deletion, before and after it (K20)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_every_matching_znode_of_kafka_0_8_2_2_is_encoded_as_it_was_recorded() -
 
 
 def test_every_recorded_registration_is_recognised_as_a_jvm_members() -> None:
-    """The kind of what Kafka 0.8.2.2 itself wrote is `jvm`."""
+    """Registrations that Kafka 0.8.2.2 wrote are of kind `jvm`."""
     kinds = {
         subscription_kind(znode.data)
         for znode in golden_data.trees("kafka-0.8.2.2")

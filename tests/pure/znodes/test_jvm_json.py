@@ -76,7 +76,7 @@ def test_what_the_scala_parser_refuses(text: str) -> None:
 
 
 def test_bytes_that_are_not_utf_8_become_replacement_characters() -> None:
-    """Java's decoder puts U+FFFD and goes on."""
+    """Java's decoder replaces them with U+FFFD and continues."""
     assert parse(b'{"a":"\xff"}') == {"a": "\ufffd"}
 
 

@@ -1,4 +1,4 @@
-"""From a path back to what it is of."""
+"""The kind of znode of a path."""
 
 from __future__ import annotations
 

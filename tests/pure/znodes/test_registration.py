@@ -1,4 +1,4 @@
-"""Registrations of members: what is written, and what is refused before it is."""
+"""Registrations of members: the data that is written, and the values that are refused before."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_of_two_entries_for_one_partition_the_last_counts() -> None:
 
 
 def test_what_a_tool_of_0_8_2_2_can_leave_is_read() -> None:
-    """No entry at all, and an empty replica list: the controller decides what becomes of them."""
+    """No entry at all, and an empty replica list: the controller decides about them."""
     assert Reassignment.decode("/x", b'{"version":1,"partitions":[]}').moves == ()
     empty = b'{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[]}]}'
     assert Reassignment.decode("/x", empty).targets == {ORDERS: ()}
@@ -115,7 +115,7 @@ def test_replicas_that_are_no_brokers_are_corrupt(replicas: object) -> None:
 
 
 def test_a_preferred_election_names_its_partitions() -> None:
-    """A request for none, or for one twice, is not made."""
+    """A request without partitions, or with one twice, is refused."""
     data = b'{"version":1,"partitions":[{"topic":"orders","partition":0},{"topic":"clicks","partition":3}]}'
 
     assert PreferredElection((ORDERS, CLICKS)).encode() == data

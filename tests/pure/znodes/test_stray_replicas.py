@@ -1,4 +1,4 @@
-"""What is recorded of replicas that brokers may still have and have no place for (K16, K20)."""
+"""The records of replicas that brokers may still have without being assigned them (K16, K20)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_a_version_1_topic_with_later_keys_loses_none() -> None:
 
 
 def test_all_three_versions_are_readable_by_0_8_2_2() -> None:
-    """Its parser takes them; what it does not know it passes over (controller item 4)."""
+    """Its parser accepts them and skips unknown keys (controller item 4)."""
     for version in (1, 2, 3):
         topic = Topic({0: (1,), 10: (2, 1)}, version=version)
         assert parse(topic.encode()) == json.loads(topic.encode())
@@ -103,7 +103,7 @@ def test_an_empty_replica_list_does_not_keep_a_topic_from_being_written() -> Non
 
 
 def test_extensions_too_deep_are_refused_and_end_nothing() -> None:
-    """What was built by hand beyond any depth is an error, not a crash."""
+    """Data nested beyond the limit is an error, not a crash."""
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
@@ -121,7 +121,7 @@ def test_a_topic_of_version_0_is_corrupt() -> None:
 
 
 def test_a_partition_without_leader_and_isr_is_read_and_written() -> None:
-    """Kafka 0.8.2.2 leaves leader -1 and no in-sync replica behind."""
+    """Kafka 0.8.2.2 writes leader -1 and an empty ISR."""
     data = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[]}'
     state = PartitionState.decode("/x", data)
 
@@ -157,7 +157,7 @@ def test_a_state_that_cannot_be_is_not_written(state: PartitionState, message: s
 
 
 def test_paths_below_a_topic() -> None:
-    """The parents of a state are what the preferred election tool of 0.8.2.2 lists."""
+    """The preferred election tool of 0.8.2.2 lists the parents of a state."""
     assert Topic.partition_path(TopicPartition("t", 3)) == "/brokers/topics/t/partitions/3"
     assert PartitionState.path(TopicPartition("t", 3)) == "/brokers/topics/t/partitions/3/state"
 

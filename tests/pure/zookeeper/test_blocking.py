@@ -116,13 +116,13 @@ def test_reads_are_tried_again() -> None:
 
 
 def test_reads_are_tried_until_the_time_is_over() -> None:
-    """Then what stood in the way is raised."""
+    """Then the last error is raised."""
     with pytest.raises(StoreUnavailableError, match="cable"):
         Blocking(Scripted(Unanswered("cable")), timeout_s=0.3).find("/a")
 
 
 def test_writes_are_submitted_once() -> None:
-    """What became of it is raised, as unknown or as certainly not sent."""
+    """The outcome is raised as unknown or as not sent."""
     unknown = Scripted(Unanswered("lost"))
     with pytest.raises(OutcomeUnknownError, match="lost"):
         Blocking(unknown).multi(Create("/a", b""))

@@ -77,7 +77,7 @@ def test_close_inside_a_callback_only_begins_to_close() -> None:
 
 
 def test_who_waits_in_vain_is_told_why() -> None:
-    """The server and what it said."""
+    """The error has the server and its reason."""
     heard = threading.Event()
 
     def script(peer: Peer, number: int) -> None:
@@ -100,7 +100,7 @@ def test_who_waits_in_vain_is_told_why() -> None:
 
 
 def test_a_forked_child_is_refused_and_disturbs_nobody() -> None:
-    """Every method raises there but close, and the parent's connection lives on."""
+    """Every method except close raises there, and the parent's connection stays open."""
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()

@@ -144,7 +144,7 @@ def _size(outcome: object) -> str:
 
 
 def test_a_path_that_is_none_is_the_callers_mistake() -> None:
-    """Raised where it was made, for every kind of request; nothing else is disturbed."""
+    """Raised in the call, for every kind of request; the connection is not affected."""
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()
@@ -188,7 +188,7 @@ def test_a_connection_thread_that_fails_loses_its_session_and_no_more(
 
 
 def test_bulk_reads_fall_back_where_the_server_closes_the_connection() -> None:
-    """recipes 3 [T]: a 3.4 server does; tried on a connection and session of its own, once."""
+    """recipes 3 [T]: a 3.4 server does; tried once, on a separate connection and session."""
     probes: list[int] = []
 
     def script(peer: Peer, number: int) -> None:

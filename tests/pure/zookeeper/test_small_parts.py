@@ -71,7 +71,7 @@ def test_a_digest_comes_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n", "no colon", ":x"])
 def test_a_digest_file_that_cannot_be_used_is_named(tmp_path: Path, content: str) -> None:
-    """Without what it holds."""
+    """Without its content."""
     file = tmp_path / "digest"
     file.write_text(content)
     with pytest.raises(ConfigError, match=r"digest|secret"):
@@ -122,7 +122,7 @@ def test_kerberos_without_its_package_is_named_at_once(monkeypatch: pytest.Monke
 
 
 def test_every_error_number_that_kazoo_knows_has_a_meaning() -> None:
-    """What is unknown to callers is OTHER; what may have been applied is never called refused."""
+    """Unknown ones are OTHER; a write that may have been applied is never a refusal."""
     meanings = {number: refusal(number, "/p") for number in EXCEPTIONS}
     assert meanings[-101] == Refused(Code.NO_NODE, "/p")
     assert meanings[-102] == Refused(Code.NO_AUTH, "/p")
@@ -164,7 +164,7 @@ def test_an_action_that_fails_does_not_stop_the_others(caplog: pytest.LogCapture
 
 
 def test_actions_never_overlap() -> None:
-    """A second thread leaves its action to the one that is at it."""
+    """A second thread leaves its action to the thread that runs one."""
     announcer, inside, released = EventDispatcher(), threading.Event(), threading.Event()
     told: list[str] = []
 
@@ -226,7 +226,7 @@ def test_the_clock_goes_forward_in_milliseconds() -> None:
 
 
 def test_what_is_known_of_a_server_can_be_forgotten() -> None:
-    """It is asked once; one that breaks on a bulk read is asked anew, and may answer otherwise now."""
+    """A server is probed once; one that fails on a bulk read is probed again."""
     support, server = Support(), ("127.0.0.1", 1)
     answers, told, asked = [True, False], [], []
 

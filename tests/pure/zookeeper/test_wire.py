@@ -157,7 +157,7 @@ def test_the_answers_of_a_bulk_listing_are_told_path_by_path() -> None:
 
 
 def test_an_acl_is_told_entry_by_entry() -> None:
-    """With the Stat behind it; an ACL of no entry is none."""
+    """With the Stat after it; an ACL without entries is invalid."""
 
     def text(value: str) -> bytes:
         return struct.pack("!i", len(value.encode())) + value.encode()
