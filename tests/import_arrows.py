@@ -7,11 +7,11 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class ArrowsContract(Contract):
-    """Every direct import between packages of ours needs an arrow.
+    """Every direct import between packages of ours needs an arrow, and every arrow an import.
 
     `arrows`: one line for each package, `importer -> name name ...`; names are those below
-    `zkgroup`, `zkgroup` is the root with the public names, `*` means any. Packages that are listed
-    and do not exist are harmless; packages that exist and are not listed may import nothing.
+    `zkgroup`, `zkgroup` is the root with the public names, `*` means any. A package that is
+    not listed may import nothing.
     """
 
     arrows = fields.ListField(subfield=fields.StringField())
@@ -26,14 +26,25 @@ class ArrowsContract(Contract):
             for imported in graph.find_modules_directly_imported_by(importer)
             if _forbidden(importer, imported, allowed)
         )
-        return ContractCheck(kept=not offences, metadata={"offences": offences})
+        used = {
+            (_unit(importer), _unit(imported))
+            for importer in graph.modules
+            for imported in graph.find_modules_directly_imported_by(importer)
+        }
+        drawn = {(importer, imported) for importer, names in allowed.items() for imported in names - {"*"}}
+        unused = sorted(drawn - used)
+        return ContractCheck(
+            kept=not offences and not unused, metadata={"offences": offences, "unused": unused}
+        )
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Prints one line for each import without an arrow."""
+        """Prints one line for each import without an arrow, and for each arrow without an import."""
         for importer, imported in check.metadata["offences"]:
             output.print_error(
                 f"{importer} imports {imported}: no arrow {_unit(importer)} -> {_unit(imported)}"
             )
+        for importer, imported in check.metadata["unused"]:
+            output.print_error(f"no module of {importer} imports {imported}: delete the arrow")
 
 
 def _parse(line: str) -> tuple[str, frozenset[str]]:
