@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -283,9 +283,6 @@ def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..
 def group(name: str, *, lazy: Mapping[str, tuple[str, str]] | None = None, help: str) -> Group:  # noqa: A002
     """A group of lazily imported or later added commands."""
     return Group(name, lazy=lazy, help=help, no_args_is_help=True)
-
-
-SHARED_NAMES = tuple(item.name for item in fields(Shared))
 
 
 _COMMANDS = {

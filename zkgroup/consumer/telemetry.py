@@ -63,11 +63,6 @@ class Telemetry:
         self._rebalance_since_ms: int | None = None
         self._reason = "start"
 
-    @property
-    def records_deliveries(self) -> bool:
-        """Whether `deliver.start` and `deliver.end` are recorded: they cost a line for each record."""
-        return self._history is not None
-
     def delivery(self, kind: str, fields: Mapping[str, object]) -> None:
         if self._history is not None:
             self._history.record(kind, fields)

@@ -86,7 +86,7 @@ def test_replicas_follow_their_table(before: ReplicaPhase, after: ReplicaPhase) 
 def test_an_illegal_one_leaves_the_others_of_the_batch_processed() -> None:
     """Controller item 25: those before it and those after it."""
     table = partition_table()
-    table.announce([tp(1)])
+    table.begin(tp(1), PartitionPhase.NON_EXISTENT)
     table.begin(tp(2), PartitionPhase.OFFLINE)
 
     moved = table.move([tp(0), tp(1), tp(2)], PartitionPhase.ONLINE)
@@ -99,8 +99,8 @@ def test_an_illegal_one_leaves_the_others_of_the_batch_processed() -> None:
 def test_what_could_not_be_done_is_put_back_and_tried_again_later() -> None:
     """Controller item 26: a partition without live replica stays new, and is found when a broker starts."""
     table = partition_table()
-    table.announce([tp(0), tp(1)])
-    table.move([tp(0), tp(1)], PartitionPhase.NEW)
+    for each in (tp(0), tp(1)):
+        table.begin(each, PartitionPhase.NEW)
     moved = table.move([tp(0), tp(1)], PartitionPhase.ONLINE)
 
     table.back(moved.done, [tp(1)])

@@ -222,8 +222,6 @@ class Ownership:
         self.handed_back.clear()
 
 
-_LIVING = frozenset({S.JOINING, S.STABLE, S.REBALANCING, S.SUSPENDED, S.LOST})
-
 TRANSITIONS: dict[S, frozenset[S]] = {
     S.NEW: frozenset({S.JOINING, S.CLOSING, S.CLOSED, S.FAILED}),
     S.JOINING: frozenset({S.STABLE, S.REBALANCING, S.SUSPENDED, S.LOST, S.CLOSING, S.FAILED}),
@@ -242,11 +240,6 @@ def check_transition(before: S, after: S) -> None:
     """Raises `IllegalTransitionError` unless the table allows the change."""
     if after not in TRANSITIONS[before]:
         raise IllegalTransitionError(f"member: {before.value} -> {after.value} is not allowed")
-
-
-def is_living(state: S) -> bool:
-    """Whether the member is in the group or joining it."""
-    return state in _LIVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

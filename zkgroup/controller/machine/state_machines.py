@@ -96,27 +96,19 @@ class Moved(NamedTuple, Generic[ItemT, PhaseT]):
 class PhaseTable(Generic[ItemT, PhaseT]):
     """The phases of all items of one kind; those that are not mentioned are in `usual`."""
 
-    def __init__(
-        self, transitions: Mapping[PhaseT, frozenset[PhaseT]], absent: PhaseT, usual: PhaseT
-    ) -> None:
+    def __init__(self, transitions: Mapping[PhaseT, frozenset[PhaseT]], usual: PhaseT) -> None:
         self._transitions = transitions
-        self._absent = absent
         self._usual = usual
         self._known: dict[ItemT, PhaseT] = {}
-        """Only what is not in `usual`; `absent` marks a place for something not begun."""
+        """Only what is not in `usual`."""
 
     def begin(self, item: ItemT, phase: PhaseT) -> None:
-        """Enters a phase that was found at the start, whatever it follows."""
+        """Enters a phase, whatever it follows: one that was found at the start, or that of a new item."""
         self._store(item, phase)
 
     def phase(self, item: ItemT) -> PhaseT:
-        """Of an item that exists or was announced; the caller knows which do."""
+        """Of an item that exists; the caller knows which do."""
         return self._known.get(item, self._usual)
-
-    def announce(self, items: Iterable[ItemT]) -> None:
-        """Items that begin to exist: they are `absent` until they are moved on."""
-        for item in items:
-            self._known.setdefault(item, self._absent)
 
     def move(self, items: Iterable[ItemT], after: PhaseT) -> Moved[ItemT, PhaseT]:
         """Moves each item for which it is allowed. The others stay as they are and are named."""
@@ -155,12 +147,12 @@ class PhaseTable(Generic[ItemT, PhaseT]):
 
 def partition_table() -> PhaseTable[TopicPartition, PartitionPhase]:
     """A table in which every partition is online."""
-    return PhaseTable(PARTITIONS, PartitionPhase.NON_EXISTENT, PartitionPhase.ONLINE)
+    return PhaseTable(PARTITIONS, PartitionPhase.ONLINE)
 
 
 def replica_table() -> PhaseTable[Replica, ReplicaPhase]:
     """A table in which every replica is online."""
-    return PhaseTable(REPLICAS, ReplicaPhase.NON_EXISTENT, ReplicaPhase.ONLINE)
+    return PhaseTable(REPLICAS, ReplicaPhase.ONLINE)
 
 
 def partition_at_start(leader: int | None, live: Collection[int]) -> PartitionPhase:

@@ -90,11 +90,6 @@ class StrayReplicaDeletion(Feature):
         self._events.enqueue(event_kinds.STRAY_RECORDS)
 
     @property
-    def has_any(self) -> bool:
-        """Whether a reassignment has left replicas behind that are not deleted yet."""
-        return bool(self._strays)
-
-    @property
     def are_moves_brought_over(self) -> bool:
         """Whether all that the records of ended reassignments name is recorded elsewhere."""
         return self._recall.is_noted
