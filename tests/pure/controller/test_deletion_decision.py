@@ -17,14 +17,14 @@ from zkgroup.controller.machine.deletion.decision import (
     stop_replica_results,
 )
 from zkgroup.controller.machine.fenced_writes import single
-from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
+from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import PartitionError, StopReplicaResponse
 from zkgroup.zookeeper.blocking import Blocking
 
-ONE, TWO, THREE = (Replica(tp(0), broker) for broker in (1, 2, 3))
+ONE, TWO, THREE = (PartitionAndReplica(tp(0), broker) for broker in (1, 2, 3))
 
 ONLINE, OFFLINE = ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE
 STARTED, DELETED = ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL
@@ -52,7 +52,7 @@ def test_a_request_that_comes_to_nothing_is_removed() -> None:
 
 def test_the_answer_of_whom_a_move_has_left_behind_is_waited_for_last() -> None:
     """K16: it has no place any more, and is reachable; the others go first."""
-    left = {"strays": [Replica(tp(0), 4)]}
+    left = {"strays": [PartitionAndReplica(tp(0), 4)]}
 
     assert decide(topic(ONLINE, ONLINE, ONLINE, **left)) == Start((ONE, TWO, THREE), ())
     assert decide(topic(DELETED, DELETED, DELETED, **left)) == Wait("waits for the answer of broker 4")
@@ -140,8 +140,8 @@ def test_an_error_of_the_request_fails_all_of_it() -> None:
     some = StopReplicaResponse(0, (PartitionError("t", 0, 0), PartitionError("t", 1, 56)))
 
     assert stop_replica_results(4, asked, some) == (
-        (Replica(tp(0), 4),),
-        (Replica(tp(1), 4), Replica(tp(2), 4)),
+        (PartitionAndReplica(tp(0), 4),),
+        (PartitionAndReplica(tp(1), 4), PartitionAndReplica(tp(2), 4)),
         "t-1 on broker 4 could not be deleted: error 56 (kafka storage error)",
     )
     stale = stop_replica_results(4, asked, StopReplicaResponse(11, (PartitionError("t", 0, 0),)))

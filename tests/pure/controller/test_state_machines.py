@@ -8,8 +8,8 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from zkgroup.controller.machine.state_machines import (
+    PartitionAndReplica,
     PartitionPhase,
-    Replica,
     ReplicaPhase,
     partition_at_start,
     partition_table,
@@ -69,7 +69,7 @@ def test_partitions_follow_their_table(before: PartitionPhase, after: PartitionP
 def test_replicas_follow_their_table(before: ReplicaPhase, after: ReplicaPhase) -> None:
     """Controller item 25: each pair is allowed or refused; what is refused stays as it was and is named."""
     table = replica_table()
-    replica = Replica(tp(0), 4)
+    replica = PartitionAndReplica(tp(0), 4)
     table.begin(replica, before)
 
     moved = table.move([replica], after)

@@ -17,7 +17,7 @@ from zkgroup.controller.machine.failover import loading
 from zkgroup.controller.machine.failover.loading import TopicLoader
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
-from zkgroup.controller.machine.state_machines import Replica
+from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Code, Outcome, Read, ReadDone, ReadMany, ReadManyDone, Request, Session
@@ -145,7 +145,7 @@ def known(mine: ActiveController) -> Mapping[str, object]:
         "untold": set(mine.ports.requests.unsent),
         "phases": {each: mine.context.partition_phases.phase(each) for each in context.partitions()},
         "replicas": {
-            (each, id_): mine.context.replica_phases.phase(Replica(each, id_))
+            (each, id_): mine.context.replica_phases.phase(PartitionAndReplica(each, id_))
             for each in context.partitions()
             for id_ in context.replicas(each)
         },

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
-from zkgroup.controller.machine.state_machines import Replica, partition_table, replica_table
+from zkgroup.controller.machine.state_machines import PartitionAndReplica, partition_table, replica_table
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
 
@@ -247,7 +247,7 @@ class ControllerContext:
             self.moves.discard(topic_partition)
             self.restarted_leaders.pop(topic_partition, None)
             self.partition_phases.forget([topic_partition])
-            self.replica_phases.forget(Replica(topic_partition, broker) for broker in replicas)
+            self.replica_phases.forget(PartitionAndReplica(topic_partition, broker) for broker in replicas)
         del self._topics[name]
         self.unhosted.discard(name)
         self.ineligible.pop(name, None)

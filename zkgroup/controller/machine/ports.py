@@ -15,7 +15,7 @@ from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.identity import ControllerIdentity
 from zkgroup.controller.machine.requests.sender import BrokerResponse, RequestSender
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
-from zkgroup.controller.machine.state_machines import PartitionPhase, Replica, ReplicaPhase
+from zkgroup.controller.machine.state_machines import PartitionAndReplica, PartitionPhase, ReplicaPhase
 from zkgroup.controller.machine.state_writes import StateWriter
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition
@@ -129,8 +129,8 @@ class Feature:
         return moved.done
 
     def _move_replicas(
-        self, replicas: Iterable[Replica], after: ReplicaPhase
-    ) -> Mapping[Replica, ReplicaPhase]:
+        self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase
+    ) -> Mapping[PartitionAndReplica, ReplicaPhase]:
         """The same for replicas (controller.md 3.2)."""
         moved = self._context.replica_phases.move(replicas, after)
         for illegal in moved.illegal:

@@ -38,7 +38,7 @@ class ReplicaPhase(Enum):
     """It cannot be deleted now: its broker is down, or said no."""
 
 
-class Replica(NamedTuple):
+class PartitionAndReplica(NamedTuple):
     """One replica of one partition."""
 
     topic_partition: TopicPartition
@@ -150,7 +150,7 @@ def partition_table() -> PhaseTable[TopicPartition, PartitionPhase]:
     return PhaseTable(PARTITIONS, PartitionPhase.ONLINE)
 
 
-def replica_table() -> PhaseTable[Replica, ReplicaPhase]:
+def replica_table() -> PhaseTable[PartitionAndReplica, ReplicaPhase]:
     """A table in which every replica is online."""
     return PhaseTable(REPLICAS, ReplicaPhase.ONLINE)
 

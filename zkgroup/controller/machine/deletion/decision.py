@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from zkgroup.controller.machine.fenced_writes import Write, size_of
-from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
+from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, Operation
 from zkgroup.wire.control import StopReplicaResponse
@@ -30,7 +30,7 @@ class Situation(NamedTuple):
     """There is such a topic."""
     enabled: bool
     """`delete.topic.enable`."""
-    phases: Mapping[Replica, ReplicaPhase]
+    phases: Mapping[PartitionAndReplica, ReplicaPhase]
     """Every replica of its replica lists."""
     reachable: Collection[int]
     moving: Collection[TopicPartition] = ()
@@ -39,7 +39,7 @@ class Situation(NamedTuple):
     """Why a replica could not be deleted, until a broker starts or a reassignment ends."""
     without: Collection[int] = ()
     """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
-    strays: Collection[Replica] = ()
+    strays: Collection[PartitionAndReplica] = ()
     """Stray replicas of reassignments on reachable brokers that were sent StopReplica with deletion (K16)."""
 
 
@@ -58,7 +58,7 @@ class Wait(NamedTuple):
 class GiveUp(NamedTuple):
     """These replicas are no longer being deleted: their brokers are gone and will not answer."""
 
-    replicas: tuple[Replica, ...]
+    replicas: tuple[PartitionAndReplica, ...]
 
 
 class Start(NamedTuple):
@@ -68,14 +68,14 @@ class Start(NamedTuple):
     ISR shrink, no LeaderAndIsr to the others), then are deleted.
     """
 
-    replicas: tuple[Replica, ...]
-    blocked: tuple[Replica, ...]
+    replicas: tuple[PartitionAndReplica, ...]
+    blocked: tuple[PartitionAndReplica, ...]
 
 
 class Finish(NamedTuple):
     """All replicas that are waited for are deleted: the znodes go, then what is remembered."""
 
-    abandoned: tuple[Replica, ...] = ()
+    abandoned: tuple[PartitionAndReplica, ...] = ()
     """What brokers that are gone may still have. A record of it is made with the last write."""
 
 
@@ -119,12 +119,12 @@ def decide(now: Situation) -> Step:
     )
 
 
-def _finish(now: Situation, abandoned: tuple[Replica, ...]) -> Finish | Wait:
+def _finish(now: Situation, abandoned: tuple[PartitionAndReplica, ...]) -> Finish | Wait:
     """A broker that was sent StopReplica may have got an earlier LeaderAndIsr after it."""
     return Wait(f"waits for the answer of {_named(now.strays)}") if now.strays else Finish(abandoned)
 
 
-def forced_deletion_hint(topic: str, awaited: Iterable[Replica]) -> str:
+def forced_deletion_hint(topic: str, awaited: Iterable[PartitionAndReplica]) -> str:
     """The command of an operator who knows that these brokers never come back."""
     brokers = " ".join(f"--without-broker {id_}" for id_ in sorted({each.broker for each in awaited}))
     return f"zkgroup topic delete {topic} {brokers} --execute"
@@ -133,8 +133,8 @@ def forced_deletion_hint(topic: str, awaited: Iterable[Replica]) -> str:
 class StopReplicaResults(NamedTuple):
     """What one broker said to StopReplica with deletion."""
 
-    deleted: tuple[Replica, ...]
-    failed: tuple[Replica, ...]
+    deleted: tuple[PartitionAndReplica, ...]
+    failed: tuple[PartitionAndReplica, ...]
     reason: str | None
     """Why, for the first one that failed."""
 
@@ -148,7 +148,7 @@ def stop_replica_results(
     reason = None
     for topic_partition in asked:
         code = response.error or codes.get(topic_partition, ErrorCode.UNKNOWN)
-        replica = Replica(topic_partition, broker)
+        replica = PartitionAndReplica(topic_partition, broker)
         if code == ErrorCode.NONE:
             deleted.append(replica)
             continue
@@ -208,6 +208,6 @@ def _deletes(paths: Iterable[str], found: Mapping[str, int]) -> list[Operation]:
     return [Delete(path, found[path]) for path in paths if path in found]
 
 
-def _named(replicas: Iterable[Replica]) -> str:
+def _named(replicas: Iterable[PartitionAndReplica]) -> str:
     brokers = sorted({replica.broker for replica in replicas})
     return f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}"

@@ -32,7 +32,7 @@ from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.sender import BrokerResponse
-from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
+from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.controller.machine.state_writes import BUSY
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition, Znode
@@ -224,7 +224,7 @@ class TopicDeletions(Feature):
         left = sorted(self._context.deletions)
         for _ in range(ROUNDS_MAX):
             starts: dict[str, Start] = {}
-            ends: dict[str, tuple[Replica, ...]] = {}
+            ends: dict[str, tuple[PartitionAndReplica, ...]] = {}
             given_up = []
             for topic in [each for each in left if each in self._context.topics]:
                 without = self._context.given_up.get(topic, ())
@@ -276,7 +276,7 @@ class TopicDeletions(Feature):
             replica
             for each in context.partitions(topic)
             for broker in asked.get(each, ())
-            if (replica := Replica(each, broker)) not in phases
+            if (replica := PartitionAndReplica(each, broker)) not in phases
         ]
         return Situation(topic, True, True, phases, context.reachable, moving, refused, strays=left)
 
@@ -302,7 +302,7 @@ class TopicDeletions(Feature):
             self._core.note("deletion.started", topic=topic, **counts)
         self._requests.send(batch)
 
-    def _finish(self, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
+    def _finish(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[Collection[str]]:
         """The znodes of these topics go; of the replicas that stay a record is made.
 
         Returns of which no more is to be done now: they are gone, or wait for what refuses it.
@@ -317,7 +317,7 @@ class TopicDeletions(Feature):
             self._events.enqueue(event_kinds.REPLICAS_OF_DELETED_TOPICS)
         return {*gone, *refused}
 
-    def _gone(self, topic: str, left: Collection[Replica]) -> None:
+    def _gone(self, topic: str, left: Collection[PartitionAndReplica]) -> None:
         """The topic is forgotten, but for the replicas of which a record was made."""
         self._forget(topic)
         self._strays.topic_gone(topic)
@@ -327,7 +327,7 @@ class TopicDeletions(Feature):
 
     # --- phases ---------------------------------------------------------------------------------------
 
-    def _phases(self, topic: str) -> dict[Replica, ReplicaPhase]:
+    def _phases(self, topic: str) -> dict[PartitionAndReplica, ReplicaPhase]:
         """Of its replicas; an unhosted topic has none."""
         context = self._context
         if topic in context.unhosted:
@@ -335,17 +335,17 @@ class TopicDeletions(Feature):
         return {
             replica: self._phase(replica)
             for each in context.partitions(topic)
-            for replica in (Replica(each, broker) for broker in context.replicas(each))
+            for replica in (PartitionAndReplica(each, broker) for broker in context.replicas(each))
         }
 
-    def _phase(self, replica: Replica) -> ReplicaPhase:
+    def _phase(self, replica: PartitionAndReplica) -> ReplicaPhase:
         return self._context.replica_phases.phase(replica)
 
-    def _started(self, replicas: Iterable[Replica]) -> list[Replica]:
+    def _started(self, replicas: Iterable[PartitionAndReplica]) -> list[PartitionAndReplica]:
         """Those that are being deleted: an answer can come when its replica was given up."""
         return [each for each in replicas if self._phase(each) is _Phase.DELETION_STARTED]
 
-    def _move(self, replicas: Iterable[Replica], after: ReplicaPhase) -> None:
+    def _move(self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase) -> None:
         for illegal in self._context.replica_phases.move(replicas, after).illegal:
             self._core.note("transition.refused", detail=str(illegal))
 
@@ -358,7 +358,7 @@ class TopicDeletions(Feature):
         self._context.ineligible.pop(topic, None)
         self._events.set_blocked(_name(topic), None)
 
-    def remove(self, ends: Mapping[str, Collection[Replica]]) -> Procedure[Removed]:
+    def remove(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[Removed]:
         """Deletes these topics with their configurations, markers and marks.
 
         `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises
@@ -390,7 +390,7 @@ class _Removal:
         ports: Ports,
         strays: StrayReplicaDeletion,
         requested: Mapping[str, int],
-        ends: Mapping[str, Collection[Replica]],
+        ends: Mapping[str, Collection[PartitionAndReplica]],
     ) -> None:
         self._ports = ports
         self._strays = strays

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.fenced_writes import Write
-from zkgroup.controller.machine.state_machines import Replica
+from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas, StrayTopic
@@ -241,7 +241,7 @@ class PendingDeletes:
         """What of it is of topics that are gone. Changed by `abandon` and `is_wanted` alone."""
         self._owed: dict[TopicPartition, set[int]] = {}
         """Partition to the brokers that are held by `abandoned`."""
-        self.released: dict[Replica, None] = {}
+        self.released: dict[PartitionAndReplica, None] = {}
         """Those that were held so and are no longer: LeaderAndIsr has to be sent to them."""
         self._deleting: dict[TopicPartition, set[int]] = {}
         self._answered: dict[int, int] = {}
@@ -338,7 +338,7 @@ class PendingDeletes:
                 self._owed.setdefault(topic_partition, set()).add(each.record.broker)
         for topic_partition, brokers in before.items():
             for broker in brokers.difference(self._owed.get(topic_partition, ())):
-                self.released[Replica(topic_partition, broker)] = None
+                self.released[PartitionAndReplica(topic_partition, broker)] = None
 
     def is_wanted(self, number: RecordKey, partitions: Iterable[TopicPartition]) -> None:
         """What the broker has of these is another topic's: a record does not hold them any more."""
@@ -346,7 +346,7 @@ class PendingDeletes:
         self.abandoned[number].left.difference_update(partitions)
         self.abandon(self.abandoned)
 
-    def is_abandoned(self, replica: Replica) -> bool:
+    def is_abandoned(self, replica: PartitionAndReplica) -> bool:
         """Whether a forced deletion has not waited for it, and its record stands."""
         return replica.broker in self._owed.get(replica.topic_partition, ())
 

@@ -34,7 +34,7 @@ from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.settings import Recalled
-from zkgroup.controller.machine.state_machines import Replica
+from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import CreateMissing, Delete, ListChildren, SetData
 from zkgroup.runtime.procedures import Procedure, Query, ask, list_done
@@ -80,7 +80,7 @@ class StrayReplicaDeletion(Feature):
     def __init__(self, ports: Ports, reassignments: OpenReassignments) -> None:
         super().__init__(ports)
         self._reassignments = reassignments
-        self._strays: dict[Replica, None] = {}
+        self._strays: dict[PartitionAndReplica, None] = {}
         """Replicas that a reassignment has left behind, and that their brokers have not deleted."""
         self._recall = Recalled()
 
@@ -94,7 +94,7 @@ class StrayReplicaDeletion(Feature):
         """Whether all that the records of ended reassignments name is recorded elsewhere."""
         return self._recall.is_noted
 
-    def left_behind(self, replicas: Iterable[Replica]) -> None:
+    def left_behind(self, replicas: Iterable[PartitionAndReplica]) -> None:
         """A reassignment leaves these replicas behind."""
         self._strays.update(dict.fromkeys(replicas))
 
@@ -176,7 +176,9 @@ class StrayReplicaDeletion(Feature):
             if Topic.path(owed.topic) in context.unreadable:
                 is_complete = False
             elif self._context.topic_czxids.get(owed.topic) == owed.czxid:
-                self._recalled(Replica(TopicPartition(owed.topic, n), owed.broker) for n in owed.partitions)
+                self._recalled(
+                    PartitionAndReplica(TopicPartition(owed.topic, n), owed.broker) for n in owed.partitions
+                )
         if not recalled.moves:
             yield from self._recall_moves()
         recalled.all = is_complete and recalled.moves
@@ -207,19 +209,19 @@ class StrayReplicaDeletion(Feature):
         recalled.version = None if znode is None else znode.stat.version
         recalled.last, recalled.read, recalled.of_earlier = max(new, default=-1), len(new), bool(earlier)
 
-    def _recalled(self, replicas: Iterable[Replica]) -> None:
+    def _recalled(self, replicas: Iterable[PartitionAndReplica]) -> None:
         for replica in replicas:
             if self._is_stray(replica) and not self._pending_deletes.is_abandoned(replica):
                 self._strays[replica] = None
 
-    def of_topic(self, topic: str) -> list[Replica]:
+    def of_topic(self, topic: str) -> list[PartitionAndReplica]:
         """Those of a topic that its deletion leaves behind.
 
         One may be recorded already, of a former topic of the name; a record from before a controller of Kafka
         does not count (`abandoned`).
         """
         recorded = {
-            Replica(held, each.record.broker)
+            PartitionAndReplica(held, each.record.broker)
             for each in self._pending_deletes.abandoned.values()
             if each.record.topic == topic and each.record.epoch > self._identity.foreign_epoch
             for held in each.held
@@ -242,12 +244,12 @@ class StrayReplicaDeletion(Feature):
         for replica in [each for each in self._strays if each.topic_partition.topic == topic]:
             self.forget_stray(replica)
 
-    def forget_stray(self, replica: Replica) -> None:
+    def forget_stray(self, replica: PartitionAndReplica) -> None:
         """It is gone, or has a place again, or is not asked for any more."""
         self._strays.pop(replica, None)
         self._events.set_blocked(_stray_name(replica), None)
 
-    def _is_stray(self, replica: Replica) -> bool:
+    def _is_stray(self, replica: PartitionAndReplica) -> bool:
         """Whether the partition has no place for it. Late in a reassignment the target and the brokers have
         one that an unclean election has brought back."""
         topic_partition, broker = replica
@@ -425,7 +427,7 @@ class StrayReplicaDeletion(Feature):
         left = {each.key: each.partitions for each in records.owed()}
         for owed in before:
             for number in owed.partitions - left.get(owed.key, frozenset()):
-                self.forget_stray(Replica(TopicPartition(owed.topic, number), owed.broker))
+                self.forget_stray(PartitionAndReplica(TopicPartition(owed.topic, number), owed.broker))
         self.sort_records()
 
     def on_stray_records(self, subject: str = "") -> Procedure[None]:
@@ -477,11 +479,11 @@ class StrayReplicaDeletion(Feature):
             self.sort_records()
         return StrayRecordsWritten(is_overtaken, refused)
 
-    def ended_records(self, left: Iterable[Replica]) -> RecordChange:
+    def ended_records(self, left: Iterable[PartitionAndReplica]) -> RecordChange:
         """What the end of moves adds: of these replicas no broker has said that they are gone."""
         return self._pending_deletes.records.change(self._of_present(left))
 
-    def record_deletion(self, ends: Mapping[str, Collection[Replica]]) -> Procedure[str | None]:
+    def record_deletion(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[str | None]:
         """Before topics are deleted: of them these replicas stay. Returns why it may not be written, or
         None."""
         refused: Mapping[Place, str] = {}
@@ -514,7 +516,7 @@ class StrayReplicaDeletion(Feature):
                 found.append(RecordedStrays(*key, numbers, self._identity.epoch))
         return [each for each in found if each.partitions]
 
-    def _of_present(self, replicas: Iterable[Replica]) -> list[RecordedStrays]:
+    def _of_present(self, replicas: Iterable[PartitionAndReplica]) -> list[RecordedStrays]:
         """Replicas of topics that there are, by broker and topic."""
         numbers: dict[tuple[int, str], set[int]] = {}
         for (topic, number), broker in replicas:
@@ -545,7 +547,7 @@ class StrayReplicaDeletion(Feature):
             gone = frozenset(
                 number
                 for number in owed.partitions
-                if Replica(TopicPartition(owed.topic, number), owed.broker) not in self._strays
+                if PartitionAndReplica(TopicPartition(owed.topic, number), owed.broker) not in self._strays
             )
             if gone:
                 remove.append(owed._replace(partitions=gone))
@@ -574,12 +576,12 @@ class StrayReplicaDeletion(Feature):
             recalled.is_noted = refusal is None or not recalled.of_earlier
 
 
-def _replicas(record: FinishedReassignment) -> list[Replica]:
+def _replicas(record: FinishedReassignment) -> list[PartitionAndReplica]:
     brokers = dict.fromkeys((*record.before, *record.target, *record.left))
-    return [Replica(record.topic_partition, broker) for broker in brokers]
+    return [PartitionAndReplica(record.topic_partition, broker) for broker in brokers]
 
 
-def _stray_name(replica: Replica) -> str:
+def _stray_name(replica: PartitionAndReplica) -> str:
     return f"removal of {replica}"
 
 

@@ -11,7 +11,7 @@ from zkgroup.controller.machine.context import LiveBroker
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.controller.machine.state_machines import PartitionPhase, Replica, ReplicaPhase
+from zkgroup.controller.machine.state_machines import PartitionAndReplica, PartitionPhase, ReplicaPhase
 from zkgroup.model.requests import ListChildren
 from zkgroup.runtime.procedures import Procedure, ask, list_done
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
@@ -99,7 +99,7 @@ class BrokerChanges(Feature):
         batch = self._requests.batch()
         yield from self._elections.elect_leaderless(batch)
         lost = [
-            Replica(each, id_)
+            PartitionAndReplica(each, id_)
             for id_ in sorted(brokers)
             for each in context.on_broker(id_)
             if not context.is_going(each)
@@ -117,7 +117,9 @@ class BrokerChanges(Feature):
         first = self._requests.batch()
         first.update_metadata_of_all(brokers)
         self._requests.send(first)
-        theirs = [Replica(each, id_) for id_ in sorted(brokers) for each in context.on_broker(id_)]
+        theirs = [
+            PartitionAndReplica(each, id_) for id_ in sorted(brokers) for each in context.on_broker(id_)
+        ]
         back = [each for each in theirs if not context.is_going(each.topic_partition)]
         self._move_replicas(back, ReplicaPhase.ONLINE)
         batch = self._requests.batch()

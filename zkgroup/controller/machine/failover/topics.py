@@ -24,8 +24,8 @@ from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import (
+    PartitionAndReplica,
     PartitionPhase,
-    Replica,
     partition_at_start,
     replica_at_start,
 )
@@ -205,7 +205,7 @@ class TopicChanges(Feature):
                 for broker in context.replicas(each):
                     if broker in gone:
                         self._context.replica_phases.begin(
-                            Replica(each, broker), replica_at_start(broker, reachable)
+                            PartitionAndReplica(each, broker), replica_at_start(broker, reachable)
                         )
 
     def enter_all_partitions(self) -> None:

@@ -17,7 +17,7 @@ from zkgroup.controller.machine.leadership.leader_election import LeaderElection
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
 from zkgroup.controller.machine.leadership.shutdown_requests import ShutdownRequest, ShutdownRequests
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.controller.machine.state_machines import Replica, ReplicaPhase
+from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.procedures import Procedure
 from zkgroup.wire.messages import ErrorCode
@@ -76,7 +76,7 @@ class ControlledShutdowns(Feature):
         context.shutting_down.update(brokers)
         led = [each for broker in sorted(brokers) for each in self._led(broker)]
         followed = [
-            Replica(each, broker)
+            PartitionAndReplica(each, broker)
             for broker in sorted(brokers)
             for each in context.on_broker(broker)
             if self._moves(each) and (leadership := context.leadership(each)) and leadership.leader != broker

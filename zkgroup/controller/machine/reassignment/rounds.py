@@ -54,7 +54,7 @@ from zkgroup.controller.machine.reassignment.steps import (
     WriteUnion,
 )
 from zkgroup.controller.machine.reassignment.transactions import Ending
-from zkgroup.controller.machine.state_machines import Replica
+from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Exists, ExistsDone, Read, SetData
@@ -333,7 +333,7 @@ class Reassignments(Feature):
         is back."""
         batch = self._requests.batch()
         for each, brokers in todo.deletes.items():
-            self._strays.left_behind(Replica(each, broker) for broker in brokers)
+            self._strays.left_behind(PartitionAndReplica(each, broker) for broker in brokers)
             batch.stop_replica(brokers, each, delete=False)
             batch.stop_replica(brokers, each, delete=True)
             self._reassignments.reached(each, Stage.FINISH)

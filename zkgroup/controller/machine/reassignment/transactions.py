@@ -18,7 +18,7 @@ from zkgroup.controller.machine.context import (
 from zkgroup.controller.machine.deletion.pending_deletes import RecordChange
 from zkgroup.controller.machine.fenced_writes import Write, size_of
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
-from zkgroup.controller.machine.state_machines import Replica
+from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
@@ -127,7 +127,7 @@ def finish(
     request_version: int | None,
     epoch: int,
     topic_czxids: Mapping[str, int],
-    record: Callable[[Iterable[Replica]], RecordChange],
+    record: Callable[[Iterable[PartitionAndReplica]], RecordChange],
     bytes_max: int = DATA_BYTES_MAX - _ROOM,
 ) -> Finishing:
     """Steps 10 and 11 of the moves that end now: replica lists, request and records, together or not at all.
@@ -141,7 +141,9 @@ def finish(
     count = len(endings)
     while True:
         now = endings[:count]
-        left = record(Replica(each.topic_partition, broker) for each in now for broker in each.behind)
+        left = record(
+            PartitionAndReplica(each.topic_partition, broker) for each in now for broker in each.behind
+        )
         operations = (
             *_states(context, now),
             *_topics(context, now),
