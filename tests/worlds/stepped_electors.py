@@ -8,7 +8,7 @@ from tests.worlds.stepped_machines import SteppedMachines
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.events import ControllerEffect, Elected, ExtendLease, Resigned
 from zkgroup.controller.machine.machine import ControllerMachine, NextWork
-from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.settings import ControllerAddress, ElectorConfig
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import MachineLoop
@@ -83,7 +83,7 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         prepare: Callable[[], Procedure[None]] | None = None,
         name: str | None = None,
     ) -> ElectorNode:
-        alone = ControllerOnly("h", 9000 + broker) if controller_only else None
+        alone = ControllerAddress("h", 9000 + broker) if controller_only else None
         config = ElectorConfig(broker=broker, controller_only=alone)
         node = ElectorNode(self, name or f"n{broker}", ControllerMachine(config, work, prepare))
         self.nodes.append(node)

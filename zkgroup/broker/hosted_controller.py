@@ -14,7 +14,7 @@ from zkgroup.controller.channels import ChannelSettings
 from zkgroup.controller.controller import Controller, ControllerNews, Loaded
 from zkgroup.controller.machine.events import Resigned
 from zkgroup.controller.machine.machine import ControllerMachine
-from zkgroup.controller.machine.settings import ControllerOnly, ControllerSettings, ElectorConfig
+from zkgroup.controller.machine.settings import ControllerAddress, ControllerSettings, ElectorConfig
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
 from zkgroup.wire.control import controller_client_id
@@ -46,7 +46,7 @@ def open_controller(
     """
     config = ElectorConfig(
         broker=broker,
-        controller_only=ControllerOnly(host, port) if alone else None,
+        controller_only=ControllerAddress(host, port) if alone else None,
         takeover_grace_ms=settings.controller_takeover_grace_ms,
         jitter=random.random,
     )

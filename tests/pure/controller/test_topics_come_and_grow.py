@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
 from zkgroup.controller.machine.machine import ControllerMachine
-from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.settings import ControllerAddress, ElectorConfig
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
@@ -162,7 +162,7 @@ def test_a_topic_that_others_have_removed_is_forgotten() -> None:
 def test_a_controller_that_hosts_nothing_gives_way() -> None:
     """recipes 14: in the transaction of the first state, to the least loaded broker, or it is left out."""
     world = SteppedControllers((1, 2))
-    config = ElectorConfig(broker=50, controller_only=ControllerOnly("h", 9050))
+    config = ElectorConfig(broker=50, controller_only=ControllerAddress("h", 9050))
     controller = ControllerNode(world, "alone", ControllerMachine(config, world.settings))
     world.nodes.append(controller)
     world.run()

@@ -65,7 +65,7 @@ TAKEOVER_GRACE_MS: Final = 2000
 """`controller.takeover.grace` (recipes 13)."""
 
 
-class ControllerOnly(NamedTuple):
+class ControllerAddress(NamedTuple):
     """Where a controller that hosts nothing listens (recipes 14)."""
 
     host: str
@@ -78,7 +78,7 @@ class ElectorConfig:
 
     broker: int
     """Its id."""
-    controller_only: ControllerOnly | None = None
+    controller_only: ControllerAddress | None = None
     """None for a broker, whose registration is its own affair and comes before the election."""
     takeover_grace_ms: int = TAKEOVER_GRACE_MS
     lease_fraction: float = 2 / 3

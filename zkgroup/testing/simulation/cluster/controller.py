@@ -15,7 +15,7 @@ from zkgroup.controller.machine.events import (
     ShutdownAsked,
 )
 from zkgroup.controller.machine.machine import ControllerMachine
-from zkgroup.controller.machine.settings import ControllerOnly, ElectorConfig
+from zkgroup.controller.machine.settings import ControllerAddress, ElectorConfig
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Outcome, Request, SetData
@@ -84,7 +84,7 @@ class ControllerProcess:
         self._last_shutdown = 0
         config = ElectorConfig(
             broker=broker,
-            controller_only=ControllerOnly(f"h{broker}", 9092) if alone else None,
+            controller_only=ControllerAddress(f"h{broker}", 9092) if alone else None,
             jitter=world.rng.random,
             request_bytes_max=world.setup.request_bytes_max,
         )
