@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.worlds.stepped_machines import SteppedMachines
 from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.events import ControllerEffect, Elected, ExtendLease, Resigned
+from zkgroup.controller.machine.events import ControllerEffect, Elected, ExtendSendLease, Resigned
 from zkgroup.controller.machine.machine import ControllerMachine, NextWork
 from zkgroup.controller.machine.settings import ControllerAddress, ElectorConfig
 from zkgroup.model.requests import Create, Delete, Multi, SetData
@@ -68,7 +68,7 @@ class ElectorNode:
     @property
     def story(self) -> list[ControllerEffect]:
         """Its elections and resignations, in order."""
-        return [each for each in self.effects if not isinstance(each, (ExtendLease, LogEvent))]
+        return [each for each in self.effects if not isinstance(each, (ExtendSendLease, LogEvent))]
 
 
 class SteppedElectors(SteppedMachines[ElectorNode]):

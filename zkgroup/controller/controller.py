@@ -22,7 +22,7 @@ from zkgroup.controller.machine.events import (
     ControllerEffect,
     ControllerEvent,
     Elected,
-    ExtendLease,
+    ExtendSendLease,
     IdInUse,
     OpenChannel,
     Resigned,
@@ -228,7 +228,7 @@ class Controller:
                 self._pool.close(effect)
             case SendToBroker():
                 self._pool.send(effect)
-            case ExtendLease(until_ms):
+            case ExtendSendLease(until_ms):
                 self._lease.extend(until_ms)
             case ShutdownAnswered(request_id, error, remaining):
                 self._answer(request_id, ControlledShutdownResponse(error, remaining))

@@ -14,7 +14,7 @@ from tests.worlds.stepped_electors import (
     resigned,
 )
 from zkgroup.controller.machine.controller_election.elector import ElectorState
-from zkgroup.controller.machine.events import Elected, ExtendLease, Resigned
+from zkgroup.controller.machine.events import Elected, ExtendSendLease, Resigned
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Check, Create, Delete
 from zkgroup.runtime.events import LogEvent, TimerFired
@@ -111,8 +111,8 @@ def test_an_elector_whose_former_session_is_still_active_waits_for_its_end() -> 
 def test_nothing_is_sent_after_the_own_lease() -> None:
     """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
     world, node = alone()
-    (lease,) = node.received(ExtendLease)
-    assert isinstance(lease, ExtendLease)
+    (lease,) = node.received(ExtendSendLease)
+    assert isinstance(lease, ExtendSendLease)
     assert lease.until_ms - world.clock.now_ms() == 3000
     world.advance(5000)
     assert node.machine.election.may_send
@@ -121,7 +121,7 @@ def test_nothing_is_sent_after_the_own_lease() -> None:
 
     assert node.is_active
     assert not node.machine.election.may_send
-    assert all(each.until_ms <= world.clock.now_ms() for each in node.received(ExtendLease))  # type: ignore[union-attr]
+    assert all(each.until_ms <= world.clock.now_ms() for each in node.received(ExtendSendLease))  # type: ignore[union-attr]
 
 
 def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:

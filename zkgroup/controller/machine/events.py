@@ -5,8 +5,8 @@ Events of another incarnation than the one whose channel was opened last are ign
 
 `Controller` performs the effects of a step in the order given, all of them before the next event.
 Nothing is sent to a broker before `Elected` or after `Resigned`, nor after the time of the last
-`ExtendLease` has come (recipes 13): an expired controller would otherwise delete a replica that is back in
-sync.
+`ExtendSendLease` has come (recipes 13): an expired controller would otherwise delete a replica that is back
+in sync.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Resigned:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendLease:
+class ExtendSendLease:
     """Requests to brokers may be sent before this time, on the machine's clock."""
 
     until_ms: int
@@ -155,7 +155,7 @@ class ShutdownAnswered:
 ControllerEffect = (
     Elected
     | Resigned
-    | ExtendLease
+    | ExtendSendLease
     | IdInUse
     | OpenChannel
     | CloseChannel

@@ -43,7 +43,7 @@ from zkgroup.controller.machine.controller_election.transactions import (
     WonElection,
     last_foreign_epoch,
 )
-from zkgroup.controller.machine.events import Elected, ExtendLease, IdInUse, Resigned
+from zkgroup.controller.machine.events import Elected, ExtendSendLease, IdInUse, Resigned
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.model import Znode
@@ -154,7 +154,7 @@ class ControllerLease:
         until_ms = self._last_sent_ms + self._span_ms()
         if until_ms > self._core.now.ms and (self.until_ms is None or until_ms > self.until_ms):
             self.until_ms = until_ms
-            self._core.emit(ExtendLease(until_ms))
+            self._core.emit(ExtendSendLease(until_ms))
 
     def _due_ms(self) -> int:
         return (self._last_sent_ms or self._core.now.ms) + self._period_ms()

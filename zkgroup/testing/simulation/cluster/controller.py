@@ -162,7 +162,7 @@ class ControllerProcess:
                 network.close(self, broker, incarnation)
             case ef.SendToBroker(message):
                 self._send(message.broker, message.incarnation, effect)
-            case ef.ExtendLease(until_ms):
+            case ef.ExtendSendLease(until_ms):
                 self._lease_until_ms = until_ms
             case ef.Elected():
                 self.epochs.append(effect.epoch)
