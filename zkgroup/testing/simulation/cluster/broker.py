@@ -75,7 +75,7 @@ CLUSTER_ID: Final = bytes(range(16))
 
 
 @dataclass(frozen=True)
-class Appended:
+class UnacknowledgedAppend:
     """Lines appended with acks=all, without a response yet."""
 
     topic_partition: TopicPartition
@@ -125,7 +125,7 @@ class SimulatedBroker:
         """Partitions whose fetches are paused."""
         self.min_insync = MinInsync(broker, 1)
         self.line_requests = LineRequests(self.knows, self.min_insync)
-        self.waiting: list[Appended] = []
+        self.waiting: list[UnacknowledgedAppend] = []
         self.held_fetches: list[HeldFetch] = []
         """Fetches of other brokers that this leader holds."""
         self._changed: set[TopicPartition] = set()
@@ -313,7 +313,7 @@ class SimulatedBroker:
         response = self.line_requests.append(self.host, request)
         if not self.line_requests.must_wait(request, response):
             return False
-        self.waiting.append(Appended(tp, request, response))
+        self.waiting.append(UnacknowledgedAppend(tp, request, response))
         return True
 
     def _changed_at(self, tp: TopicPartition) -> None:
@@ -340,7 +340,7 @@ class SimulatedBroker:
                 self._fetched(fetch.request, response)
             self._answer(fetch, response)
 
-    def _acknowledged(self, one: Appended) -> None:
+    def _acknowledged(self, one: UnacknowledgedAppend) -> None:
         tp, request, offset = one.topic_partition, one.request, one.response.base_offset
         self._note(
             "append.ok",
