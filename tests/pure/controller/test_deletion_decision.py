@@ -7,12 +7,12 @@ import pytest
 from tests.worlds.controller_clusters import new_controller, tp
 from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.deletion.decision import (
-    Finish,
+    DeletionFinish,
+    DeletionStart,
+    DeletionState,
+    DeletionWait,
     GiveUp,
     RemoveMarker,
-    Situation,
-    Start,
-    Wait,
     decide,
     stop_replica_results,
 )
@@ -31,17 +31,17 @@ STARTED, DELETED = ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSF
 INELIGIBLE = ReplicaPhase.DELETION_INELIGIBLE
 
 
-def topic(*phases: ReplicaPhase, **changes: object) -> Situation:
+def topic(*phases: ReplicaPhase, **changes: object) -> DeletionState:
     """A topic of one partition with replicas on 1, 2 and 3, all brokers up."""
-    now = Situation("t", True, True, dict(zip((ONE, TWO, THREE), phases, strict=False)), {1, 2, 3})
+    now = DeletionState("t", True, True, dict(zip((ONE, TWO, THREE), phases, strict=False)), {1, 2, 3})
     return now._replace(**changes)
 
 
 def test_a_deletion_from_beginning_to_end() -> None:
     """Start, wait for the answers, finish."""
-    assert decide(topic(ONLINE, ONLINE, ONLINE)) == Start((ONE, TWO, THREE), ())
-    assert decide(topic(STARTED, DELETED, STARTED)) == Wait("waits for the answer of brokers 1, 3")
-    assert decide(topic(DELETED, DELETED, DELETED)) == Finish()
+    assert decide(topic(ONLINE, ONLINE, ONLINE)) == DeletionStart((ONE, TWO, THREE), ())
+    assert decide(topic(STARTED, DELETED, STARTED)) == DeletionWait("waits for the answer of brokers 1, 3")
+    assert decide(topic(DELETED, DELETED, DELETED)) == DeletionFinish()
 
 
 def test_a_request_that_comes_to_nothing_is_removed() -> None:
@@ -54,24 +54,26 @@ def test_the_answer_of_whom_a_move_has_left_behind_is_waited_for_last() -> None:
     """K16: it has no place any more, and is reachable; the others go first."""
     left = {"strays": [PartitionAndReplica(tp(0), 4)]}
 
-    assert decide(topic(ONLINE, ONLINE, ONLINE, **left)) == Start((ONE, TWO, THREE), ())
-    assert decide(topic(DELETED, DELETED, DELETED, **left)) == Wait("waits for the answer of broker 4")
+    assert decide(topic(ONLINE, ONLINE, ONLINE, **left)) == DeletionStart((ONE, TWO, THREE), ())
+    assert decide(topic(DELETED, DELETED, DELETED, **left)) == DeletionWait(
+        "waits for the answer of broker 4"
+    )
     forced = topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1, 4}, without=(2, 3), **left)
-    assert decide(forced) == Wait("waits for the answer of broker 4")
+    assert decide(forced) == DeletionWait("waits for the answer of broker 4")
 
 
 def test_a_reassignment_comes_first() -> None:
     """It names what it waits for."""
     waiting = decide(topic(ONLINE, moving=[tp(3), tp(0)]))
 
-    assert waiting == Wait("waits for the reassignment of t-0, t-3")
+    assert waiting == DeletionWait("waits for the reassignment of t-0, t-3")
 
 
 def test_replicas_of_dead_brokers_wait_and_the_others_go() -> None:
     """They become ineligible, once; when nothing else is left the deletion waits for their brokers (K20)."""
-    assert decide(topic(ONLINE, ONLINE, ONLINE, reachable={1})) == Start((ONE,), (TWO, THREE))
-    assert decide(topic(ONLINE, INELIGIBLE, ONLINE, reachable={1})) == Start((ONE,), (THREE,))
-    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1})) == Wait(
+    assert decide(topic(ONLINE, ONLINE, ONLINE, reachable={1})) == DeletionStart((ONE,), (TWO, THREE))
+    assert decide(topic(ONLINE, INELIGIBLE, ONLINE, reachable={1})) == DeletionStart((ONE,), (THREE,))
+    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1})) == DeletionWait(
         "waits for brokers 2, 3 to be back; if lost: "
         "zkgroup topic delete t --without-broker 2 --without-broker 3 --execute"
     )
@@ -81,39 +83,43 @@ def test_a_dead_broker_that_an_operator_names_is_not_waited_for() -> None:
     """K20: the others are deleted first; who is not named is waited for, and named alone."""
     forced = {"reachable": {1}, "without": (2, 3)}
 
-    assert decide(topic(ONLINE, ONLINE, ONLINE, **forced)) == Start((ONE,), (TWO, THREE))
-    assert decide(topic(STARTED, INELIGIBLE, INELIGIBLE, **forced)) == Wait(
+    assert decide(topic(ONLINE, ONLINE, ONLINE, **forced)) == DeletionStart((ONE,), (TWO, THREE))
+    assert decide(topic(STARTED, INELIGIBLE, INELIGIBLE, **forced)) == DeletionWait(
         "waits for the answer of broker 1"
     )
     assert decide(topic(DELETED, STARTED, INELIGIBLE, **forced)) == GiveUp((TWO,))
-    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, **forced)) == Finish((TWO, THREE))
-    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1}, without=(2,))) == Wait(
+    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, **forced)) == DeletionFinish((TWO, THREE))
+    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1}, without=(2,))) == DeletionWait(
         "waits for broker 3 to be back; if lost: zkgroup topic delete t --without-broker 3 --execute"
     )
-    assert decide(topic(ONLINE, ONLINE, ONLINE, reachable=(), without=(1, 2, 3))) == Finish((ONE, TWO, THREE))
+    assert decide(topic(ONLINE, ONLINE, ONLINE, reachable=(), without=(1, 2, 3))) == DeletionFinish(
+        (ONE, TWO, THREE)
+    )
 
 
 def test_a_broker_that_is_there_is_asked_although_it_is_named() -> None:
     """K20: a restart was taken for a loss. What it answers, or refuses, counts; a move comes first."""
     named = {"without": (1, 2, 3)}
 
-    assert decide(topic(DELETED, INELIGIBLE, ONLINE, **named)) == Start((TWO, THREE), ())
-    assert decide(topic(DELETED, STARTED, DELETED, **named)) == Wait("waits for the answer of broker 2")
-    assert decide(topic(DELETED, INELIGIBLE, DELETED, refused="no", **named)) == Wait("no")
-    assert decide(topic(DELETED, INELIGIBLE, moving=[tp(0)], reachable=(), **named)) == Wait(
+    assert decide(topic(DELETED, INELIGIBLE, ONLINE, **named)) == DeletionStart((TWO, THREE), ())
+    assert decide(topic(DELETED, STARTED, DELETED, **named)) == DeletionWait(
+        "waits for the answer of broker 2"
+    )
+    assert decide(topic(DELETED, INELIGIBLE, DELETED, refused="no", **named)) == DeletionWait("no")
+    assert decide(topic(DELETED, INELIGIBLE, moving=[tp(0)], reachable=(), **named)) == DeletionWait(
         "waits for the reassignment of t-0"
     )
 
 
 def test_a_broker_that_is_back_is_asked() -> None:
     """Its replica was ineligible; those that are deleted stay so."""
-    assert decide(topic(DELETED, INELIGIBLE, DELETED)) == Start((TWO,), ())
+    assert decide(topic(DELETED, INELIGIBLE, DELETED)) == DeletionStart((TWO,), ())
 
 
 def test_a_broker_that_dies_while_deleting_is_given_up() -> None:
     """Else its replica would stay started for ever (5.6)."""
     assert decide(topic(STARTED, STARTED, DELETED, reachable={1})) == GiveUp((TWO,))
-    assert decide(topic(STARTED, INELIGIBLE, DELETED, reachable={1})) == Wait(
+    assert decide(topic(STARTED, INELIGIBLE, DELETED, reachable={1})) == DeletionWait(
         "waits for the answer of broker 1"
     )
 
@@ -122,16 +128,16 @@ def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
     """A broker start or the end of a reassignment clears it; the answers under way are awaited before."""
     refused = "t-0 on broker 2 could not be deleted"
 
-    assert decide(topic(STARTED, INELIGIBLE, DELETED, refused=refused)) == Wait(
+    assert decide(topic(STARTED, INELIGIBLE, DELETED, refused=refused)) == DeletionWait(
         "waits for the answer of broker 1"
     )
-    assert decide(topic(DELETED, INELIGIBLE, DELETED, refused=refused)) == Wait(refused)
-    assert decide(topic(DELETED, INELIGIBLE, DELETED)) == Start((TWO,), ())
+    assert decide(topic(DELETED, INELIGIBLE, DELETED, refused=refused)) == DeletionWait(refused)
+    assert decide(topic(DELETED, INELIGIBLE, DELETED)) == DeletionStart((TWO,), ())
 
 
 def test_a_topic_without_replicas_goes_at_once() -> None:
     """Replica lists can be empty: a controller of 0.8.2.2 applies such."""
-    assert decide(topic()) == Finish()
+    assert decide(topic()) == DeletionFinish()
 
 
 def test_an_error_of_the_request_fails_all_of_it() -> None:

@@ -22,7 +22,7 @@ from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 
-class Situation(NamedTuple):
+class DeletionState(NamedTuple):
     """A topic that is queued for deletion."""
 
     topic: str
@@ -49,7 +49,7 @@ class RemoveMarker(NamedTuple):
     reason: str
 
 
-class Wait(NamedTuple):
+class DeletionWait(NamedTuple):
     """Nothing can be done until something changes. Clients do not see the topic meanwhile."""
 
     reason: str
@@ -61,7 +61,7 @@ class GiveUp(NamedTuple):
     replicas: tuple[PartitionAndReplica, ...]
 
 
-class Start(NamedTuple):
+class DeletionStart(NamedTuple):
     """Hides the topic, then stops and deletes what is reachable.
 
     UpdateMetadata with leader -2 to every broker; `blocked` become ineligible; `replicas` go offline (stop,
@@ -72,19 +72,19 @@ class Start(NamedTuple):
     blocked: tuple[PartitionAndReplica, ...]
 
 
-class Finish(NamedTuple):
+class DeletionFinish(NamedTuple):
     """All replicas that are waited for are deleted: the znodes go, then what is remembered."""
 
     abandoned: tuple[PartitionAndReplica, ...] = ()
     """What brokers that are gone may still have. A record of it is made with the last write."""
 
 
-Step = RemoveMarker | Wait | GiveUp | Start | Finish
+Step = RemoveMarker | DeletionWait | GiveUp | DeletionStart | DeletionFinish
 
 _Phase = ReplicaPhase
 
 
-def decide(now: Situation) -> Step:
+def decide(now: DeletionState) -> Step:
     """The next step of a deletion; it is asked again after each step and whenever something changes."""
     if not now.enabled:
         return RemoveMarker("deletion of topics is disabled")
@@ -92,7 +92,7 @@ def decide(now: Situation) -> Step:
         return RemoveMarker("there is no such topic")
     if now.moving:
         names = ", ".join(map(str, sorted(now.moving)))
-        return Wait(f"waits for the reassignment of {names}")
+        return DeletionWait(f"waits for the reassignment of {names}")
     left = {
         replica: phase for replica, phase in now.phases.items() if phase is not _Phase.DELETION_SUCCESSFUL
     }
@@ -102,26 +102,30 @@ def decide(now: Situation) -> Step:
     if dead := [replica for replica in started if replica.broker not in now.reachable]:
         return GiveUp(tuple(sorted(dead)))
     if started:
-        return Wait(f"waits for the answer of {_named(started)}")
+        return DeletionWait(f"waits for the answer of {_named(started)}")
     abandoned = [each for each in left if each.broker in now.without and each.broker not in now.reachable]
     if len(abandoned) == len(left):
         return _finish(now, tuple(sorted(abandoned)))
     if now.refused is not None:
-        return Wait(now.refused)
+        return DeletionWait(now.refused)
     able = sorted(replica for replica in left if replica.broker in now.reachable)
     blocked = sorted(replica for replica in left if replica.broker not in now.reachable)
     if able:
         fresh = tuple(replica for replica in blocked if left[replica] is not _Phase.DELETION_INELIGIBLE)
-        return Start(tuple(able), fresh)
+        return DeletionStart(tuple(able), fresh)
     awaited = [each for each in blocked if each.broker not in now.without]
-    return Wait(
+    return DeletionWait(
         f"waits for {_named(awaited)} to be back; if lost: {forced_deletion_hint(now.topic, awaited)}"
     )
 
 
-def _finish(now: Situation, abandoned: tuple[PartitionAndReplica, ...]) -> Finish | Wait:
+def _finish(now: DeletionState, abandoned: tuple[PartitionAndReplica, ...]) -> DeletionFinish | DeletionWait:
     """A broker that was sent StopReplica may have got an earlier LeaderAndIsr after it."""
-    return Wait(f"waits for the answer of {_named(now.strays)}") if now.strays else Finish(abandoned)
+    return (
+        DeletionWait(f"waits for the answer of {_named(now.strays)}")
+        if now.strays
+        else DeletionFinish(abandoned)
+    )
 
 
 def forced_deletion_hint(topic: str, awaited: Iterable[PartitionAndReplica]) -> str:
@@ -168,7 +172,7 @@ def remove_topic(
     found: Mapping[str, int],
     bytes_max: int = DATA_BYTES_MAX // 2,
 ) -> tuple[Write, ...]:
-    """The transactions of `Finish`, to be sent one after the other.
+    """The transactions of `DeletionFinish`, to be sent one after the other.
 
     `found` are the data versions of those znodes of the topic that exist, with what others have made below
     it. A big topic goes in several writes, with the topic and what has its name in the last:

@@ -6,9 +6,9 @@ A marker below `/admin/delete_topics` queues its topic: from then on clients do 
 in nothing else. The next step comes from `decision.decide`, for all topics, until each waits or is gone; a
 broker's response and every other change make the handler run again.
 
-    Start     ISR and leader go from the states, then StopReplica and StopReplica with deletion, in one batch
-    responses `on_response`: deleted, or ineligible until a broker starts or a reassignment ends
-    Finish    the znodes, in transactions of which the last has the topic, its configuration and the marker
+    DeletionStart   ISR and leader go from the states, then StopReplica without and with deletion: one batch
+    responses       `on_response`: deleted, or ineligible until a broker starts or a reassignment ends
+    DeletionFinish  the znodes; the last transaction has the topic, its configuration and the marker
 
 A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
 goes without it, and `abandoned` sees to what the broker has kept (K20). It does so for what moves have left
@@ -26,7 +26,14 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.deletion import decision
-from zkgroup.controller.machine.deletion.decision import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
+from zkgroup.controller.machine.deletion.decision import (
+    DeletionFinish,
+    DeletionStart,
+    DeletionState,
+    DeletionWait,
+    GiveUp,
+    RemoveMarker,
+)
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
@@ -210,7 +217,7 @@ class TopicDeletions(Feature):
 
     def _remove_marker(self, topic: str, marker: Znode) -> Procedure[None]:
         """The request comes to nothing: deletion is disabled (K19), or there is no such topic."""
-        now = Situation(topic, topic in self._context.topics, self._settings.delete_topics, {}, ())
+        now = DeletionState(topic, topic in self._context.topics, self._settings.delete_topics, {}, ())
         step = decision.decide(now)
         assert isinstance(step, RemoveMarker), step
         self._core.note("deletion.dropped", topic=topic, detail=step.reason)
@@ -223,21 +230,21 @@ class TopicDeletions(Feature):
         """All topics together: one batch to the brokers, one bulk read, few writes, however many they are."""
         left = sorted(self._context.deletions)
         for _ in range(ROUNDS_MAX):
-            starts: dict[str, Start] = {}
+            starts: dict[str, DeletionStart] = {}
             ends: dict[str, tuple[PartitionAndReplica, ...]] = {}
             given_up = []
             for topic in [each for each in left if each in self._context.topics]:
                 without = self._context.given_up.get(topic, ())
-                step = decision.decide(self._situation(topic)._replace(without=without))
+                step = decision.decide(self._state_of(topic)._replace(without=without))
                 match step:
-                    case Start():
+                    case DeletionStart():
                         starts[topic] = step
                     case GiveUp(replicas):
                         self._move(replicas, _Phase.DELETION_INELIGIBLE)
                         given_up.append(topic)
-                    case Finish(lost):
+                    case DeletionFinish(lost):
                         ends[topic] = (*lost, *self._strays.of_topic(topic))
-                    case Wait(reason):
+                    case DeletionWait(reason):
                         self._events.set_blocked(_name(topic), reason)
                     case RemoveMarker():
                         raise AssertionError(f"{topic} is queued although {step.reason}")
@@ -251,7 +258,7 @@ class TopicDeletions(Feature):
             self._events.set_blocked(_name(topic), "its znodes keep changing")
         self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
 
-    def _situation(self, topic: str) -> Situation:
+    def _state_of(self, topic: str) -> DeletionState:
         context = self._context
         phases = self._phases(topic)
         asked = self._pending_deletes.all_deleting()
@@ -278,9 +285,9 @@ class TopicDeletions(Feature):
             for broker in asked.get(each, ())
             if (replica := PartitionAndReplica(each, broker)) not in phases
         ]
-        return Situation(topic, True, True, phases, context.reachable, moving, refused, strays=left)
+        return DeletionState(topic, True, True, phases, context.reachable, moving, refused, strays=left)
 
-    def _start(self, steps: Mapping[str, Start]) -> Procedure[None]:
+    def _start(self, steps: Mapping[str, DeletionStart]) -> Procedure[None]:
         """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
         replicas = [each for step in steps.values() for each in step.replicas]
         blocked = [each for step in steps.values() for each in step.blocked]
