@@ -41,7 +41,6 @@ class Operations:
         self._rng = rng
         self._origins: dict[TopicPartition, tuple[int, ...]] = {}
         """Replicas before a reassignment, as its operator noted them."""
-        self._old_reads: dict[str, Topic] = {}
         self._created = 0
         self._plans = 0
 
@@ -66,31 +65,18 @@ class Operations:
         return name if self._world.write(Create(Topic.path(name), Topic(lists).encode())) else False
 
     def grow(self) -> object:
-        """Adds partitions as zkgroup's tool does, with a version check."""
-        return self._grow(stale=False)
-
-    def grow_from_old_read(self) -> object:
-        """Adds partitions as Kafka's tool does: writes the whole map of an old read, at any version (recipes
-        15)."""
-        return self._grow(stale=True)
-
-    def _grow(self, *, stale: bool) -> object:
+        """Adds a partition as zkgroup's tool does, with a version check."""
         topics = self._topics()
         if not topics:
             return False
         name = self._rng.choice(sorted(topics))
-        now = topics[name]
-        topic = self._old_reads.get(name, now) if stale else now
-        self._old_reads[name] = now
+        topic = topics[name]
         number = len(topic.partitions)
         if number >= PARTITIONS_MAX:
             return False
-        wanted = Topic({**topic.partitions, number: self._replicas()})
-        if stale:
-            return name if self._world.write(SetData(Topic.path(name), wanted.encode(), -1)) else False
         found = self._world.server.find(Topic.path(name))
         assert found is not None
-        data = topic.with_replicas(number, wanted.partitions[number]).encode()
+        data = topic.with_replicas(number, self._replicas()).encode()
         return name if self._world.write(SetData(Topic.path(name), data, found.stat.version)) else False
 
     def delete_topic(self) -> object:
