@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkgroup.controller.machine.controller_election.elector import Elector
-from zkgroup.controller.machine.controller_election.epoch_bump import EpochBump
+from zkgroup.controller.machine.controller_election.epochs import EpochBump
 from zkgroup.controller.machine.deletion.deletion import TopicDeletions
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
