@@ -6,7 +6,7 @@ These names are public, all others are internal:
 | module | public names |
 | --- | --- |
 | `zkgroup` | its `__all__` |
-| `zkgroup.admin` | its `__all__`: what methods of `Admin` take and return |
+| `zkgroup.admin` | its `__all__` |
 | `zkgroup.errors` | all errors, `CommitResult` |
 | `zkgroup.model`, `zkgroup.placement`, `zkgroup.history`, `zkgroup.zookeeper` | their `__all__` |
 | `zkgroup.testing`, `zkgroup.testing.conformance` | their `__all__` |
