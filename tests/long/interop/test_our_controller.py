@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.long.interop.led import OURS, Led, ruled
+from tests.long.interop.led import OURS, Led, loaded_cluster
 from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
@@ -20,7 +20,7 @@ def led(
     real_zookeeper: RealZooKeeper, box: Toolbox, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Led]:
     """For the tests that leave the zkgroup controller active, and all brokers running."""
-    with ruled(real_zookeeper, box, tmp_path_factory.mktemp("led"), "/led", (1, 2, 3)) as world:
+    with loaded_cluster(real_zookeeper, box, tmp_path_factory.mktemp("led"), "/led", (1, 2, 3)) as world:
         yield world
 
 
@@ -116,7 +116,7 @@ def test_rule_goes_to_a_real_broker_and_comes_back(
     real_zookeeper: RealZooKeeper, box: Toolbox, tmp_path: Path
 ) -> None:
     """Controller items 14 and 17: zkgroup's is killed, Kafka's takes over, zkgroup's takes over again."""
-    with ruled(real_zookeeper, box, tmp_path, "/taken-over", (1, 2)) as led:
+    with loaded_cluster(real_zookeeper, box, tmp_path, "/taken-over", (1, 2)) as led:
         _goes_to_a_real_broker(led)
         _comes_back(led)
 
