@@ -63,7 +63,7 @@ class Led:
     chroot: str
     tree: KazooClient
     brokers: dict[int, RealBroker] = field(default_factory=dict)
-    is_zkgroup: list[OurController] = field(default_factory=list)
+    controllers: list[OurController] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -72,15 +72,15 @@ class Led:
     @property
     def pids(self) -> list[int]:
         """The pids of the processes that a test may have started anew."""
-        return [each.process.pid for each in (*self.brokers.values(), *self.is_zkgroup)]
+        return [each.process.pid for each in (*self.brokers.values(), *self.controllers)]
 
     # --- who is there -------------------------------------------------------------------------------
 
     def start_controller(self) -> OurController:
-        self.is_zkgroup.append(
-            OurController(self.address, self.folder / f"controller-{len(self.is_zkgroup)}.log")
+        self.controllers.append(
+            OurController(self.address, self.folder / f"controller-{len(self.controllers)}.log")
         )
-        return self.is_zkgroup[-1]
+        return self.controllers[-1]
 
     def start_broker(self, number: int) -> RealBroker:
         """Starts a broker, with its former folder, if any."""
@@ -102,7 +102,7 @@ class Led:
 
     def crash_controller(self) -> None:
         """Kills the zkgroup controller, which is active, with SIGKILL and ends its session."""
-        self._with_session_of("/controller", self.is_zkgroup[-1].kill)
+        self._with_session_of("/controller", self.controllers[-1].kill)
 
     def _with_session_of(self, path: str, kill: Callable[[], None]) -> None:
         stat = self.tree.get(self.chroot + path)[1]
@@ -112,7 +112,7 @@ class Led:
     def close(self) -> None:
         for broker in self.brokers.values():
             broker.stop()
-        for one in self.is_zkgroup:
+        for one in self.controllers:
             one.end()
 
     # --- what stands --------------------------------------------------------------------------------

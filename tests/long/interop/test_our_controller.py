@@ -177,10 +177,10 @@ def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
     led.tool("TopicCommand", *words)
     eventually(lambda: led.in_sync("quiet", 2, 2), what="all partitions are led")
     assert (led.controller, led.epoch) == (OURS, 1)
-    assert [event["event"] for event in led.ours[0].events.all()] == ["waiting", "controller"]
+    assert [event["event"] for event in led.controllers[0].events.all()] == ["waiting", "controller"]
     led.tree.delete(f"{led.chroot}/brokers/ids/8")
     led.tree.delete(f"{led.chroot}/brokers/ids/9")
-    log = led.ours[0].process.log
+    log = led.controllers[0].process.log
     eventually(lambda: "/brokers/ids/8" in log.read_text(errors="replace"), what="it is named")
     led.wait_listed(1, 2, 3)
     led.produce("quiet", 2, 5, "first")

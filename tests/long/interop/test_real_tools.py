@@ -119,7 +119,7 @@ def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
         printed = tools.topic("--alter", "--topic", topic, *words)
         assert "Updated config for topic" in printed.text, printed
         assert cluster.json(path) == {"version": 1, "config": expected}
-        eventually(partial(cluster.told, entity, expected), what=f"brokers apply {expected}")
+        eventually(partial(cluster.received, entity, expected), what=f"brokers apply {expected}")
     notified = topic if is_old(tools.release) else {"version": 2, "entity_path": entity}
     assert cluster.notifications()[-1] == notified
     assert "retention.ms=5" in tools.topic("--describe", "--topic", topic).text
@@ -147,7 +147,9 @@ def test_entities_are_configured(tools: Tools) -> None:
         assert described.text.splitlines()[-1].endswith(f"are {kept[0]}={kept[1]}"), described
         assert cluster.notifications()[-1] == {"version": 2, "entity_path": f"{kind}/{name}"}
         if kind in ("topics", "brokers"):
-            eventually(partial(cluster.told, f"{kind}/{name}", dict([kept])), what=f"brokers apply {kept}")
+            eventually(
+                partial(cluster.received, f"{kind}/{name}", dict([kept])), what=f"brokers apply {kept}"
+            )
         tools.run("ConfigCommand", "--alter", *words, "--delete-config", kept[0])
         assert cluster.json(f"/config/{kind}/{name}") == {"version": 1, "config": {}}
 
@@ -223,14 +225,14 @@ def test_a_throttle_comes_with_a_move_and_goes(tools: Tools) -> None:
     lists = cluster.json(f"/config/topics/{topic}")["config"]
     sides = [lists[f"{side}.replication.throttled.replicas"].split(",") for side in ("leader", "follower")]
     assert list(map(sorted, sides)) == [["0:1", "0:2", "1:2", "1:3"], ["0:3", "1:1"]]
-    eventually(lambda: cluster.told("brokers/1", rates), what="brokers apply the rates")
+    eventually(lambda: cluster.received("brokers/1", rates), what="brokers apply the rates")
 
     eventually(lambda: cluster.json("/admin/reassign_partitions") is None, what="the request is gone")
     verified = tools.run("ReassignPartitionsCommand", *words, "--verify")
     assert completed(verified.text) == 2, verified
     assert [cluster.json(f"/config/brokers/{broker}")["config"] for broker in BROKERS] == [{}] * 3
     assert cluster.json(f"/config/topics/{topic}")["config"] == {}
-    eventually(lambda: cluster.told("brokers/1", {}), what="brokers no longer apply the rates")
+    eventually(lambda: cluster.received("brokers/1", {}), what="brokers no longer apply the rates")
     rows = cluster.wait_served(topic, 2)
     assert [replicas for _, _, replicas, _ in rows] == [[2, 3], [3, 1]]
 

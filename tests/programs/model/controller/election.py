@@ -82,7 +82,7 @@ class Model(Surroundings):
     def succ(self, s: State) -> Iterator[Step]:
         for k in (1, 2):
             if s[k]:
-                yield from self.is_zkgroup(s, k)
+                yield from self.zkgroup_elections(s, k)
         if s[3]:
             yield from self.real(s)
         yield from self.faults(s)
@@ -92,7 +92,7 @@ class Model(Surroundings):
     # lead = (epoch version, epoch, stage, greatest epoch of one of Kafka)
     # stage: 0 UpdateMetadata to do, 1 rewriting, 2 ordinary work
 
-    def is_zkgroup(self, s: State, k: int) -> Iterator[Step]:
+    def zkgroup_elections(self, s: State, k: int) -> Iterator[Step]:
         a, tree, p = self.a, s[0], s[k]
         pc, sess, live, last, lead, left = p
         name = "AB"[k - 1]
