@@ -230,7 +230,9 @@ def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
     other.log(tmp_path / "b")
     history = History(tmp_path / "a", tmp_path / "b")
     for act in (history.verify, history.tree_at, lambda: list(history.transactions())):
-        with pytest.raises(MixedEnsembleError, match=f"the first, {one(1):#x}, is not the same") as error:
+        with pytest.raises(
+            MixedEnsembleError, match=f"the first transaction that both have, {one(1):#x}, differs"
+        ) as error:
             act()
         assert str(tmp_path / "a") in str(error.value)
         assert str(tmp_path / "b") in str(error.value)

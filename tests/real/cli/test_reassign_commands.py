@@ -219,7 +219,7 @@ def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: ServerClu
     strange = shell.run("reassign", "cancel", "--topic", "clicks", "--execute")
     done = shell.json("reassign", "cancel", "--topic", "orders", "--execute")
 
-    assert (refused.code, "real controller" in refused.err) == (2, True)
+    assert (refused.code, "is a Kafka controller" in refused.err) == (2, True)
     assert (strange.code, "clicks" in strange.err) == (5, True)
     (back,) = done["partitions"]
     assert (back["from"], back["to"], back["order_known"]) == ([1, 2], [1, 2], True)
