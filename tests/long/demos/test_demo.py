@@ -69,7 +69,7 @@ def test_demo_uses_the_ensemble_given_and_tidies_up(
     mine = ClientSettings(auth=Digest.from_file(digest), acl=CREATOR_ACL)
     with blocking(server.address, mine) as zk:
         zk.create_missing("/mine")
-    monkeypatch.setattr(scenario, "DemoOptions", partial(scenario.GroupDemoOptions, records_per_s=2_500))
+    monkeypatch.setattr(scenario, "GroupDemoOptions", partial(scenario.GroupDemoOptions, records_per_s=2_500))
 
     words = ("-z", f"{server.address}/mine", "--zk-digest-file", str(digest), "demo", "--format", "json")
     ran = Shell(tmp_path).run(*words)
