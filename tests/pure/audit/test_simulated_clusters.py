@@ -14,7 +14,7 @@ from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
 from zkgroup.testing import ClusterSimulation
 
-OURS = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "ours"][:12]
+ZKGROUP = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "zkgroup"][:12]
 LATE = (1, 137, 336)
 """Schedules in which a candidate of Kafka won, expired, and raised the epoch afterwards."""
 
@@ -29,7 +29,7 @@ def _run(seed: int) -> tuple[ClusterSimulation, list[Event], list[Finding]]:
     return simulation, events, find(RULES, lambda: events)
 
 
-@pytest.mark.parametrize("seed", OURS)
+@pytest.mark.parametrize("seed", ZKGROUP)
 def test_controllers_of_ours_leave_no_fault_behind(seed: int) -> None:
     """Whatever is killed, cut off or deleted; that nobody led is told, where every replica was gone."""
     _, events, found = _run(seed)
