@@ -153,7 +153,7 @@ def replicate(
 
 
 def append(host: ReplicaManager, leader_epoch: int, *lines: bytes) -> AppendLinesResponse:
-    return host.append(AppendLinesRequest(TP.topic, TP.partition, leader_epoch, 1, lines))
+    return host.append_lines(AppendLinesRequest(TP.topic, TP.partition, leader_epoch, 1, lines))
 
 
 def fetch(

@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.replicas.replica_view import AppendResult, ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
@@ -24,12 +24,15 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
 from zkgroup.wire.messages import ErrorCode, Request, Response, decode_response, encode_request
+from zkgroup.wire.record_batch import check_records
 from zkgroup.wire.replica_host import (
+    NO_EPOCH,
     AppendLinesRequest,
     AppendLinesResponse,
     FetchLinesRequest,
     FetchLinesResponse,
 )
+from zkgroup.wire.schema import Buffer
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 
@@ -124,7 +127,26 @@ class ScriptedHost(ReplicaManager):
     def delete(self, topic_partition: TopicPartition) -> ErrorCode:
         return self._role(topic_partition, Role.NONE, -1, "delete", topic_partition)
 
-    def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
+    def append(
+        self, topic_partition: TopicPartition, records: Buffer, leader_epoch: int = NO_EPOCH
+    ) -> AppendResult:
+        self._note("append", topic_partition, bytes(records))
+        view = self.views.get(topic_partition)
+        if view is None:
+            return AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        start = view.log_end_offset
+        end = start + sum(header.record_count for header in check_records(records))
+        self.show(topic_partition, log_end_offset=end)
+        return AppendResult(
+            ErrorCode.NONE,
+            start,
+            end,
+            view.leader_epoch,
+            log_start_offset=0,
+            high_watermark=view.high_watermark,
+        )
+
+    def append_lines(self, request: AppendLinesRequest) -> AppendLinesResponse:
         self._note("append", request)
         tp = TopicPartition(request.topic, request.partition)
         view = self.views.get(tp)

@@ -113,7 +113,7 @@ def test_the_count_says_who_lacks_a_line() -> None:
     for follower in (behind, level):
         follower.become_follower(T0, 0)
         replicate(host, follower, T0)
-    host.append(AppendLinesRequest("t", 0, 0, ACKS_ALL, (b"acknowledged",)))
+    host.append_lines(AppendLinesRequest("t", 0, 0, ACKS_ALL, (b"acknowledged",)))
     replicate(host, level, T0)
 
     def joins(broker: int) -> frozenset[TopicPartition]:

@@ -22,7 +22,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import ACKS_LEADER, AppendLinesRequest
+from zkgroup.wire.replica_host import records_of
 
 
 def led_pair() -> tuple[ReplicaManager, ReplicaManager]:
@@ -57,7 +57,7 @@ def test_a_replica_that_is_stopped_neither_leads_nor_follows() -> None:
     """Later requests to it are refused, and its lines stay as they are."""
     leader = Replica(1, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     leader.lead(0, (1,), {1})
-    lines = AppendLinesRequest(TP.topic, TP.partition, 0, ACKS_LEADER, (b"a",))
+    lines = records_of((b"a",), timestamp_ms=1)
     assert leader.append(lines, 1).error is ErrorCode.NONE
     leader.stop()
 

@@ -23,7 +23,7 @@ host.become_leader(TopicPartition(topic, partition), leader_epoch, (1,), (1,))
 offset = host.log_end_offset(TopicPartition(topic, partition))
 while True:
     lines = tuple(b"line %d" % (offset + number) for number in range(50))
-    offset = host.append(AppendLinesRequest(topic, partition, leader_epoch, 1, lines)).base_offset + 50
+    offset = host.append_lines(AppendLinesRequest(topic, partition, leader_epoch, 1, lines)).base_offset + 50
     print(offset, flush=True)
 """
 

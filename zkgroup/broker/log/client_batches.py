@@ -19,6 +19,7 @@ from zkgroup.wire.record_batch import (
     stamp,
     stamp_append_time,
 )
+from zkgroup.wire.schema import Buffer
 
 
 class Refused(NamedTuple):
@@ -28,7 +29,7 @@ class Refused(NamedTuple):
     reason: str
 
 
-def checked_batches(records: bytes, config: LogConfig) -> list[BatchHeader] | Refused:
+def checked_batches(records: Buffer, config: LogConfig) -> list[BatchHeader] | Refused:
     """The headers of a client's batches, all of which may be appended."""
     try:
         batches = check_records(records)
@@ -57,7 +58,7 @@ def _refusal(batch: BatchHeader, config: LogConfig) -> Refused | None:
 
 
 def stamped(
-    records: bytes, batches: list[BatchHeader], base_offset: int, leader_epoch: int, append_time: int | None
+    records: Buffer, batches: list[BatchHeader], base_offset: int, leader_epoch: int, append_time: int | None
 ) -> tuple[bytearray, list[BatchHeader]]:
     """The batches with offsets from `base_offset` on and the leader's epoch; with `append_time` as the
     timestamp of all records. And their headers then."""

@@ -35,6 +35,7 @@ from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import BatchHeader
+from zkgroup.wire.schema import Buffer
 
 
 class Appended(NamedTuple):
@@ -162,7 +163,7 @@ class PartitionLog:
         """Marks the log's end as the start of a leader epoch. Raises ValueError for one before the latest."""
         self._keep_epochs(self._epochs.begin(leader_epoch, self._end_offset))
 
-    def append_as_leader(self, records: bytes, leader_epoch: int, now_ms: int) -> Appended:
+    def append_as_leader(self, records: Buffer, leader_epoch: int, now_ms: int) -> Appended:
         """Checks the batches of a client, stamps offsets and the epoch on them, and appends all or none.
 
         Errors: 2 damaged, 10 too large, 32 and 87 batches that Kafka does not take either, and of an

@@ -1,8 +1,9 @@
 """The replicas of a broker: leaders and followers over a `DataDir`.
 
 * `manager`: `ReplicaManager`, all replicas of a broker; `executor`: the one thread that calls it
-* `replica`: one replica with its role, its answers to AppendLines and FetchLines, the progress of a leader's
+* `replica`: one replica with its role, its appends, its answers to FetchLines, the progress of a leader's
   followers, and the high watermark
+* `appends`: appends to several partitions, and the wait of acks=all
 * `actions`: the calls of controller, machine and clients; `min_insync`: `min.insync.replicas`
 * `replica_view`: the state of a replica as values
 """

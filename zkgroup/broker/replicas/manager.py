@@ -26,8 +26,8 @@ from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 
 from zkgroup.broker.log.data_dir import DataDir
-from zkgroup.broker.replicas.replica import FollowerState, Replica, no_append, no_fetch
-from zkgroup.broker.replicas.replica_view import Failure, ReplicaView, Role
+from zkgroup.broker.replicas.replica import FollowerState, Replica, no_fetch
+from zkgroup.broker.replicas.replica_view import AppendResult, Failure, ReplicaView, Role
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
@@ -39,7 +39,10 @@ from zkgroup.wire.replica_host import (
     AppendLinesResponse,
     FetchLinesRequest,
     FetchLinesResponse,
+    are_lines,
+    records_of,
 )
+from zkgroup.wire.schema import Buffer
 from zkgroup.znodes.ids import validate_topic
 
 log = logging.getLogger("zkgroup.broker")
@@ -163,24 +166,35 @@ class ReplicaManager:
             with self._changing(topic_partition):
                 replica.set_maximal_isr(leader_epoch, isr)
 
-    def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
-        """Appends lines as one record batch, all or none, and returns the response at once, as for acks=1.
+    def append(
+        self, topic_partition: TopicPartition, records: Buffer, leader_epoch: int = NO_EPOCH
+    ) -> AppendResult:
+        """Appends record batches of a client, all or none, and returns the result at once, as for acks=1.
 
-        For acks=all the caller delays the response until `high_watermark` has reached `base_offset` plus the
-        number of lines, and sets the new high watermark in it. If the replica no longer `keeps` the lines,
-        the caller responds with error 6 and `base_offset`. The caller also checks whether enough replicas are
-        in sync (19, 20; `maximal_isr_size`).
-        Errors: 3 no such replica, 6 not leader, 74 and 75 another leader epoch, 87 no lines, a line with a
-        newline, or more bytes than a response can have (`BATCH_BYTES_MAX`). Error 6 has a `base_offset` if
-        the files failed during the append: the lines may be in the log.
+        For acks=all the caller waits until `high_watermark` has reached `end_offset`, also for a batch that
+        an idempotent producer sends again. If the replica no longer `keeps` the records, the caller responds
+        with error 6. The caller also checks whether enough replicas are in sync (19, 20; `maximal_isr_size`).
+        `leader_epoch` is the one that the client expects, `NO_EPOCH` for none.
+        Errors: 3 no such replica, 6 not leader, 74 and 75 another leader epoch, and those of
+        `PartitionLog.append_as_leader`. Error 6 has a `base_offset` if the files failed during the append:
+        the records may be in the log.
         """
-        topic_partition = TopicPartition(request.topic, request.partition)
         if (replica := self._replicas.get(topic_partition)) is None:
-            return no_append(self._absence(topic_partition))
+            return AppendResult(self._absence(topic_partition), message=f"{topic_partition} is not here")
         end_offset = replica.end_offset
         with self._changing(topic_partition):
-            return replica.append(request, self._wall_ms())
-        return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, -1)
+            return replica.append(records, self._wall_ms(), leader_epoch)
+        why = self._failures.get(topic_partition, "")
+        return AppendResult(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, message=why)
+
+    def append_lines(self, request: AppendLinesRequest) -> AppendLinesResponse:
+        """Appends lines as one record batch. Error 87: no lines, a line with a newline, or too many bytes."""
+        if not are_lines(request.lines):
+            return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
+        records = records_of(request.lines, timestamp_ms=self._wall_ms())
+        expected = request.leader_epoch if request.leader_epoch >= 0 else -2  # lines always name an epoch
+        result = self.append(TopicPartition(request.topic, request.partition), records, expected)
+        return AppendLinesResponse(result.error, result.base_offset, result.high_watermark)
 
     def maximal_isr_size(self, topic_partition: TopicPartition) -> int | None:
         """Size of the maximal ISR, for which the high watermark waits; None if this replica does not lead."""

@@ -1,4 +1,4 @@
-"""One replica of a partition: its role, and its answers to AppendLines and FetchLines. Pure but for its log.
+"""One replica of a partition: its role, its appends, and its answers to FetchLines. Pure but for its log.
 
 `LeaderState` has the progress of a leader's followers in one leader epoch, and computes the high watermark
 (kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybeExpandIsr`).
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkgroup.broker.log.partition_log import PartitionLog
-from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, Follower, ReplicaView, Role
+from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, AppendResult, Follower, ReplicaView, Role
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
@@ -27,14 +27,11 @@ from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_EPOCH,
     OBSERVER,
-    AppendLinesRequest,
-    AppendLinesResponse,
     EpochEnd,
     FetchLinesRequest,
     FetchLinesResponse,
-    are_lines,
-    records_of,
 )
+from zkgroup.wire.schema import Buffer
 
 
 @dataclass(slots=True)
@@ -292,19 +289,26 @@ class Replica:
             self._leader_state.set_maximal_isr(isr)
             self._advance(self._leader_state)
 
-    def append(self, request: AppendLinesRequest, now_ms: int) -> AppendLinesResponse:
-        """Appends lines as one record batch with this timestamp and returns the answer at once."""
-        error = self._refusal(request.leader_epoch)
-        if error is ErrorCode.NONE and not are_lines(request.lines):
-            error = ErrorCode.INVALID_RECORD
+    def append(self, records: Buffer, now_ms: int, leader_epoch: int = NO_EPOCH) -> AppendResult:
+        """Appends a client's record batches, all or none; see `ReplicaManager.append`."""
+        present = NO_EPOCH if self._leader_state is None else self._leader_state.leader_epoch
+        error = self._refusal(present if leader_epoch == NO_EPOCH else leader_epoch)
         if error is not ErrorCode.NONE or self._leader_state is None:
-            return no_append(error)
-        records = records_of(request.lines, timestamp_ms=now_ms)
+            return AppendResult(error, message=f"{self._topic_partition}: not led here in that epoch")
         appended = self._log.append_as_leader(records, self._leader_state.leader_epoch, now_ms)
-        if (error := ErrorCode(appended.error)) is not ErrorCode.NONE:
-            return no_append(error)
+        if appended.error is not ErrorCode.NONE:
+            start_offset = self._log.start_offset
+            return AppendResult(appended.error, log_start_offset=start_offset, message=appended.message)
         self._advance(self._leader_state)
-        return AppendLinesResponse(ErrorCode.NONE, appended.base_offset, self.high_watermark)
+        return AppendResult(
+            ErrorCode.NONE,
+            appended.base_offset,
+            appended.end_offset,
+            self._log.epochs.of_line_before(appended.end_offset),
+            appended.log_append_time,
+            self._log.start_offset,
+            self.high_watermark,
+        )
 
     def keeps(self, leader_epoch: int, end_offset: int) -> bool:
         """Whether this replica leads, and its last line before `end_offset` is of that leader epoch."""
@@ -444,11 +448,6 @@ class Replica:
             return
         if offset != kept:
             self._log.keep_high_watermark(offset)
-
-
-def no_append(error: ErrorCode) -> AppendLinesResponse:
-    """The answer to an AppendLines that was refused with `error`."""
-    return AppendLinesResponse(error, -1, -1)
 
 
 def no_fetch(error: ErrorCode) -> FetchLinesResponse:

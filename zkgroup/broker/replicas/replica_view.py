@@ -1,4 +1,4 @@
-"""The state of a replica as values: its role, its followers and its failure. Pure."""
+"""The state of a replica as values: its role, its followers, its failure, the result of an append. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
+
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.records import NO_EPOCH, NO_OFFSET, NO_TIME
 
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 """Most bytes of record batches in one answer, whatever the request allows; a larger batch is sent alone.
@@ -55,6 +58,25 @@ class ReplicaView:
     """The other replicas of a leader, by broker id."""
     failure: str | None = None
     """Why this replica has no role, or cannot take its leader's lines; a message for people."""
+
+
+class AppendResult(NamedTuple):
+    """The result of an append to one partition: Kafka's `LogAppendInfo`, or the error."""
+
+    error: ErrorCode
+    base_offset: int = NO_OFFSET
+    """Offset of the first record. For a batch that an idempotent producer sends again: its first offset. With
+    error 6 after a failed write: the offset that the records may have."""
+    end_offset: int = NO_OFFSET
+    """The offset behind the last record; with acks=all the high watermark must reach it."""
+    leader_epoch: int = NO_EPOCH
+    """The leader epoch of the last record."""
+    log_append_time: int = NO_TIME
+    """The timestamp of all records in epoch milliseconds; -1 with `CreateTime`."""
+    log_start_offset: int = NO_OFFSET
+    high_watermark: int = NO_OFFSET
+    message: str = ""
+    """With an error: the reason, a message for people."""
 
 
 class Failure(NamedTuple):

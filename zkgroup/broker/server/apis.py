@@ -98,7 +98,7 @@ class LineRequests:
             return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
         if request.acks == ACKS_ALL and self._lacks(host, _partition(request)):
             return AppendLinesResponse(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
-        return host.append(request)
+        return host.append_lines(request)
 
     @staticmethod
     def must_wait(request: AppendLinesRequest, response: AppendLinesResponse) -> bool:
