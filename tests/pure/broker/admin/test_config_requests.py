@@ -1,0 +1,179 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.broker.admin.conftest import BY
+from tests.worlds.memory_cluster import MemoryCluster
+from zkgroup.broker.admin.configs import (
+    APPEND,
+    DEFAULT_CONFIG,
+    DELETE,
+    DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    INT,
+    LONG,
+    SET,
+    STATIC_BROKER_CONFIG,
+    SUBTRACT,
+    TOPIC_CONFIG,
+    KnownConfig,
+    KnownConfigs,
+    alter,
+    describe,
+)
+from zkgroup.wire.admin_apis import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    AlteredResource,
+    ChangedResource,
+    ConfigOperation,
+    ConfigResource,
+    ConfigValue,
+    DescribedResource,
+)
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.znodes.config import ConfigEntity, TopicConfig
+
+KNOWN = KnownConfigs(
+    1,
+    {
+        "retention.ms": KnownConfig("retention.ms", LONG, "604800000", DEFAULT_CONFIG, "age"),
+        "segment.bytes": KnownConfig("segment.bytes", INT, "4096", STATIC_BROKER_CONFIG, "size"),
+    },
+    {"log.retention.ms": KnownConfig("log.retention.ms", LONG, "9", STATIC_BROKER_CONFIG, "age", True)},
+)
+
+
+def _describe(
+    cluster: MemoryCluster, kind: int, name: str, keys: tuple[str, ...] | None = None
+) -> DescribedResource:
+    resource = ConfigResource(kind=kind, name=name, keys=keys)
+    return describe(cluster.world.ensemble, resource, KNOWN, synonyms=True, documented=True)
+
+
+def _rows(described: DescribedResource) -> list[tuple[str, str | None, int]]:
+    return [(one.name, one.value, one.source) for one in described.configs]
+
+
+def test_a_topic_shows_its_overrides_and_the_brokers_defaults(cluster: MemoryCluster) -> None:
+    """The synonyms of an override end with the default that it hides."""
+    found = _describe(cluster, TOPIC_RESOURCE, "orders")
+
+    assert _rows(found) == [
+        ("retention.ms", "1000", TOPIC_CONFIG),
+        ("segment.bytes", "4096", STATIC_BROKER_CONFIG),
+    ]
+    retention = found.configs[0]
+    assert [(one.value, one.source) for one in retention.synonyms] == [
+        ("1000", TOPIC_CONFIG),
+        ("604800000", DEFAULT_CONFIG),
+    ]
+    assert (retention.config_type, retention.documentation) == (LONG, "age")
+    assert _rows(_describe(cluster, TOPIC_RESOURCE, "orders", ("segment.bytes",))) == _rows(found)[1:]
+
+
+def test_a_broker_shows_its_own_settings_before_those_of_all(cluster: MemoryCluster) -> None:
+    """Broker 1 answers for itself and for the default of all brokers only."""
+    ensemble = cluster.world.ensemble
+    for name, value in (("", "5"), ("1", "6")):
+        config = ConfigValue(name="leader.replication.throttled.rate", value=value)
+        resource = AlteredResource(kind=BROKER_RESOURCE, name=name, configs=(config,))
+        assert alter(ensemble, resource, KNOWN, BY, validate_only=False).error == ErrorCode.NONE
+
+    rate = "leader.replication.throttled.rate"
+    assert _rows(_describe(cluster, BROKER_RESOURCE, "1")) == [
+        (rate, "6", DYNAMIC_BROKER_CONFIG),
+        ("log.retention.ms", "9", STATIC_BROKER_CONFIG),
+    ]
+    assert _rows(_describe(cluster, BROKER_RESOURCE, "")) == [(rate, "5", DYNAMIC_DEFAULT_BROKER_CONFIG)]
+    other = _describe(cluster, BROKER_RESOURCE, "2")
+    assert (other.error, other.configs) == (ErrorCode.INVALID_REQUEST, ())
+
+
+def test_secrets_are_not_shown(cluster: MemoryCluster) -> None:
+    """The value is null, and so are its synonyms."""
+    entity = ConfigEntity.broker(1)
+    data = b'{"version":1,"config":{"ssl.keystore.password":"secret"}}'
+    cluster.world.server.put(entity.config_path, data)
+
+    (row,) = [one for one in _describe(cluster, BROKER_RESOURCE, "1").configs if one.is_sensitive]
+    assert (row.name, row.value, row.synonyms) == ("ssl.keystore.password", None, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC_RESOURCE, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC_RESOURCE, "a/b", ErrorCode.INVALID_TOPIC),
+        (8, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_described_has_an_error_of_its_own(
+    cluster: MemoryCluster, kind: int, name: str, error: ErrorCode
+) -> None:
+    """The request is answered for its other resources."""
+    assert _describe(cluster, kind, name).error == error
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def _change(cluster: MemoryCluster, *operations: tuple[str, int, str | None], topic: str = "orders") -> int:
+    configs = tuple(ConfigOperation(name=n, operation=o, value=v) for n, o, v in operations)
+    resource = ChangedResource(kind=TOPIC_RESOURCE, name=topic, configs=configs)
+    return alter(cluster.world.ensemble, resource, KNOWN, BY, validate_only=False).error
+
+
+def test_an_incremental_change_keeps_what_it_does_not_name(cluster: MemoryCluster) -> None:
+    """KIP-339: set, delete, append and subtract; each change is notified to the brokers."""
+    assert _change(cluster, ("segment.bytes", SET, "99")) == ErrorCode.NONE
+    throttled = "leader.replication.throttled.replicas"
+    assert _change(cluster, (throttled, APPEND, "0:1,0:2")) == ErrorCode.NONE
+    assert _change(cluster, (throttled, SUBTRACT, "0:1"), ("retention.ms", DELETE, None)) == ErrorCode.NONE
+
+    path = TopicConfig.path("orders")
+    assert cluster.overrides(path) == {"segment.bytes": "99", throttled: "0:2"}
+    assert len(cluster.notifications()) == 3
+
+
+def test_a_replacing_change_removes_what_it_does_not_name(cluster: MemoryCluster) -> None:
+    """AlterConfigs of before KIP-339."""
+    resource = AlteredResource(
+        kind=TOPIC_RESOURCE, name="orders", configs=(ConfigValue(name="segment.bytes", value="99"),)
+    )
+    alter(cluster.world.ensemble, resource, KNOWN, BY, validate_only=True)
+    assert cluster.overrides(TopicConfig.path("orders")) == {"retention.ms": "1000"}
+
+    alter(cluster.world.ensemble, resource, KNOWN, BY, validate_only=False)
+    assert cluster.overrides(TopicConfig.path("orders")) == {"segment.bytes": "99"}
+
+
+def test_a_change_that_changes_nothing_writes_nothing(cluster: MemoryCluster) -> None:
+    """Brokers are not notified either."""
+    assert _change(cluster, ("retention.ms", SET, "1000")) == ErrorCode.NONE
+    assert _change(cluster, ("segment.bytes", DELETE, None)) == ErrorCode.NONE
+    assert cluster.notifications() == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "topic", "error"),
+    [
+        (("retention.ms", SET, "x"), "orders", ErrorCode.INVALID_CONFIG),
+        (("retention", SET, "1"), "orders", ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, None), "orders", ErrorCode.INVALID_REQUEST),
+        (("retention.ms", 9, "1"), "orders", ErrorCode.INVALID_REQUEST),
+        (("retention.ms", SET, "1"), "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("retention.ms", DELETE, None), "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("retention.ms", SET, "1"), "a/b", ErrorCode.INVALID_TOPIC),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_with_kafkas_code(
+    cluster: MemoryCluster, operation: tuple[str, int, str | None], topic: str, error: ErrorCode
+) -> None:
+    """Nothing is written."""
+    before = len(cluster.world.server.log)
+
+    assert _change(cluster, operation, topic=topic) == error
+    assert len(cluster.world.server.log) == before

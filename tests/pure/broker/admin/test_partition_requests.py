@@ -1,0 +1,149 @@
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.pure.broker.admin.conftest import BY
+from tests.worlds.memory_cluster import MemoryCluster
+from zkgroup.broker.admin.partitions import (
+    PREFERRED,
+    Results,
+    alter_reassignments,
+    elect_leaders,
+    running_reassignments,
+)
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.znodes.admin_requests import PreferredElection
+from zkgroup.znodes.brokers import Topic
+
+UNCLEAN = 1
+
+
+def _tp(number: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def _codes(found: Results) -> dict[str, ErrorCode | None]:
+    return {str(tp): None if why is None else why.error for tp, why in sorted(found.items())}
+
+
+def _operator(cluster: MemoryCluster, controller: Callable[[], None]) -> Ensemble:
+    """An operator in whose pauses the controller works."""
+
+    def pause(seconds: float) -> None:
+        controller()
+        cluster.world.pass_time(seconds)
+
+    return cluster.world.operator(cluster.world.server.client("broker"), pause)
+
+
+def test_an_election_waits_for_the_controller_and_says_what_each_partition_needed(
+    cluster: MemoryCluster,
+) -> None:
+    """84 where the preferred replica leads, 80 where it cannot, 3 where there is no such partition."""
+    cluster.topic("moved", (1, 2), (3, 2), (2, 1))
+    cluster.state("moved", 0, 2, (1, 2))
+    cluster.state("moved", 1, 2, (2,))
+
+    def controller() -> None:
+        if cluster.world.server.find(PreferredElection.path()) is not None:
+            cluster.state("moved", 0, 1, (1, 2))
+            cluster.world.write(Delete(PreferredElection.path(), -1))
+
+    wanted = [*(_tp(number, "moved") for number in (0, 1, 2, 9)), _tp(0, "absent")]
+    found = elect_leaders(_operator(cluster, controller), PREFERRED, wanted, 60.0, BY)
+
+    assert _codes(found) == {
+        "absent-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "moved-0": None,
+        "moved-1": ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        "moved-2": ErrorCode.ELECTION_NOT_NEEDED,
+        "moved-9": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_an_election_of_all_partitions_leaves_out_those_that_need_none(cluster: MemoryCluster) -> None:
+    """As in Kafka (KIP-460)."""
+    assert elect_leaders(cluster.world.ensemble, PREFERRED, None, 1.0, BY) == {}
+
+
+def test_an_election_that_no_controller_performs_times_out(cluster: MemoryCluster) -> None:
+    """A second one meanwhile is told to try again."""
+    cluster.state("orders", 0, 2, (1, 2))
+    timed_out = {"orders-0": ErrorCode.REQUEST_TIMED_OUT}
+
+    assert _codes(elect_leaders(cluster.world.ensemble, PREFERRED, [_tp(0)], 1.0, BY)) == timed_out
+    assert _codes(elect_leaders(cluster.world.ensemble, PREFERRED, [_tp(0)], 1.0, BY)) == timed_out
+
+
+def test_an_unclean_election_is_refused_where_none_can_lead(cluster: MemoryCluster) -> None:
+    """84 with a live leader, 83 without a live replica."""
+    cluster.topic("lost", (8, 9))
+
+    found = elect_leaders(cluster.world.ensemble, UNCLEAN, [_tp(0), _tp(0, "lost")], 1.0, BY)
+
+    assert _codes(found) == {
+        "lost-0": ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        "orders-0": ErrorCode.ELECTION_NOT_NEEDED,
+    }
+
+
+# --- reassignments ------------------------------------------------------------------------------
+
+
+def test_a_reassignment_is_one_request_to_the_controller(cluster: MemoryCluster) -> None:
+    """Partitions with an error of their own are left out of it."""
+    wanted = {_tp(0): (3, 1), _tp(1): (2, 2), _tp(5): (1,), _tp(0, "absent"): (1,)}
+    found = alter_reassignments(cluster.world.ensemble, wanted, BY)
+
+    assert _codes(found) == {
+        "absent-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "orders-0": None,
+        "orders-1": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "orders-5": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert cluster.requested() == {_tp(0): (3, 1)}
+
+
+def test_a_second_reassignment_waits_for_the_first(cluster: MemoryCluster) -> None:
+    """60: ZooKeeper has one request for reassignments."""
+    alter_reassignments(cluster.world.ensemble, {_tp(0): (3, 1)}, BY)
+
+    found = alter_reassignments(cluster.world.ensemble, {_tp(1): (3, 1)}, BY)
+
+    assert _codes(found) == {"orders-1": ErrorCode.REASSIGNMENT_IN_PROGRESS}
+    assert cluster.requested() == {_tp(0): (3, 1)}
+
+
+def test_an_unknown_target_is_refused(cluster: MemoryCluster) -> None:
+    """Broker 9 is not registered."""
+    found = alter_reassignments(cluster.world.ensemble, {_tp(0): (9, 1)}, BY)
+
+    assert _codes(found) == {"orders-0": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+
+
+def test_running_reassignments_show_what_comes_and_what_goes(cluster: MemoryCluster) -> None:
+    """Before the controller has begun by the request, then by the topic."""
+    ensemble = cluster.world.ensemble
+    alter_reassignments(ensemble, {_tp(0): (3, 1)}, BY)
+
+    (begun,) = running_reassignments(ensemble, None).values()
+    assert (begun.replicas, begun.adding, begun.removing) == ((3, 1, 2), (3,), (2,))
+    topic = Topic({0: (3, 1, 2), 1: (2, 1)}, version=2, adding={0: (3,)}, removing={0: (2,)})
+    cluster.world.server.put(Topic.path("orders"), topic.encode())
+    assert running_reassignments(ensemble, [_tp(0), _tp(1)]) == {_tp(0): begun}
+
+
+def test_a_cancelled_reassignment_goes_back(cluster: MemoryCluster) -> None:
+    """85 for a partition that does not move."""
+    ensemble = cluster.world.ensemble
+    alter_reassignments(ensemble, {_tp(0): (3, 1)}, BY)
+
+    found = alter_reassignments(ensemble, {_tp(0): None, _tp(1): None}, BY)
+
+    assert _codes(found) == {"orders-0": None, "orders-1": ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+    assert cluster.requested() == {_tp(0): (1, 2)}

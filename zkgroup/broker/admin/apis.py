@@ -1,0 +1,367 @@
+"""The handlers of the requests that change the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol, TypeVar
+
+from zkgroup.admin.change import ChangeRecord
+from zkgroup.broker.admin import configs, partitions, topics
+from zkgroup.broker.admin.configs import KnownConfigs
+from zkgroup.broker.admin.failures import Failure, failure_of
+from zkgroup.broker.admin.topics import Created, PendingDeletion, TopicDefaults
+from zkgroup.errors import ZkGroupError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, Store, after, wait_for
+from zkgroup.wire.admin_apis import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlteredResource,
+    AlteredResourceResult,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ChangedResource,
+    CreatedTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ElectionResult,
+    ElectionTopic,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    GrownTopicResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    NewTopic,
+    OngoingReassignment,
+    OngoingTopic,
+    ReassignedPartitionResult,
+    ReassignedTopicResult,
+)
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.zookeeper.blocking import Blocking
+
+THREADS: Final = 4
+"""Requests of this kind that are handled at the same time; more wait."""
+TIMEOUT_MAX_S: Final = 600.0
+"""Longest wait for an effect, whatever the timeout of the request."""
+ZOOKEEPER_TIMEOUT_S: Final = 10.0
+
+T = TypeVar("T")
+
+
+class ServedMetadata(Protocol):
+    """What this broker tells clients of a topic."""
+
+    def leaders(self, topic: str) -> Mapping[int, int] | None:
+        """Partition to its live leader, -1 for none; None for an unknown topic."""
+        ...
+
+
+class AdminApis:
+    """Handles the requests that change the cluster, and those that show what can be changed.
+
+    A request is carried out on a thread, over the broker's ZooKeeper session. Its effect is awaited in this
+    broker's own metadata, so that a client that asks this broker next sees it. Made and used on one event
+    loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        metadata: ServedMetadata,
+        *,
+        broker: int,
+        defaults: TopicDefaults,
+        known_configs: KnownConfigs,
+    ) -> None:
+        self._metadata = metadata
+        self._defaults = defaults
+        self._known_configs = known_configs
+        self._by = ChangeRecord(undo_id="", command="a request to the broker", user=f"broker {broker}")
+        self._closed = threading.Event()
+        self._zk = Blocking(store, timeout_s=ZOOKEEPER_TIMEOUT_S, clock=clock)
+
+        def pause(seconds: float) -> None:
+            wait_for(clock, self._closed.is_set, after(clock, seconds), self._closed.wait)
+
+        self._ensemble = Ensemble(zk=self._zk, clock=clock, pause=pause)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"zkgroup-broker-{broker}-admin")
+        self._waiting: set[asyncio.Event] = set()
+        self._auto_created: dict[str, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """Ends all waits; calls in progress end by themselves."""
+        self._closed.set()
+        for task in self._auto_created.values():
+            task.cancel()
+        self._zk.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def metadata_changed(self) -> None:
+        """Wakes the requests that wait for their effect; to be called after each UpdateMetadata."""
+        for event in self._waiting:
+            event.set()
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Creates topics, and waits until this broker knows a leader of each partition."""
+        found = await self._run(
+            lambda ensemble: topics.create_topics(ensemble, request, self._defaults, self._by)
+        )
+        leaderless: Collection[str] = ()
+        if not request.validate_only:
+            made = {name: one.replicas for name, one in found.items() if isinstance(one, Created)}
+            leaderless = await self._until_led(made, request.timeout_ms)
+        # In the order of the request; a topic that is named twice has one result.
+        names = dict.fromkeys(topic.topic for topic in request.topics)
+        return CreateTopicsResponse(
+            topics=tuple(self._created(name, found[name], is_led=name not in leaderless) for name in names)
+        )
+
+    def _created(self, topic: str, result: Created | Failure, *, is_led: bool) -> CreatedTopic:
+        if isinstance(result, Failure):
+            return CreatedTopic(topic=topic, error=result.error, error_message=result.message)
+        if not is_led:
+            return CreatedTopic(topic=topic, error=ErrorCode.REQUEST_TIMED_OUT, error_message=_NO_LEADERS)
+        return CreatedTopic(
+            topic=topic,
+            error=ErrorCode.NONE,
+            partitions=len(result.replicas),
+            replication_factor=result.replication_factor,
+            configs=configs.created_configs(result.configs, self._known_configs),
+        )
+
+    def create_unknown_topic(self, topic: str) -> None:
+        """Begins to create a topic that a client has asked for in Metadata; returns at once.
+
+        The client gets error 5 (leader not available) and asks again.
+        """
+        if topic not in self._auto_created:
+            task = asyncio.get_running_loop().create_task(self._create_unknown(topic))
+            self._auto_created[topic] = task
+            task.add_done_callback(lambda _: self._auto_created.pop(topic, None))
+
+    async def _create_unknown(self, topic: str) -> None:
+        new = NewTopic(topic=topic, partitions=topics.UNSET, replication_factor=topics.UNSET)
+        await self.create_topics(CreateTopicsRequest(topics=(new,), timeout_ms=AUTO_CREATION_MS))
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Has the controller delete topics, and waits until they are gone."""
+        until = self._deadline(request.timeout_ms)
+        found = await self._run(lambda ensemble: topics.delete_topics(ensemble, request.topics, self._by))
+        names = [name for name, one in found.items() if isinstance(one, PendingDeletion)]
+        await self._wait_until(lambda: all(self._metadata.leaders(name) is None for name in names), until)
+        rows = []
+        for name, one in found.items():
+            failure = one if isinstance(one, Failure) else await self._until_deleted(one, until)
+            error, message = (ErrorCode.NONE, None) if failure is None else failure
+            rows.append(DeletedTopic(topic=name, error=error, error_message=message))
+        return DeleteTopicsResponse(topics=tuple(rows))
+
+    async def _until_deleted(self, deletion: PendingDeletion, until: float) -> Failure | None:
+        left_s = max(0.0, until - asyncio.get_running_loop().time())
+        try:
+            return await self._run(lambda _: deletion.wait(left_s))
+        except ZkGroupError as error:
+            return failure_of(error)
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        """Adds partitions, and waits until this broker knows a leader of each."""
+        found = await self._run(lambda ensemble: topics.create_partitions(ensemble, request, self._by))
+        leaderless: Collection[str] = ()
+        if not request.validate_only:
+            made = {name: one for name, one in found.items() if not isinstance(one, Failure)}
+            leaderless = await self._until_led(made, request.timeout_ms)
+        rows = []
+        for name, one in found.items():
+            failure = one if isinstance(one, Failure) else None
+            if name in leaderless:
+                failure = Failure(ErrorCode.REQUEST_TIMED_OUT, _NO_LEADERS)
+            error, message = (ErrorCode.NONE, None) if failure is None else failure
+            rows.append(GrownTopicResult(topic=name, error=error, error_message=message))
+        return CreatePartitionsResponse(topics=tuple(rows))
+
+    # --- configs --------------------------------------------------------------------------------
+
+    async def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        """The configs of topics and of this broker."""
+        known = self._known_configs
+
+        def describe(ensemble: Ensemble) -> DescribeConfigsResponse:
+            rows = tuple(
+                configs.describe(
+                    ensemble,
+                    resource,
+                    known,
+                    synonyms=request.include_synonyms,
+                    documented=request.include_documentation,
+                )
+                for resource in request.resources
+            )
+            return DescribeConfigsResponse(resources=rows)
+
+        return await self._run(describe)
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Replaces the configs of topics and brokers."""
+        rows = await self._alter(request.resources, validate_only=request.validate_only)
+        return AlterConfigsResponse(resources=rows)
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """Changes single configs of topics and brokers."""
+        rows = await self._alter(request.resources, validate_only=request.validate_only)
+        return IncrementalAlterConfigsResponse(resources=rows)
+
+    async def _alter(
+        self, resources: Iterable[AlteredResource | ChangedResource], *, validate_only: bool
+    ) -> tuple[AlteredResourceResult, ...]:
+        known, by = self._known_configs, self._by
+        return await self._run(
+            lambda ensemble: tuple(
+                configs.alter(ensemble, resource, known, by, validate_only=validate_only)
+                for resource in resources
+            )
+        )
+
+    # --- partitions -----------------------------------------------------------------------------
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Has the controller elect leaders, and waits until it has."""
+        wanted = None if request.topics is None else partitions.by_topic(request.topics)
+        timeout_s = _seconds(request.timeout_ms)
+        try:
+            found = await self._run(
+                lambda ensemble: partitions.elect_leaders(
+                    ensemble, request.election_type, wanted, timeout_s, self._by
+                )
+            )
+        except ZkGroupError as error:
+            return ElectLeadersResponse(error=failure_of(error).error, topics=())
+        return ElectLeadersResponse(
+            topics=tuple(
+                ElectionTopic(
+                    topic=topic,
+                    partitions=tuple(
+                        ElectionResult(partition=n, error=e, error_message=m) for n, e, m in rows
+                    ),
+                )
+                for topic, rows in _rows_by_topic(found).items()
+            )
+        )
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begins and cancels reassignments; the answer does not wait for their end."""
+        wanted = {
+            TopicPartition(topic.topic, one.partition): one.replicas
+            for topic in request.topics
+            for one in topic.partitions
+        }
+        try:
+            found = await self._run(
+                lambda ensemble: partitions.alter_reassignments(ensemble, wanted, self._by)
+            )
+        except ZkGroupError as error:
+            code, message = failure_of(error)
+            return AlterPartitionReassignmentsResponse(error=code, error_message=message)
+        return AlterPartitionReassignmentsResponse(
+            error=ErrorCode.NONE,
+            topics=tuple(
+                ReassignedTopicResult(
+                    topic=topic,
+                    partitions=tuple(
+                        ReassignedPartitionResult(partition=n, error=e, error_message=m) for n, e, m in rows
+                    ),
+                )
+                for topic, rows in _rows_by_topic(found).items()
+            ),
+        )
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """The reassignments that run now."""
+        wanted = None if request.topics is None else partitions.by_topic(request.topics)
+        try:
+            found = await self._run(lambda ensemble: partitions.running_reassignments(ensemble, wanted))
+        except ZkGroupError as error:
+            code, message = failure_of(error)
+            return ListPartitionReassignmentsResponse(error=code, error_message=message)
+        rows: dict[str, list[OngoingReassignment]] = {}
+        for tp, one in found.items():
+            rows.setdefault(tp.topic, []).append(one)
+        return ListPartitionReassignmentsResponse(
+            error=ErrorCode.NONE,
+            topics=tuple(OngoingTopic(topic=topic, partitions=tuple(each)) for topic, each in rows.items()),
+        )
+
+    # --- threads and waits ----------------------------------------------------------------------
+
+    async def _run(self, act: Callable[[Ensemble], T]) -> T:
+        """Calls on one of the threads; if the caller is cancelled, the call goes on to its end."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, act, self._ensemble)
+
+    def _deadline(self, timeout_ms: int) -> float:
+        return asyncio.get_running_loop().time() + _seconds(timeout_ms)
+
+    async def _until_led(self, made: Mapping[str, Collection[int]], timeout_ms: int) -> Collection[str]:
+        """Waits until this broker knows a leader of all these partitions; the topics of which it does not."""
+        await self._wait_until(lambda: not self._leaderless(made), self._deadline(timeout_ms))
+        return self._leaderless(made)
+
+    def _leaderless(self, made: Mapping[str, Collection[int]]) -> set[str]:
+        return {
+            topic
+            for topic, numbers in made.items()
+            if any((self._metadata.leaders(topic) or {}).get(number, -1) < 0 for number in numbers)
+        }
+
+    async def _wait_until(self, is_over: Callable[[], bool], until: float) -> None:
+        """Waits for the metadata of this broker, up to a time of the event loop."""
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        try:
+            async with asyncio.timeout_at(until):
+                while not is_over():
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.discard(changed)
+
+
+AUTO_CREATION_MS: Final = 30_000
+_NO_LEADERS = "the topic exists, and the broker does not know a leader of each partition yet"
+
+
+def _seconds(timeout_ms: int) -> float:
+    return min(max(0.0, timeout_ms / 1000), TIMEOUT_MAX_S)
+
+
+def _rows_by_topic(found: partitions.Results) -> dict[str, list[tuple[int, int, str | None]]]:
+    """Topic to partition, error code and text of each."""
+    rows: dict[str, list[tuple[int, int, str | None]]] = {}
+    for tp, failure in sorted(found.items()):
+        error, message = (ErrorCode.NONE, None) if failure is None else failure
+        rows.setdefault(tp.topic, []).append((tp.partition, error, message))
+    return rows

@@ -1,0 +1,283 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs of topics and brokers; blocking.
+
+What is set lies in `/config`; defaults are those of the broker that answers. Sources:
+kafka/server/ConfigHelper.scala and AdminManager.scala @2.8.2, org/apache/kafka/common/requests/
+DescribeConfigsResponse.java@2.8.2 for the numbers of sources and types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zkgroup.admin.change import ChangeRecord
+from zkgroup.admin.changes.topics import alter_config_change
+from zkgroup.admin.configs import is_secret
+from zkgroup.broker.admin.failures import RequestPartError, failure_of, refused_as
+from zkgroup.errors import ConfigError, NotFoundError, ZkGroupError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.wire.admin_apis import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    AlteredResource,
+    AlteredResourceResult,
+    ChangedResource,
+    ConfigResource,
+    ConfigSynonym,
+    CreatedConfig,
+    DescribedConfig,
+    DescribedResource,
+)
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.config import ConfigEntity, EntityConfig
+from zkgroup.znodes.ids import validate_topic
+
+TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG = 1, 2, 3
+STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 4, 5
+SET, DELETE, APPEND, SUBTRACT = range(4)
+"""Operations of IncrementalAlterConfigs."""
+
+BOOLEAN, STRING, INT, LONG, LIST, PASSWORD = 1, 2, 3, 5, 7, 9
+UNKNOWN_TYPE: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConfig:
+    """A config that brokers of zkgroup use, with its value where nothing is set."""
+
+    name: str
+    type: int
+    """`BOOLEAN`, `STRING`, `INT`, `LONG` or `LIST`."""
+    value: str
+    source: int
+    """`STATIC_BROKER_CONFIG` where the broker was started with another value than the default, else
+    `DEFAULT_CONFIG`."""
+    documentation: str
+    read_only: bool = False
+    """Whether only a restart of the broker changes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConfigs:
+    """The configs of topics and of the broker that answers."""
+
+    broker: int
+    topic: Mapping[str, KnownConfig]
+    of_broker: Mapping[str, KnownConfig]
+
+
+# --- DescribeConfigs ----------------------------------------------------------------------------
+
+
+def describe(
+    ensemble: Ensemble, resource: ConfigResource, known: KnownConfigs, *, synonyms: bool, documented: bool
+) -> DescribedResource:
+    """The configs of one resource: what is set, and the defaults."""
+    try:
+        ensemble.zk.sync("/")
+        if resource.kind == TOPIC_RESOURCE:
+            configs = _topic_configs(ensemble, resource.name, known)
+        else:
+            configs = _broker_configs(ensemble, _broker_named(resource.kind, resource.name, known), known)
+    except ZkGroupError as error:
+        code, message = failure_of(error)
+        return DescribedResource(error=code, error_message=message, kind=resource.kind, name=resource.name)
+    wanted = None if resource.keys is None else set(resource.keys)
+    rows = tuple(
+        _described(one, synonyms=synonyms, documented=documented)
+        for one in configs
+        if wanted is None or one.name in wanted
+    )
+    return DescribedResource(error=ErrorCode.NONE, kind=resource.kind, name=resource.name, configs=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Config:
+    name: str
+    values: tuple[ConfigSynonym, ...]
+    """The one in effect first."""
+    known: KnownConfig | None
+
+
+def _topic_configs(ensemble: Ensemble, topic: str, known: KnownConfigs) -> Iterator[_Config]:
+    with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
+        validate_topic(topic)
+    if ensemble.zk.exists(Topic.path(topic)) is None:
+        raise NotFoundError(f"there is no topic {topic!r}")
+    (overrides,) = _overrides(ensemble, [ConfigEntity.topic(topic)])
+    return _configs([(TOPIC_CONFIG, overrides)], known.topic)
+
+
+def created_configs(overrides: Mapping[str, str], known: KnownConfigs) -> tuple[CreatedConfig, ...]:
+    """The configs of a new topic that has these overrides."""
+    return tuple(
+        CreatedConfig(
+            name=one.name,
+            value=one.values[0].value,
+            read_only=False,
+            source=one.values[0].source,
+            is_sensitive=False,
+        )
+        for one in _configs([(TOPIC_CONFIG, overrides)], known.topic)
+    )
+
+
+def _broker_named(kind: int, name: str, known: KnownConfigs) -> int | None:
+    """The id of the broker that answers; None for the default of all brokers."""
+    if kind != BROKER_RESOURCE:
+        text = f"expected a topic ({TOPIC_RESOURCE}) or a broker ({BROKER_RESOURCE}), found kind {kind}"
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
+    if name and name != str(known.broker):
+        text = f"this is broker {known.broker}: ask broker {name} for its configs"
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
+    return known.broker if name else None
+
+
+def _broker_configs(ensemble: Ensemble, broker: int | None, known: KnownConfigs) -> Iterator[_Config]:
+    default = ConfigEntity.broker(None)
+    if broker is None:
+        (overrides,) = _overrides(ensemble, [default])
+        return _configs([(DYNAMIC_DEFAULT_BROKER_CONFIG, overrides)], {})
+    own, common = _overrides(ensemble, [ConfigEntity.broker(broker), default])
+    levels = [(DYNAMIC_BROKER_CONFIG, own), (DYNAMIC_DEFAULT_BROKER_CONFIG, common)]
+    return _configs(levels, known.of_broker)
+
+
+def _configs(
+    levels: Sequence[tuple[int, Mapping[str, str]]], known: Mapping[str, KnownConfig]
+) -> Iterator[_Config]:
+    """Each name that is set or known, with its values from the first level to the default."""
+    names = {name for _, overrides in levels for name in overrides}
+    for name in sorted(names | known.keys()):
+        values = [
+            ConfigSynonym(name=name, value=overrides[name], source=source)
+            for source, overrides in levels
+            if name in overrides
+        ]
+        default = known.get(name)
+        if default is not None:
+            values.append(ConfigSynonym(name=name, value=default.value, source=default.source))
+        yield _Config(name, tuple(values), default)
+
+
+def _described(config: _Config, *, synonyms: bool, documented: bool) -> DescribedConfig:
+    is_hidden = is_secret(config.name)
+    first = config.values[0]
+    known = config.known
+    return DescribedConfig(
+        name=config.name,
+        value=None if is_hidden else first.value,
+        read_only=known is not None and known.read_only,
+        source=first.source,
+        is_sensitive=is_hidden,
+        synonyms=config.values if synonyms and not is_hidden else (),
+        config_type=known.type if known else PASSWORD if is_hidden else UNKNOWN_TYPE,
+        documentation=known.documentation if known and documented else None,
+    )
+
+
+def _overrides(ensemble: Ensemble, entities: Sequence[ConfigEntity]) -> list[Mapping[str, str]]:
+    """What is set for each entity. Raises CorruptZnodeError."""
+    paths = [entity.config_path for entity in entities]
+    found = ensemble.zk.read_many(paths)
+    return [
+        {} if (znode := found[path]) is None else EntityConfig.decode(path, znode.data).overrides
+        for path in paths
+    ]
+
+
+# --- AlterConfigs, IncrementalAlterConfigs --------------------------------------------------------
+
+
+def alter(
+    ensemble: Ensemble,
+    resource: AlteredResource | ChangedResource,
+    known: KnownConfigs,
+    by: ChangeRecord,
+    *,
+    validate_only: bool,
+) -> AlteredResourceResult:
+    """Changes the configs of one resource, and notifies the brokers."""
+    error, message = ErrorCode.NONE, None
+    try:
+        entity = _entity(resource.kind, resource.name)
+        (before,) = _overrides(ensemble, [entity])
+        after = (
+            _replaced(resource)
+            if isinstance(resource, AlteredResource)
+            else _changed(resource, before, known)
+        )
+        set_to = {name: value for name, value in after.items() if before.get(name) != value}
+        removed = sorted(before.keys() - after.keys())
+        if set_to or removed:
+            with refused_as(ErrorCode.INVALID_CONFIG, ConfigError):
+                change = alter_config_change(ensemble, entity, set_to, removed)
+            if not validate_only:
+                change.write(by)
+        elif entity.kind == "topics":
+            _check_exists(ensemble, resource.name)
+    except ZkGroupError as raised:
+        error, message = failure_of(raised)
+    return AlteredResourceResult(error=error, error_message=message, kind=resource.kind, name=resource.name)
+
+
+def _entity(kind: int, name: str) -> ConfigEntity:
+    if kind == TOPIC_RESOURCE:
+        with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
+            validate_topic(name)
+        return ConfigEntity.topic(name)
+    if kind != BROKER_RESOURCE or (name and not name.isdecimal()):
+        text = (
+            f"expected a topic, a broker id, or an empty name for all brokers, found {name!r} of kind {kind}"
+        )
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
+    return ConfigEntity.broker(int(name) if name else None)
+
+
+def _check_exists(ensemble: Ensemble, topic: str) -> None:
+    if ensemble.zk.exists(Topic.path(topic)) is None:
+        raise NotFoundError(f"there is no topic {topic!r}")
+
+
+def _replaced(resource: AlteredResource) -> dict[str, str]:
+    _refuse_repeated([one.name for one in resource.configs])
+    return {one.name: _given(one.name, one.value) for one in resource.configs}
+
+
+def _changed(resource: ChangedResource, before: Mapping[str, str], known: KnownConfigs) -> dict[str, str]:
+    _refuse_repeated([one.name for one in resource.configs])
+    after = dict(before)
+    for one in resource.configs:
+        if one.operation == SET:
+            after[one.name] = _given(one.name, one.value)
+        elif one.operation == DELETE:
+            after.pop(one.name, None)
+        elif one.operation in (APPEND, SUBTRACT):
+            default = known.topic.get(one.name) if resource.kind == TOPIC_RESOURCE else None
+            present = after.get(one.name, default.value if default else "")
+            after[one.name] = _list_changed(present, _given(one.name, one.value), one.operation)
+        else:
+            text = f"{one.name}: expected operation 0 to 3, found {one.operation}"
+            raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
+    return after
+
+
+def _list_changed(present: str, value: str, operation: int) -> str:
+    items = [item for item in present.split(",") if item]
+    named = [item for item in value.split(",") if item]
+    if operation == APPEND:
+        return ",".join(dict.fromkeys([*items, *named]))
+    return ",".join(item for item in items if item not in named)
+
+
+def _given(name: str, value: str | None) -> str:
+    if value is None:
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, f"{name}: expected a value, found null")
+    return value
+
+
+def _refuse_repeated(names: Collection[str]) -> None:
+    if len(set(names)) != len(names):
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, "a config is named twice")

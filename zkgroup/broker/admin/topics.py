@@ -1,0 +1,219 @@
+"""CreateTopics, DeleteTopics and CreatePartitions; blocking, on a connected ensemble.
+
+What each error code is for: kafka/server/AdminManager.scala and KafkaApis.scala @2.8.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.change import ChangeRecord
+from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
+from zkgroup.admin.topics.alteration import AddedPartitions
+from zkgroup.admin.topics.creation import PARTITIONS_MAX
+from zkgroup.admin.topics.deletion import DeletionSeen
+from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, ZkGroupError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.wire.admin_apis import CreatePartitionsRequest, CreateTopicsRequest, GrownTopic, NewTopic
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.config_settings import check_topic_settings
+from zkgroup.znodes.ids import validate_topic
+
+UNSET = -1
+"""A number that the sender leaves to the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic gets where its creator says nothing."""
+
+    partitions: int
+    """`num.partitions`."""
+    replication_factor: int
+    """`default.replication.factor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A topic as it was created, or as it would be."""
+
+    replicas: Mapping[int, tuple[int, ...]]
+    configs: Mapping[str, str]
+
+    @property
+    def replication_factor(self) -> int:
+        return len(next(iter(self.replicas.values()), ()))
+
+
+# --- CreateTopics -------------------------------------------------------------------------------
+
+
+def create_topics(
+    ensemble: Ensemble, request: CreateTopicsRequest, defaults: TopicDefaults, by: ChangeRecord
+) -> dict[str, Created | Failure]:
+    """Creates each topic in a transaction of its own; nothing is written if `validate_only` is set."""
+    repeated = _repeated(topic.topic for topic in request.topics)
+    found: dict[str, Created | Failure] = {}
+    for topic in request.topics:
+        if topic.topic in repeated:
+            found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            continue
+        try:
+            found[topic.topic] = _create(ensemble, topic, defaults, by, validate_only=request.validate_only)
+        except ZkGroupError as error:
+            found[topic.topic] = failure_of(error)
+    return found
+
+
+def _create(
+    ensemble: Ensemble, topic: NewTopic, defaults: TopicDefaults, by: ChangeRecord, *, validate_only: bool
+) -> Created:
+    with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
+        validate_topic(topic.topic)
+    with refused_as(ErrorCode.INVALID_CONFIG, ConfigError):
+        configs = {one.name: _value(one.name, one.value) for one in topic.configs}
+        check_topic_settings(configs)
+    partitions, factor = _counts(topic, defaults)
+    with (
+        refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError),
+        refused_as(ErrorCode.INVALID_REPLICA_ASSIGNMENT, ConfigError),
+        refused_as(ErrorCode.INVALID_REPLICATION_FACTOR, PlacementError),  # fewer brokers than replicas
+    ):
+        change = create_topic_change(
+            ensemble,
+            topic.topic,
+            partitions=partitions,
+            replication_factor=factor,
+            replica_assignment=_replica_lists(topic) if topic.replicas else None,
+            configs=configs,
+        )
+    if change.plan.unhosted:
+        raise RequestPartError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker that hosts replicas is live")
+    if not validate_only:
+        with refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError):
+            change.write(by)
+    return Created(change.plan.assignment, change.plan.configs)
+
+
+def _value(name: str, value: str | None) -> str:
+    if value is None:
+        raise ConfigError(f"{name}: expected a value, found null")
+    return value
+
+
+def _counts(topic: NewTopic, defaults: TopicDefaults) -> tuple[int | None, int]:
+    """Partitions (None beside replica lists) and replication factor."""
+    if topic.replicas:
+        if topic.partitions != UNSET or topic.replication_factor != UNSET:
+            text = "both replica lists and a number of partitions or replicas are given"
+            raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
+        return None, 1
+    partitions = defaults.partitions if topic.partitions == UNSET else topic.partitions
+    factor = defaults.replication_factor if topic.replication_factor == UNSET else topic.replication_factor
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        text = f"partitions: expected 1 to {PARTITIONS_MAX}, found {partitions}"
+        raise RequestPartError(ErrorCode.INVALID_PARTITIONS, text)
+    if factor < 1:
+        text = f"replication factor: expected at least 1, found {factor}"
+        raise RequestPartError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    return partitions, factor
+
+
+def _replica_lists(topic: NewTopic) -> list[tuple[int, ...]]:
+    lists = {one.partition: one.brokers for one in topic.replicas}
+    if len(lists) != len(topic.replicas) or sorted(lists) != list(range(len(lists))):
+        numbers = ", ".join(str(one.partition) for one in topic.replicas)
+        text = f"expected one replica list for each partition from 0 on, found those of {numbers}"
+        raise RequestPartError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return [lists[number] for number in range(len(lists))]
+
+
+# --- DeleteTopics -------------------------------------------------------------------------------
+
+
+def delete_topics(
+    ensemble: Ensemble, topics: Sequence[str], by: ChangeRecord
+) -> dict[str, Failure | PendingDeletion]:
+    """Marks each topic for deletion by the controller."""
+    found: dict[str, Failure | PendingDeletion] = {}
+    for topic in dict.fromkeys(topics):
+        try:
+            with refused_as(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ConfigError):
+                validate_topic(topic)
+            change = delete_topic_change(ensemble, topic)
+            change.write(by)
+        except ZkGroupError as error:
+            found[topic] = failure_of(error)
+        else:
+            assert change.wait is not None
+            found[topic] = PendingDeletion(change.wait)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeletion:
+    """A deletion that was requested."""
+
+    _wait: Callable[[None, float], DeletionSeen]
+
+    def wait(self, timeout_s: float) -> Failure | None:
+        """Waits until nothing is left of the topic; None then."""
+        seen = self._wait(None, timeout_s)
+        if seen.gone:
+            return None
+        return Failure(ErrorCode.REQUEST_TIMED_OUT, seen.detail or "the topic is still being deleted")
+
+
+# --- CreatePartitions ---------------------------------------------------------------------------
+
+
+def create_partitions(
+    ensemble: Ensemble, request: CreatePartitionsRequest, by: ChangeRecord
+) -> dict[str, Collection[int] | Failure]:
+    """Adds partitions to each topic; the numbers of the new partitions."""
+    repeated = _repeated(topic.topic for topic in request.topics)
+    found: dict[str, Collection[int] | Failure] = {}
+    for topic in request.topics:
+        if topic.topic in repeated:
+            found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            continue
+        try:
+            found[topic.topic] = _grow(ensemble, topic, by, validate_only=request.validate_only)
+        except ZkGroupError as error:
+            found[topic.topic] = failure_of(error)
+    return found
+
+
+def _grow(ensemble: Ensemble, topic: GrownTopic, by: ChangeRecord, *, validate_only: bool) -> Collection[int]:
+    with refused_as(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ConfigError):
+        validate_topic(topic.topic)
+    znode = ensemble.zk.find(Topic.path(topic.topic))
+    if znode is None:
+        raise NotFoundError(f"there is no topic {topic.topic!r}")
+    now = Topic.decode(znode.path, znode.data).partitions
+    if topic.count <= len(now):
+        text = f"topic {topic.topic!r} has {len(now)} partitions, and {topic.count} are asked for"
+        raise RequestPartError(ErrorCode.INVALID_PARTITIONS, text)
+    lists = None
+    if topic.replicas is not None:
+        if len(topic.replicas) != topic.count - len(now):
+            text = (
+                f"{topic.count - len(now)} partitions are new, and {len(topic.replicas)} have replica lists"
+            )
+            raise RequestPartError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        lists = [now[number] for number in sorted(now)] + [one.brokers for one in topic.replicas]
+    added = AddedPartitions(partitions=topic.count, replica_assignment=lists)
+    kind = ErrorCode.INVALID_PARTITIONS if lists is None else ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    with refused_as(kind, ConfigError):
+        change = alter_topic_change(ensemble, topic.topic, added)
+    if not validate_only:
+        change.write(by)
+    return tuple(change.plan.added)
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
