@@ -1,7 +1,7 @@
 """The thread that calls a `ReplicaManager`, for code that runs on an asyncio loop.
 
 A replica manager blocks for its disk and allows one caller at a time. `changed` gives the loop an event that
-is set when the role, log end offset or high watermark of a partition changes.
+is set when the role, log end offset or high watermark of one of some partitions changes.
 """
 
 from __future__ import annotations
@@ -79,17 +79,19 @@ class ReplicaExecutor:
         return await answer
 
     @contextmanager
-    def changed(self, tp: TopicPartition) -> Iterator[asyncio.Event]:
-        """An event that is set at each change of a partition; the caller clears it."""
-        event = asyncio.Event()
-        self._waiting.setdefault(tp, set()).add(event)
+    def changed(self, *partitions: TopicPartition) -> Iterator[asyncio.Event]:
+        """An event that is set at each change of one of the partitions; the caller clears it."""
+        event, watched = asyncio.Event(), set(partitions)
+        for tp in watched:
+            self._waiting.setdefault(tp, set()).add(event)
         try:
             yield event
         finally:
-            events = self._waiting[tp]
-            events.discard(event)
-            if not events:
-                del self._waiting[tp]
+            for tp in watched:
+                events = self._waiting[tp]
+                events.discard(event)
+                if not events:
+                    del self._waiting[tp]
 
     async def close(self, timeout_s: float = 5.0) -> bool:
         """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.
