@@ -132,7 +132,7 @@ class PartitionValue(click.ParamType[tuple[str, int, int]]):
         return topic, int(partition), int(offset)
 
 
-class TopicPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
+class TopicAndPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
     """`TOPIC[:P,P...]`, as (topic, partitions); no partition named means all."""
 
     name = "topic[:p,p...]"

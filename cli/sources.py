@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkgroup.admin.cluster.brokers import Cluster
+from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.offsets.planning import LogPositions
 from zkgroup.errors import ZkGroupError
 from zkgroup.groups.reads import LogEndReader
@@ -70,7 +70,7 @@ def log_positions(spec: str | None, ensemble: Ensemble) -> Iterator[LogPositions
         yield None
         return
     try:
-        source.open(Cluster(ensemble))
+        source.open(ClusterReader(ensemble))
         yield SourcePositions(source)
     finally:
         source.close()
@@ -82,7 +82,7 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
 
     A log end that no broker sends within `OWN_S`, or that an access list hides, stays unknown, with a note.
     """
-    own = Cluster(ensemble)
+    own = ClusterReader(ensemble)
     if spec or not _has_zkgroup_broker(own):
         with log_ends(spec, ensemble) as ends:
             yield ends
@@ -110,7 +110,7 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
         reader.close()
 
 
-def _has_zkgroup_broker(cluster: Cluster) -> bool:
+def _has_zkgroup_broker(cluster: ClusterReader) -> bool:
     """Whether a broker of zkgroup is registered; no, with a note, where that cannot be read."""
     try:
         return any(one.is_zkgroup for one in cluster.brokers().values())

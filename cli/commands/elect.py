@@ -36,7 +36,7 @@ from ..confirm import (
     run_change,
 )
 from ..context import connected
-from ..params import TopicPartitions, confirm_options, file_text, wait_options, wait_s
+from ..params import TopicAndPartitions, confirm_options, file_text, wait_options, wait_s
 from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 
@@ -65,7 +65,7 @@ _STYLES = {
     "--topic",
     "topics",
     multiple=True,
-    type=TopicPartitions(),
+    type=TopicAndPartitions(),
     metavar="T[:P,P...]",
     help="Only these; may be repeated.  [default: all]",
 )
@@ -132,7 +132,7 @@ def preferred(
     "topics",
     multiple=True,
     required=True,
-    type=TopicPartitions(),
+    type=TopicAndPartitions(),
     metavar="T[:P,P...]",
     help="Partitions; a topic alone means all of its partitions. May be repeated.",
 )

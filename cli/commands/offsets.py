@@ -25,7 +25,7 @@ from ..confirm import run_changes
 from ..context import connected
 from ..params import (
     PartitionValue,
-    TopicPartitions,
+    TopicAndPartitions,
     allow_missing_option,
     confirm_options,
     file_text,
@@ -178,7 +178,7 @@ def set_(
     "--topic",
     "topics",
     multiple=True,
-    type=TopicPartitions(),
+    type=TopicAndPartitions(),
     metavar="T[:P,P...]",
     help="Only these; may be repeated.",
 )
@@ -222,7 +222,9 @@ def reset(
 
 @offsets.command()
 @group_argument()
-@click.argument("topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TopicPartitions())
+@click.argument(
+    "topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TopicAndPartitions()
+)
 @confirm_options
 def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **consent: bool) -> None:
     """Delete offsets of GROUP. Refused while it has members.

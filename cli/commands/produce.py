@@ -26,7 +26,7 @@ from ..render import Output, TableColumn, echo_err
 from ..schema import Document, Shape, given, word
 
 if TYPE_CHECKING:
-    from zkgroup.admin.cluster.brokers import Cluster
+    from zkgroup.admin.cluster.brokers import ClusterReader
     from zkgroup.lines.input_lines import Choose
     from zkgroup.lines.producer import LineProducer
     from zkgroup.lines.producing import Delivery
@@ -92,11 +92,11 @@ def produce(
     if partition is not None and key is not None:
         raise click.UsageError("--partition and --key exclude each other")
     with connected() as ensemble:
-        from zkgroup.admin.cluster.brokers import Cluster
+        from zkgroup.admin.cluster.brokers import ClusterReader
         from zkgroup.lines.producer import LineProducer
         from zkgroup.lines.producing import Acks, ProducerSettings
 
-        cluster = Cluster(ensemble)
+        cluster = ClusterReader(ensemble)
         choose = _chooser(topic, _partitions(cluster, topic, partition), key)
         if dry_run:
             echo_err(f"would append lines of {_name(file)} to {topic}")
@@ -155,7 +155,7 @@ def _verdict(error: Exception, summary: Summary) -> Exception:
     return error
 
 
-def _partitions(cluster: Cluster, topic: str, wanted: int | None) -> Sequence[int]:
+def _partitions(cluster: ClusterReader, topic: str, wanted: int | None) -> Sequence[int]:
     """Those that lines may go to. Raises NotFoundError, ConfigError, RefusedError."""
     from zkgroup.lines.leaders import addresses_of
     from zkgroup.model import TopicPartition

@@ -49,7 +49,7 @@ from ..confirm import (
 from ..context import connected, target
 from ..params import (
     Rate,
-    TopicPartitions,
+    TopicAndPartitions,
     confirm_options,
     disable_racks_option,
     file_text,
@@ -315,7 +315,7 @@ def list_() -> None:
     "--topic",
     "topics",
     multiple=True,
-    type=TopicPartitions(),
+    type=TopicAndPartitions(),
     metavar="T[:P,P...]",
     help="Only these moves; may be repeated.  [default: all that run]",
 )

@@ -10,7 +10,7 @@ from docs.tools.znodes_page import attribute_docs
 from zkgroup.wire import messages
 from zkgroup.wire.messages import ErrorCode, Message, Request
 from zkgroup.wire.requests import REQUESTS
-from zkgroup.wire.schema import Array, Field, Node, Nullable, Record, schema_of
+from zkgroup.wire.schema import Array, Field, Node, Nullable, StructSchema, schema_of
 
 
 def page() -> str:
@@ -67,7 +67,7 @@ def _api(request: type[Request], shown: set[type]) -> Iterator[list[str]]:
                 yield from _record(record)
 
 
-def _with_inner(message: type[Message]) -> Iterator[Record]:
+def _with_inner(message: type[Message]) -> Iterator[StructSchema]:
     """A message's schema and those of the records in it, each before its parts."""
     waiting = [schema_of(message)]
     while waiting:
@@ -76,19 +76,19 @@ def _with_inner(message: type[Message]) -> Iterator[Record]:
         waiting += [inner for field in record.fields if (inner := _inner(field.node)) is not None]
 
 
-def _inner(node: Node) -> Record | None:
+def _inner(node: Node) -> StructSchema | None:
     match node:
         case Array(item):
             return _inner(item)
         case Nullable(record):
             return record
-        case Record():
+        case StructSchema():
             return node
         case _:
             return None
 
 
-def _record(record: Record) -> Iterator[list[str]]:
+def _record(record: StructSchema) -> Iterator[list[str]]:
     yield [f"### {record.kind.__name__}"]
     yield inspect.cleandoc(record.kind.__doc__ or "").partition("\n\n")[0].split("\n")
     texts = attribute_docs(record.kind)
@@ -116,7 +116,7 @@ def _name(node: Node) -> str:
             return f"{'nullable ' if nullable else ''}array of {_name(item)}"
         case Nullable(record):
             return f"{_name(record)} or none"
-        case Record(kind):
+        case StructSchema(kind):
             return f"`{kind.__name__}`"
         case _:
             return node.name

@@ -8,7 +8,7 @@ from typing import TypeVar
 from zkgroup.broker.server.control_requests import Action, Handling
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     LeaderAndIsrRequest,
     PartitionStateInfo,
     StopReplicaRequest,
@@ -22,11 +22,11 @@ T = TypeVar("T")
 ORDERS = TopicPartition("orders", 0)
 
 
-def broker(number: int) -> Broker:
-    return Broker(number, f"host{number}", 9000 + number)
+def broker(number: int) -> BrokerEndPoint:
+    return BrokerEndPoint(number, f"host{number}", 9000 + number)
 
 
-def brokers(*numbers: int) -> tuple[Broker, ...]:
+def brokers(*numbers: int) -> tuple[BrokerEndPoint, ...]:
     return tuple(map(broker, numbers))
 
 

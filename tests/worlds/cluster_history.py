@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from zkgroup.history import Change, ClusterOptions, ClusterReport, Record, Refusal, ServerTransaction
+from zkgroup.history import (
+    Change,
+    ClusterOptions,
+    ClusterReport,
+    HistoryRecord,
+    ServerTransaction,
+    TransactionRefusal,
+)
 from zkgroup.history import check_cluster as check
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord, ControllerRegistration
 from zkgroup.znodes.reassignment_records import FinishedReassignment, Outcome
 
 TOPIC = "t"
@@ -29,7 +36,7 @@ class ClusterHistory:
     def __init__(self) -> None:
         self.zxid, self.ms = 100, 1_000
         self.transactions: list[ServerTransaction] = []
-        self.records: list[Record] = []
+        self.records: list[HistoryRecord] = []
         self.versions: dict[str, int] = {}
         self.epoch = 0
         self.registered: dict[int, int] = {}
@@ -43,7 +50,7 @@ class ClusterHistory:
     # --- the log ----------------------------------------------------------------------------------
 
     def write(
-        self, session: int, *changes: Change, refused: Refusal | None = None, kind: Any = "write"
+        self, session: int, *changes: Change, refused: TransactionRefusal | None = None, kind: Any = "write"
     ) -> int:
         self.zxid += 1
         self.ms += 1
@@ -69,7 +76,7 @@ class ClusterHistory:
     def note(self, broker: int, kind: str, /, **fields: Any) -> None:
         """Adds a record of a broker."""
         number = len(self.records) + 1
-        self.records.append(Record(number, number, broker, f"broker-{broker}", None, kind, fields))
+        self.records.append(HistoryRecord(number, number, broker, f"broker-{broker}", None, kind, fields))
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -83,19 +90,19 @@ class ClusterHistory:
     def expire(self, session: int) -> None:
         """Ends a session, and deletes its ephemerals."""
         gone = [BrokerRegistration.path(b) for b, owner in self.registered.items() if owner == session]
-        if Controller.path() in self.versions and self.controller_session == session:
-            gone.append(Controller.path())
+        if ControllerRegistration.path() in self.versions and self.controller_session == session:
+            gone.append(ControllerRegistration.path())
         self.write(session, *(self.change("delete", path) for path in gone), kind="close_session")
 
     def elect(self, broker: int, session: int | None = None, epoch: int | None = None) -> None:
         """Elects a zkgroup controller, in one transaction."""
         session = session or 100 * broker
         self.controller_session, self.epoch = session, self.epoch + 1 if epoch is None else epoch
-        data = Controller(broker, 0).encode()
+        data = ControllerRegistration(broker, 0).encode()
         self.write(
             session,
-            self.change("create", Controller.path(), data, session),
-            self.change("set", Controller.path(), data),
+            self.change("create", ControllerRegistration.path(), data, session),
+            self.change("set", ControllerRegistration.path(), data),
             self.change("set", ControllerEpoch.path(), ControllerEpoch(self.epoch).encode()),
             self.change(
                 "create",

@@ -10,7 +10,15 @@ from typing import Any
 
 from zkgroup.assignment import assign
 from zkgroup.assignment.comparison import inputs_digest, result_digest
-from zkgroup.history import Change, CheckOptions, Record, Refusal, Report, ServerTransaction, check_history
+from zkgroup.history import (
+    Change,
+    CheckOptions,
+    HistoryRecord,
+    Report,
+    ServerTransaction,
+    TransactionRefusal,
+    check_history,
+)
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
@@ -41,7 +49,7 @@ class GroupHistory:
     def __init__(self, partitions: int = 4) -> None:
         self.zxid = 100
         self.ms = 1_000
-        self.records: list[Record] = []
+        self.records: list[HistoryRecord] = []
         self.transactions: list[ServerTransaction] = []
         self.versions: dict[TopicPartition, int] = {}
         self.values: dict[TopicPartition, int] = {}
@@ -56,7 +64,7 @@ class GroupHistory:
     # --- the two histories ------------------------------------------------------------------------
 
     def write(
-        self, session: int, *changes: Change, refused: Refusal | None = None, kind: Any = "write"
+        self, session: int, *changes: Change, refused: TransactionRefusal | None = None, kind: Any = "write"
     ) -> int:
         """Adds a transaction to the server's log; returns its zxid."""
         self.zxid += 1
@@ -68,7 +76,9 @@ class GroupHistory:
         """Adds a record of a member."""
         self._seq += 1
         session = self.sessions.get(name)
-        self.records.append(Record(self.ms * 1_000_000, self._seq, 1, f"g_{name}", session, kind, fields))
+        self.records.append(
+            HistoryRecord(self.ms * 1_000_000, self._seq, 1, f"g_{name}", session, kind, fields)
+        )
 
     def check(self, *, server: bool = True, **options: Any) -> Report:
         transactions = self.transactions if server else ()
@@ -188,7 +198,7 @@ class GroupHistory:
             Change("check", Owner.path(GROUP, tp(number))),
             Change("set", path, b"1"),
         )
-        self.write(self.sessions[name], *changes, refused=Refusal(path, "BadVersion"))
+        self.write(self.sessions[name], *changes, refused=TransactionRefusal(path, "BadVersion"))
         self.note(
             name,
             "commit.fail",

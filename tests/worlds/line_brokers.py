@@ -25,7 +25,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.runtime.clock_loop import loop_factory
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionStateInfo,
@@ -185,7 +185,7 @@ class LineBrokers:
         self._run(self._tell(told or tuple(self._running), partitions or tuple(self._states)))
 
     async def _tell(self, told: tuple[int, ...], partitions: tuple[TopicPartition, ...]) -> None:
-        live = tuple(Broker(number, *one.address) for number, one in sorted(self._running.items()))
+        live = tuple(BrokerEndPoint(number, *one.address) for number, one in sorted(self._running.items()))
         states = tuple(self._states[tp] for tp in partitions)
         for number in told:
             respond = self._running[number].service.respond

@@ -10,7 +10,7 @@ from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 FORMATS = {"0.8.2.2": 1, "0.9.0.1": 2, "0.10.0.0": 3, "1.1.1": 4, "2.8.2": 5}
 
@@ -22,7 +22,7 @@ class MemoryCluster:
         self.world = world
         for number in range(1, brokers + 1):
             self.broker(number, release)
-        world.server.put(Controller.path(), Controller(1, 1).encode())
+        world.server.put(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
         world.server.put(ControllerEpoch.path(), ControllerEpoch(7).encode())
 
     def broker(self, number: int, release: str = "1.1.1", **extensions: object) -> None:
@@ -34,11 +34,11 @@ class MemoryCluster:
 
     def ours(self) -> None:
         """Replaces the controller by a zkgroup controller: its znode has been set once."""
-        data = Controller(1, 1).encode()
-        self.world.write(SetData(Controller.path(), data, 0))
+        data = ControllerRegistration(1, 1).encode()
+        self.world.write(SetData(ControllerRegistration.path(), data, 0))
 
     def no_controller(self) -> None:
-        self.world.write(Delete(Controller.path(), -1))
+        self.world.write(Delete(ControllerRegistration.path(), -1))
 
     def topic(self, name: str, *replicas: tuple[int, ...], **configs: str) -> None:
         """Writes states: the first replica leads, all are in sync."""

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from zkgroup.history import MemoryHistory
-from zkgroup.history.records import Record
+from zkgroup.history.records import HistoryRecord
 from zkgroup.model.ports import Clock
 
 
@@ -16,7 +16,7 @@ class Recorder:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._lock = threading.Lock()
-        self.records: list[Record] = []
+        self.records: list[HistoryRecord] = []
 
     def sink(self, member: str) -> Any:
         lock, history = self._lock, MemoryHistory(member, self.clock, self.records)

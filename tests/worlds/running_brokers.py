@@ -20,7 +20,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Connected, Create, SessionEvent, SetData
 from zkgroup.testing.clock import FakeClock
-from zkgroup.wire.control import Broker as Address
+from zkgroup.wire.control import BrokerEndPoint as Address
 from zkgroup.wire.control import (
     ControlledShutdownResponse,
     LeaderAndIsrRequest,

@@ -20,7 +20,7 @@ from zkgroup.znodes.brokers import (
     topics_path,
 )
 from zkgroup.znodes.config import TopicConfig, config_path, topic_configs_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 WRITES_AT_ONCE = 900
 
@@ -36,7 +36,7 @@ class ServerCluster:
         for number in (1, 2, 3):
             self.broker(number)
         self.zk.multi(
-            Create(Controller.path(), Controller(1, 1).encode(), ephemeral=True),
+            Create(ControllerRegistration.path(), ControllerRegistration(1, 1).encode(), ephemeral=True),
             Create(ControllerEpoch.path(), b"7"),
         )
 
@@ -69,7 +69,7 @@ class ServerCluster:
 
     def ours(self) -> None:
         """Makes a zkgroup controller the active one."""
-        self.zk.multi(SetData(Controller.path(), Controller(1, 1).encode(), 0))
+        self.zk.multi(SetData(ControllerRegistration.path(), ControllerRegistration(1, 1).encode(), 0))
 
     def odd(self, path: str) -> None:
         """Writes a znode whose data cannot be decoded."""

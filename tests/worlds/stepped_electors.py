@@ -16,9 +16,9 @@ from zkgroup.runtime.procedures import Procedure
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord, ControllerRegistration
 
-CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
+CONTROLLER, EPOCH = ControllerRegistration.path(), ControllerEpoch.path()
 GRACE_MS = 2000
 GRACE_AND_SPREAD_MS = 2250
 """With a jitter of one half."""
@@ -146,7 +146,9 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         return session_id
 
     def kafka_controller_elected(self, broker: int, session_id: int, *, epoch: int | None = None) -> None:
-        self.write(Create(CONTROLLER, Controller(broker, 0).encode(), True), session_id=session_id)
+        self.write(
+            Create(CONTROLLER, ControllerRegistration(broker, 0).encode(), True), session_id=session_id
+        )
         if self.server.find(EPOCH) is None:
             self.write(Create(EPOCH, ControllerEpoch(epoch or 1).encode()))
         else:

@@ -14,7 +14,7 @@ from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.machine import MemberConfig
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Effect, MemberState
-from zkgroup.history import Record
+from zkgroup.history import HistoryRecord
 from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znode
 from zkgroup.model.requests import Create, CreateMissing, Multi, Operation, ReadMany, Request
 from zkgroup.settings import GroupSettings
@@ -207,7 +207,7 @@ class SteppedGroup:
     def registration(self, name: str) -> Znode | None:
         return self.server.find(Registration.path(GROUP, f"{GROUP}_{name}"))
 
-    def notes(self, kind: str, name: str | None = None) -> list[Record]:
+    def notes(self, kind: str, name: str | None = None) -> list[HistoryRecord]:
         return [
             r
             for r in self.recording.records

@@ -49,7 +49,7 @@ from zkgroup.znodes.admin_requests import (
     delete_topics_path,
 )
 from zkgroup.znodes.brokers import PartitionState
-from zkgroup.znodes.controller import Controller, controller_state_path
+from zkgroup.znodes.controller import ControllerRegistration, controller_state_path
 from zkgroup.znodes.paths import zkgroup_path
 
 POLL_S = 0.5
@@ -318,7 +318,7 @@ def elect_unclean(ensemble: Ensemble, plan: UncleanPlan, by: str) -> int:
     path = UncleanElection.path()
     data = UncleanElection(plan.wanted, ensemble.clock.wall_ms(), by).encode()
     try:
-        done = ensemble.zk.multi(Check(Controller.path(), ZKGROUP_VERSION), Create(path, data))
+        done = ensemble.zk.multi(Check(ControllerRegistration.path(), ZKGROUP_VERSION), Create(path, data))
     except OutcomeUnknownError as error:
         read_back(error, lambda: _czxid(ensemble, data) is not None)
         czxid = _czxid(ensemble, data)

@@ -39,7 +39,7 @@ from zkgroup.model.requests import Create
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.consumers import Offset
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 SCHEMA = "zkgroup.undo/1"
 
@@ -485,7 +485,7 @@ def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
 
 def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str, bytes | None]]) -> None:
     led = {path.split("/")[3] for path, _ in missing if path.endswith("/state")}
-    if not led or ensemble.zk.exists(Controller.path()) is None:
+    if not led or ensemble.zk.exists(ControllerRegistration.path()) is None:
         return
     hints = []
     for path, data in missing:
@@ -496,8 +496,8 @@ def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str,
                 f"; `zkgroup topic create {topic} --replica-assignment {lists}` makes it anew, empty"
             )
     raise RefusedError(
-        f"{Controller.path()}: expected no controller, found one, which would fail at partitions of "
-        f"{', '.join(sorted(led))} that it has not made itself{''.join(hints)}"
+        f"{ControllerRegistration.path()}: expected no controller, found one, which would fail at partitions "
+        f"of {', '.join(sorted(led))} that it has not made itself{''.join(hints)}"
     )
 
 

@@ -368,7 +368,7 @@ def _hops_to(came: Mapping[str, _Hop | str | None], end: str) -> list[_Hop]:
     return hops
 
 
-class _Edge(NamedTuple):
+class _ThreadEdge(NamedTuple):
     """A change: a partition leaves its thread for the topic's or for its home, or load is handed on."""
 
     source: int
@@ -391,9 +391,9 @@ def _apply_cheaper_cycle(holdings: ThreadHoldings) -> bool:
     return bool(moves)
 
 
-def _negative_cycle(edges: Sequence[_Edge]) -> list[_Edge]:
+def _negative_cycle(edges: Sequence[_ThreadEdge]) -> list[_ThreadEdge]:
     count = 1 + max(max(edge.source, edge.target) for edge in edges)
-    cost, via = [0] * count, dict[int, _Edge]()
+    cost, via = [0] * count, dict[int, _ThreadEdge]()
     for _ in range(count + 1):
         changed = False
         for edge in edges:
@@ -409,7 +409,7 @@ def _negative_cycle(edges: Sequence[_Edge]) -> list[_Edge]:
     raise AssertionError("prices fell for longer than there are nodes, without a cycle")
 
 
-def _edges(holdings: ThreadHoldings) -> tuple[list[_Edge], Sequence[str]]:
+def _edges(holdings: ThreadHoldings) -> tuple[list[_ThreadEdge], Sequence[str]]:
     """Every change by one partition, and every exchange of loads that keeps the balance; threads by number.
 
     From thread to topic: a partition leaves, at price 1 when it leaves home. From topic to thread: it
@@ -419,28 +419,31 @@ def _edges(holdings: ThreadHoldings) -> tuple[list[_Edge], Sequence[str]]:
     number = {thread: n for n, thread in enumerate(threads)}
     topics = {topic: len(number) + n for n, topic in enumerate(holdings.allowed)}
     nodes = len(number) + len(topics)
-    edges: list[_Edge] = []
+    edges: list[_ThreadEdge] = []
     for thread, n in number.items():
         for topic in holdings.topics_of(thread):
             if (tp := holdings.loose(thread, topic)) is not None:
-                edges.append(_Edge(n, topics[topic], 0, tp))
+                edges.append(_ThreadEdge(n, topics[topic], 0, tp))
             elif (tp := holdings.settled(thread, topic)) is not None:
-                edges.append(_Edge(n, topics[topic], 1, tp))
+                edges.append(_ThreadEdge(n, topics[topic], 1, tp))
     loads = {load: nodes + n for n, load in enumerate(sorted(set(holdings.loads.values())))}
     nodes += len(loads)
     for tp, home in holdings.away():
-        edges += (_Edge(number[holdings.owners[tp]], nodes, -1, tp), _Edge(nodes, number[home], 0))
+        edges += (
+            _ThreadEdge(number[holdings.owners[tp]], nodes, -1, tp),
+            _ThreadEdge(nodes, number[home], 0),
+        )
         nodes += 1
     for thread, n in number.items():
-        edges.append(_Edge(n, loads[holdings.loads[thread]], 0))
+        edges.append(_ThreadEdge(n, loads[holdings.loads[thread]], 0))
         if (before := loads.get(holdings.loads[thread] - 1)) is not None:
-            edges.append(_Edge(before, n, 0))
+            edges.append(_ThreadEdge(before, n, 0))
     for topic, allowed in holdings.allowed.items():
-        edges += (_Edge(topics[topic], number[thread], 0) for thread in allowed)
+        edges += (_ThreadEdge(topics[topic], number[thread], 0) for thread in allowed)
     return edges, threads
 
 
-def _cycle_in(via: Mapping[int, _Edge]) -> list[_Edge]:
+def _cycle_in(via: Mapping[int, _ThreadEdge]) -> list[_ThreadEdge]:
     """A cycle among the edges by which nodes were reached, in walking order; empty if there is none."""
     seen: set[int] = set()
     for start in via:
@@ -455,7 +458,7 @@ def _cycle_in(via: Mapping[int, _Edge]) -> list[_Edge]:
     return []
 
 
-def _walk_round(start: int, via: Mapping[int, _Edge]) -> list[_Edge]:
+def _walk_round(start: int, via: Mapping[int, _ThreadEdge]) -> list[_ThreadEdge]:
     cycle = [via[start]]
     while cycle[-1].source != start:
         cycle.append(via[cycle[-1].source])

@@ -11,7 +11,7 @@ from zkgroup.audit.planned import Planned, planned
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Registration
-from zkgroup.znodes.group_records import Plan
+from zkgroup.znodes.group_records import StoredAssignment
 from zkgroup.znodes.paths import path_kind
 
 
@@ -49,8 +49,8 @@ class GroupPicture:
         self.owners: dict[TopicPartition, Claimed] = {}
         self.freed: dict[TopicPartition, Freed] = {}
         self._facts = facts
-        self._plan_path = Plan.path(group)
-        self._plan: Plan | None = None
+        self._plan_path = StoredAssignment.path(group)
+        self._plan: StoredAssignment | None = None
 
     def apply(self, event: Event) -> None:
         place = path_kind(event.path)
@@ -102,10 +102,10 @@ class GroupPicture:
             self.freed[topic_partition] = Freed(claim, event.zxid, event.time_ms, event.session)
 
 
-def _plan(event: Event) -> Plan | None:
+def _plan(event: Event) -> StoredAssignment | None:
     if event.op == "delete":
         return None
     try:
-        return Plan.decode(event.path, event.data)
+        return StoredAssignment.decode(event.path, event.data)
     except CorruptZnodeError:
         return None

@@ -12,7 +12,7 @@ from zkgroup.audit.membership import evaluated
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
-from zkgroup.znodes.group_records import Plan
+from zkgroup.znodes.group_records import StoredAssignment
 
 Owners = Mapping[TopicPartition, str]
 """Partition to thread id."""
@@ -30,7 +30,10 @@ class Planned(NamedTuple):
 
 
 def planned(
-    registrations: Mapping[str, Registration], partitions: Partitions, actual: Owners, plan: Plan | None
+    registrations: Mapping[str, Registration],
+    partitions: Partitions,
+    actual: Owners,
+    plan: StoredAssignment | None,
 ) -> Planned | None:
     """The plan of these members; None where nobody can know it.
 
@@ -77,7 +80,7 @@ def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
 
 
 def _stored(
-    strategy: str, members: Sequence[EvaluatedMember], partitions: Partitions, plan: Plan | None
+    strategy: str, members: Sequence[EvaluatedMember], partitions: Partitions, plan: StoredAssignment | None
 ) -> Owners | None:
     """The stored plan, where it is of this membership."""
     topics = sorted({topic for member in members for topic in member.threads})

@@ -11,7 +11,7 @@ from zkgroup.audit.partitions import Moment, decoded, topic_of
 from zkgroup.audit.words import session_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 
 class Absence(NamedTuple):
@@ -64,7 +64,7 @@ def is_requested(facts: Facts, topic_partition: TopicPartition, zxid: int) -> bo
 
 def controller_name(life: Life) -> str:
     """Whom a `/controller` names, and whose it is."""
-    value = decoded(Controller.decode, life.path, life.data)
+    value = decoded(ControllerRegistration.decode, life.path, life.data)
     broker = "a controller that cannot be read" if value is None else f"broker {value.broker}"
     return f"{broker} (session {session_text(life.session)})"
 

@@ -32,7 +32,7 @@ from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, SessionEvent
 from zkgroup.runtime.loop import LoopThread
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     ControlledShutdownResponse,
     PartitionStateInfo,
     UpdateMetadataRequest,
@@ -207,7 +207,7 @@ def update_metadata_of(context: ControllerContext, topics: Collection[str]) -> U
     for broker in sorted(context.reachable):
         registration = context.brokers[broker].registration
         assert registration.host is not None
-        brokers.append(Broker(broker, registration.host, registration.port))
+        brokers.append(BrokerEndPoint(broker, registration.host, registration.port))
     partitions = [
         PartitionStateInfo.of(tp, leadership.state, leadership.version, context.replicas(tp))
         for topic in topics

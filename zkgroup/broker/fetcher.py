@@ -17,7 +17,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import WireError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.client import BrokerClient
-from zkgroup.wire.control import Broker
+from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.replica_host import FetchLinesResponse
 
 log = logging.getLogger("zkgroup.broker")
@@ -47,8 +47,8 @@ class ReplicaFetcherManager:
         self._client_id = client_id
         self._quota = quota
         self._broker_epoch = broker_epoch
-        self._fetchers: dict[Broker, list[_ReplicaFetcher]] = {}
-        self._assigned: dict[TopicPartition, tuple[Broker, _ReplicaFetcher]] = {}
+        self._fetchers: dict[BrokerEndPoint, list[_ReplicaFetcher]] = {}
+        self._assigned: dict[TopicPartition, tuple[BrokerEndPoint, _ReplicaFetcher]] = {}
         self._paused: set[TopicPartition] = set()
         """Followed partitions whose fetches are paused."""
         self._ending: set[asyncio.Task[None]] = set()
@@ -59,14 +59,14 @@ class ReplicaFetcherManager:
         """The partitions that are fetched now."""
         return frozenset(self._assigned.keys() - self._paused)
 
-    def follow(self, tp: TopicPartition, leader: Broker) -> None:
+    def follow(self, tp: TopicPartition, leader: BrokerEndPoint) -> None:
         """Fetches a partition from this leader only, from now on. Without effect after `end`."""
         if self._is_over:
             return
         self._paused.discard(tp)
         self._take(tp, leader)
 
-    def _take(self, tp: TopicPartition, leader: Broker) -> None:
+    def _take(self, tp: TopicPartition, leader: BrokerEndPoint) -> None:
         home = self._assigned.get(tp)
         if home is not None and home[0] == leader:
             home[1].add(tp)
@@ -121,7 +121,7 @@ class ReplicaFetcherManager:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def located(self, brokers: Mapping[int, Broker]) -> None:
+    def located(self, brokers: Mapping[int, BrokerEndPoint]) -> None:
         """Takes the present addresses of brokers; fetches go to a leader's new address.
 
         A leader that restarted at another address may still lead in the same leader epoch.
@@ -154,7 +154,7 @@ class ReplicaFetcherManager:
 class _ReplicaFetcher:
     """One connection to a leader, and the partitions that are fetched over it."""
 
-    def __init__(self, all_fetchers: ReplicaFetcherManager, leader: Broker) -> None:
+    def __init__(self, all_fetchers: ReplicaFetcherManager, leader: BrokerEndPoint) -> None:
         self._all = all_fetchers
         settings = all_fetchers._settings
         self._client = BrokerClient(

@@ -51,8 +51,8 @@ from zkgroup.model.requests import Lost, SessionEvent, Suspended
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import LoopThread, MachineLoop
 from zkgroup.wire.client import BrokerClient
-from zkgroup.wire.control import Broker, ControlledShutdownRequest, ControlledShutdownResponse
-from zkgroup.wire.control import Broker as Address
+from zkgroup.wire.control import BrokerEndPoint, ControlledShutdownRequest, ControlledShutdownResponse
+from zkgroup.wire.control import BrokerEndPoint as Address
 from zkgroup.wire.messages import ErrorCode, describe
 
 log = logging.getLogger("zkgroup.broker")
@@ -412,7 +412,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 async def run_controlled_shutdown(
     broker: int,
-    find_controller: Callable[[], Awaitable[Broker | None]],
+    find_controller: Callable[[], Awaitable[BrokerEndPoint | None]],
     settings: BrokerSettings,
     pause: Pause = asyncio.sleep,
 ) -> bool:
@@ -430,7 +430,7 @@ async def run_controlled_shutdown(
 
 
 async def _try_controlled_shutdown(
-    broker: int, controller: Broker | None, settings: BrokerSettings
+    broker: int, controller: BrokerEndPoint | None, settings: BrokerSettings
 ) -> str | None:
     """Sends one request; returns None if the shutdown is complete, else the reason why not."""
     if controller is None:

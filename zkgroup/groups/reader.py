@@ -30,7 +30,7 @@ from zkgroup.znodes.consumers import (
     owners_topic_path,
     views_path,
 )
-from zkgroup.znodes.group_records import Plan, View
+from zkgroup.znodes.group_records import StoredAssignment, View
 from zkgroup.znodes.ids import number_of, validate_group, validate_topic
 
 _Named = TypeVar("_Named", Registration, View)
@@ -135,7 +135,7 @@ def _read_once(
 ) -> dict[str, GroupSnapshot | None]:
     zk = ensemble.zk
     seen = _Pass(groups)
-    single = [path for g in groups for path in (group_path(g), Plan.path(g))]
+    single = [path for g in groups for path in (group_path(g), StoredAssignment.path(g))]
     parents = [path for g in groups for path in (ids_path(g), owners_path(g), offsets_path(g), views_path(g))]
     seen.before = zk.read_many([*single, *parents])
     present = [path for path in parents if seen.before[path] is not None]
@@ -191,7 +191,7 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
     owners, stray_owners = _numbered(seen, owners_path(group), Owner, group)
     offsets, stray_offsets = _numbered(seen, offsets_path(group), Offset, group)
     ids = seen.after.get(ids_path(group))
-    plan = seen.before[Plan.path(group)]
+    plan = seen.before[StoredAssignment.path(group)]
     topics = {
         name: znode for path, znode in seen.topics.items() if znode and (name := path.rpartition("/")[2])
     }
@@ -209,7 +209,7 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
         },
         strays=(*stray_owners, *stray_offsets),
         views=_members(seen, group, views_path(group), View),
-        plan=decode_or_error(plan, Plan.decode) if plan else None,
+        plan=decode_or_error(plan, StoredAssignment.decode) if plan else None,
         topics={name: decode_or_error(znode, Topic.decode) for name, znode in topics.items()},
         topic_names=frozenset(seen.names.get(topics_path()) or ()),
     )

@@ -15,7 +15,7 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
-from zkgroup.znodes.group_records import Plan, View
+from zkgroup.znodes.group_records import StoredAssignment, View
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class GroupSnapshot:
     strays: tuple[str, ...]
     """Paths below `owners` and `offsets` whose last name is no partition number."""
     views: Mapping[str, DecodedZnode[View]]
-    plan: DecodedZnode[Plan] | None
+    plan: DecodedZnode[StoredAssignment] | None
     topics: Mapping[str, DecodedZnode[Topic]]
     """Topics that a member subscribes to, owns or has offsets of; those that do not exist are absent."""
     topic_names: frozenset[str]

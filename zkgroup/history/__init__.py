@@ -20,9 +20,9 @@ from zkgroup.history.cluster.checker import check_cluster
 from zkgroup.history.group.checker import check_history
 from zkgroup.history.group.replay import CheckOptions
 from zkgroup.history.recorder import HistoryFile, MemoryHistory, read_files
-from zkgroup.history.records import Record, Recording, parse, record_of
+from zkgroup.history.records import HistoryRecord, Recording, parse, record_of
 from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Figures, Report, Violation
-from zkgroup.history.transactions import Change, Refusal, ServerTransaction, read_transactions
+from zkgroup.history.transactions import Change, ServerTransaction, TransactionRefusal, read_transactions
 
 __all__ = [
     "Change",
@@ -32,12 +32,12 @@ __all__ = [
     "ClusterReport",
     "Figures",
     "HistoryFile",
+    "HistoryRecord",
     "MemoryHistory",
-    "Record",
     "Recording",
-    "Refusal",
     "Report",
     "ServerTransaction",
+    "TransactionRefusal",
     "Violation",
     "check_cluster",
     "check_history",

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from zkgroup.errors import ConfigError
-from zkgroup.history.records import Record, Recording, parse
+from zkgroup.history.records import HistoryRecord, Recording, parse
 from zkgroup.model.ports import Clock
 
 log = logging.getLogger("zkgroup.history")
@@ -20,8 +20,10 @@ log = logging.getLogger("zkgroup.history")
 class MemoryHistory:
     """A HistorySink that keeps its records in a list, which several members may share (simulation)."""
 
-    def __init__(self, member: str, clock: Clock, records: list[Record] | None = None, pid: int = 0) -> None:
-        self.records: list[Record] = [] if records is None else records
+    def __init__(
+        self, member: str, clock: Clock, records: list[HistoryRecord] | None = None, pid: int = 0
+    ) -> None:
+        self.records: list[HistoryRecord] = [] if records is None else records
         self._stamp = _Stamp(member, clock, pid)
 
     def belongs_to(self, member: str, clock: Clock) -> None:
@@ -122,7 +124,7 @@ class _Stamp:
                 "give each member a HistoryFile of its own, which finds the name by itself"
             )
 
-    def next(self, kind: str, fields: Mapping[str, object]) -> Record:
+    def next(self, kind: str, fields: Mapping[str, object]) -> HistoryRecord:
         session = fields.get("session")
         if kind == "registered" and isinstance(session, int):
             self._session = session
@@ -131,4 +133,4 @@ class _Stamp:
         if kind != "registered" and session is not None:
             own["other_session"] = session  # the session of a stale registration, not of the member
         ts = self._clock.now_ms() * 1_000_000
-        return Record(ts, self._seq, self._pid, self._member, self._session, kind, own)
+        return HistoryRecord(ts, self._seq, self._pid, self._member, self._session, kind, own)

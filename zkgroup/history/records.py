@@ -22,7 +22,7 @@ _NEEDED = {"ts": int, "seq": int, "pid": int, "member": str, "kind": str}
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class HistoryRecord:
     """One event of one member."""
 
     ts: int
@@ -55,7 +55,7 @@ class Record:
 class Recording:
     """The records of one or more files, and what could not be read."""
 
-    records: tuple[Record, ...]
+    records: tuple[HistoryRecord, ...]
     """In the order of time."""
     torn: int
     """Last lines that a killed process left unfinished."""
@@ -68,7 +68,7 @@ def partition_of(fields: Mapping[str, Any]) -> TopicPartition:
     return TopicPartition(fields["topic"], fields["partition"])
 
 
-def parse_line(line: str) -> Record:
+def parse_line(line: str) -> HistoryRecord:
     """Raises ValueError where the line is no record."""
     found = json.loads(line)
     if not isinstance(found, dict):
@@ -76,17 +76,17 @@ def parse_line(line: str) -> Record:
     return record_of(found)
 
 
-def record_of(found: Mapping[str, Any]) -> Record:
+def record_of(found: Mapping[str, Any]) -> HistoryRecord:
     """The record in a decoded line. Raises ValueError where a common field is missing."""
     if not all(isinstance(found.get(name), kind) for name, kind in _NEEDED.items()):
         raise ValueError(f"no record: {str(found)[:80]!r}")
     fields = {key: value for key, value in found.items() if key not in COMMON}
-    return Record(**{name: found.get(name) for name in COMMON}, fields=fields)  # type: ignore[arg-type]
+    return HistoryRecord(**{name: found.get(name) for name in COMMON}, fields=fields)  # type: ignore[arg-type]
 
 
 def parse(contents: Iterable[bytes]) -> Recording:
     """Reads whole files and merges them in the order of time, of one file in the order written."""
-    records: list[Record] = []
+    records: list[HistoryRecord] = []
     torn, broken = 0, list[str]()
     for content in contents:
         *complete, last = content.decode("utf-8", "replace").split("\n")
@@ -100,6 +100,6 @@ def parse(contents: Iterable[bytes]) -> Recording:
     return Recording(tuple(records), torn, tuple(broken))
 
 
-def in_order(record: Record) -> tuple[int, int, str, int]:
+def in_order(record: HistoryRecord) -> tuple[int, int, str, int]:
     """Sort key: by time, and records of one process and member as they were written."""
     return record.ts, record.pid, record.member, record.seq

@@ -35,7 +35,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TransactionRefusal:
     """Why a transaction was refused: the path and ZooKeeper's code."""
 
     path: str
@@ -55,7 +55,7 @@ class ServerTransaction:
     changes: tuple[Change, ...]
     """As applied, in order (the end of a session deletes its ephemerals); as requested, when refused."""
     kind: Literal["write", "create_session", "close_session"] = "write"
-    refusal: Refusal | None = None
+    refusal: TransactionRefusal | None = None
 
 
 _ACTIONS: Final[Mapping[int, Action]] = {
@@ -155,10 +155,10 @@ def _change(operation: Operation, action: Action, path: str, session: int) -> Ch
             return Change(action, path)
 
 
-def _refusal(operations: Sequence[Operation]) -> Refusal | None:
+def _refusal(operations: Sequence[Operation]) -> TransactionRefusal | None:
     """The refusal, or None; of a multi the code of the operation that failed, not of the others."""
     codes = [each.error or OVERWRITTEN for each in operations if each.type == TransactionType.ERROR]
     if not codes:
         return None
     code = next((each for each in codes if each not in (OVERWRITTEN, _RUNTIME_INCONSISTENCY)), codes[0])
-    return Refusal("", _CODES.get(code, str(code)))
+    return TransactionRefusal("", _CODES.get(code, str(code)))

@@ -110,7 +110,7 @@ def _make(placement: PlacementModel, shifts: Iterable[_Shift]) -> bool:
     return True
 
 
-class _Edge(NamedTuple):
+class _BrokerEdge(NamedTuple):
     """A shift from one broker to another, or, without a partition, an exchange of their loads."""
 
     source: int
@@ -119,7 +119,7 @@ class _Edge(NamedTuple):
     partition: TopicPartition | None
 
 
-def _edges(placement: PlacementModel) -> list[_Edge]:
+def _edges(placement: PlacementModel) -> list[_BrokerEdge]:
     """The cheapest shift between every two brokers, and the exchanges of loads.
 
     Only strays save a move when they go home, so only they are tried one by one.
@@ -142,8 +142,8 @@ def _edges(placement: PlacementModel) -> list[_Edge]:
             if target not in best and (found := placement.find(source, target)) is not None:
                 best[target] = (placement.price(found, source, target), found)
             if placement.loads[target] == placement.loads[source] + 1:
-                edges.append(_Edge(source, target, 0, None))
-        edges += [_Edge(source, target, price, tp) for target, (price, tp) in best.items()]
+                edges.append(_BrokerEdge(source, target, 0, None))
+        edges += [_BrokerEdge(source, target, price, tp) for target, (price, tp) in best.items()]
     return edges
 
 
@@ -156,11 +156,11 @@ def _cheap_shifts(placement: PlacementModel, source: int) -> Iterator[tuple[Topi
             yield tp, homes
 
 
-def _saving_cycle(placement: PlacementModel) -> list[_Edge] | None:
+def _saving_cycle(placement: PlacementModel) -> list[_BrokerEdge] | None:
     """A cycle of negative price, by the method of Bellman and Ford."""
     edges = _edges(placement)
     cost = dict.fromkeys(_states(placement), 0)
-    via: dict[_State, tuple[_State, _Edge]] = {}
+    via: dict[_State, tuple[_State, _BrokerEdge]] = {}
     for _ in range(len(cost) + 1):
         changed = False
         for edge in edges:
@@ -191,7 +191,7 @@ def _states(placement: PlacementModel) -> list[_State]:
     return [state for broker in placement.loads for state in _both(broker)]
 
 
-def _cycle_in(via: Mapping[_State, tuple[_State, _Edge]]) -> list[_Edge]:
+def _cycle_in(via: Mapping[_State, tuple[_State, _BrokerEdge]]) -> list[_BrokerEdge]:
     """A cycle among the steps by which states were reached, in walking order; empty where there is none."""
     seen: set[_State] = set()
     for start in via:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkgroup.history import Change, Refusal, ServerTransaction, check_history
+from zkgroup.history import Change, ServerTransaction, TransactionRefusal, check_history
 from zkgroup.model import ZnodeStat
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Create, Delete, Operation, SetData
@@ -25,16 +25,16 @@ def _translate(entry: Transaction, at_ms: int) -> ServerTransaction:
         applied = zip(entry.changes, entry.stats, strict=True)
         changes = tuple([_applied(c, stat) for c, stat in applied if not isinstance(c, tree.AclSet)])
         return ServerTransaction(entry.zxid, at_ms, entry.session_id, changes, entry.kind)
-    refusal = Refusal(entry.operations[entry.refused.index].path, entry.refused.code.value)
+    refusal = TransactionRefusal(entry.operations[entry.refused.index].path, entry.refused.code.value)
     asked = tuple([_asked(each) for each in entry.operations if not isinstance(each, tree.SetAcl)])
     return ServerTransaction(entry.zxid, at_ms, entry.session_id, asked, entry.kind, refusal)
 
 
 def _applied(
-    change: tree.Created | tree.DataSet | tree.Deleted | tree.Checked, stat: ZnodeStat | None
+    change: tree.CreatedNode | tree.DataSet | tree.Deleted | tree.Checked, stat: ZnodeStat | None
 ) -> Change:
     match change:
-        case tree.Created(path, data, owner):
+        case tree.CreatedNode(path, data, owner):
             return Change("create", path, data, 0, owner)
         case tree.DataSet(path, data):
             return Change("set", path, data, stat.version if stat is not None else None)

@@ -46,7 +46,7 @@ class NewConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class CreatableTopic:
     """A topic to be created."""
 
     topic: String
@@ -105,7 +105,7 @@ class CreateTopicsRequest(Request):
     VERSIONS: ClassVar[range] = range(2, 7)
     FLEXIBLE_FROM: ClassVar[int | None] = 5
 
-    topics: tuple[NewTopic, ...]
+    topics: tuple[CreatableTopic, ...]
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
     validate_only: Boolean = False
 

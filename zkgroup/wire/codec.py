@@ -46,7 +46,7 @@ from zkgroup.wire.schema import (
     Integer,
     Node,
     Nullable,
-    Record,
+    StructSchema,
     Text,
     Truth,
     schema_of,
@@ -96,7 +96,7 @@ def _codec(node: Node, where: str, form: Form) -> Codec:
             return _array(node, where, form)
         case Nullable():
             return _nullable(node, where, form)
-        case Record():
+        case StructSchema():
             return _record(node, form)
         case _:
             assert_never(node)
@@ -155,7 +155,7 @@ def _nullable(node: Nullable, where: str, form: Form) -> Codec:
 # --- records --------------------------------------------------------------------------------------
 
 
-def _record(node: Record, form: Form) -> Codec:
+def _record(node: StructSchema, form: Form) -> Codec:
     present = [field for field in node.on_the_wire(form.version) if form.flexible or field.tag is None]
     codecs = {
         field.name: _codec(field.node_in(form.version), f"{node.kind.__name__}.{field.name}", form)
@@ -191,7 +191,7 @@ def _record(node: Record, form: Form) -> Codec:
     )
 
 
-def _maker(node: Record) -> Callable[[list[Any]], Any]:
+def _maker(node: StructSchema) -> Callable[[list[Any]], Any]:
     """Makes a value of its fields in the order of the schema.
 
     For a dataclass it is written out as source, as `dataclasses` does, and sets each slot by its descriptor:
@@ -252,7 +252,7 @@ def _write_tagged(fields: Sequence[Field], codecs: dict[str, Codec]) -> Write:
     return write
 
 
-def _read_tagged(node: Record, present: Sequence[Field], codecs: dict[str, Codec]) -> Read:
+def _read_tagged(node: StructSchema, present: Sequence[Field], codecs: dict[str, Codec]) -> Read:
     """Reads the tagged fields, those that are missing as their defaults; skips those that are not known."""
     where = f"{node.kind.__name__} (tagged fields)"
     every = [field for field in node.fields if field.tag is not None]
@@ -437,7 +437,7 @@ def _with_long(pack: Callable[..., bytes], long: dict[int, int]) -> Callable[...
 # --- fields that are read together ----------------------------------------------------------------
 
 
-def _readers(node: Record, form: Form, codecs: dict[str, Codec]) -> Iterator[Read]:
+def _readers(node: StructSchema, form: Form, codecs: dict[str, Codec]) -> Iterator[Read]:
     plain = [field for field in node.fields if field.tag is None]
     for sort, group in groupby(plain, partial(_sort, version=form.version)):
         if sort == "integers":

@@ -93,7 +93,7 @@ class PartitionStateInfo(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerEndPoint:
     """Where a broker can be reached."""
 
     broker: Int32
@@ -136,7 +136,7 @@ class LeaderAndIsrRequest(Request):
     controller_id: Int32
     controller_epoch: Int32
     partitions: tuple[PartitionStateInfo, ...]
-    leaders: tuple[Broker, ...]
+    leaders: tuple[BrokerEndPoint, ...]
     """Of those partitions. A follower of 0.8.2.2 whose leader is missing does not fetch, and answers 0."""
 
 
@@ -182,7 +182,7 @@ class UpdateMetadataRequest(Request):
     controller_id: Int32
     controller_epoch: Int32
     partitions: tuple[PartitionStateInfo, ...]
-    brokers: tuple[Broker, ...]
+    brokers: tuple[BrokerEndPoint, ...]
     """All that are live or shutting down; they replace those known before."""
 
 

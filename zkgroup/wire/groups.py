@@ -209,7 +209,7 @@ class LeaveGroupRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
+class OffsetToCommit:
     """An offset to be stored for one partition."""
 
     partition: Int32
@@ -221,15 +221,15 @@ class CommittedOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedTopic:
+class TopicToCommit:
     """Offsets to be stored for partitions of a topic."""
 
     topic: String
-    partitions: tuple[CommittedOffset, ...]
+    partitions: tuple[OffsetToCommit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitResult:
+class CommitPartitionResult:
     """Whether the offset of one partition was stored."""
 
     partition: Int32
@@ -241,7 +241,7 @@ class CommitTopicResult:
     """Whether offsets of a topic were stored."""
 
     topic: String
-    partitions: tuple[CommitResult, ...]
+    partitions: tuple[CommitPartitionResult, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +270,7 @@ class OffsetCommitRequest(Request):
     member_id: Annotated[String, Versions(1)] = NO_MEMBER
     group_instance_id: Annotated[NullableString, Versions(7)] = None
     retention_ms: Annotated[Int64, Versions(2, 4)] = NO_RETENTION
-    topics: tuple[CommittedTopic, ...]
+    topics: tuple[TopicToCommit, ...]
 
 
 # --- OffsetFetch ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Final
 
-from zkgroup.wire.control import Broker
+from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import Api, Request, Response, encode
 from zkgroup.wire.primitives import uvarint
 from zkgroup.wire.schema import (
@@ -80,7 +80,7 @@ class MetadataResponse(Response):
     FLEXIBLE_FROM: ClassVar[int | None] = 9
 
     throttle_ms: Annotated[Int32, Versions(3)] = field(default=0, kw_only=True)
-    brokers: tuple[Broker, ...]
+    brokers: tuple[BrokerEndPoint, ...]
     cluster_id: Annotated[NullableString, Versions(2)] = field(default=None, kw_only=True)
     controller_id: Annotated[Int32, Versions(1)] = field(default=-1, kw_only=True)
     """Broker to which requests that change the cluster go; -1 for unknown."""

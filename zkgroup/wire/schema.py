@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-Node: TypeAlias = "Integer | Text | Data | Fixed | Truth | Array | Nullable | Record"
+Node: TypeAlias = "Integer | Text | Data | Fixed | Truth | Array | Nullable | StructSchema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Array:
 class Nullable:
     """An int8: -1 for None, 1 before the record (as Kafka's nullable structs, KIP-893)."""
 
-    record: Record
+    record: StructSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StructSchema:
     """The fields of a class one after the other, and in a flexible version its tagged fields behind them."""
 
     kind: type
@@ -59,7 +59,7 @@ class Record:
 
 
 @cache
-def schema_of(kind: type) -> Record:
+def schema_of(kind: type) -> StructSchema:
     """The schema of a dataclass or named tuple whose fields have the types of `zkgroup.wire.schema`.
 
     Raises TypeError where one has not: a mistake in the class, found when it is first used.
@@ -75,7 +75,7 @@ def schema_of(kind: type) -> Record:
     plain = [field for field in found if field.tag is None]
     if len(tagged) + len(plain) < len(found):
         raise TypeError(f"{kind.__name__} has two fields of one tag")
-    return Record(kind, (*plain, *(tagged[tag] for tag in sorted(tagged))))
+    return StructSchema(kind, (*plain, *(tagged[tag] for tag in sorted(tagged))))
 
 
 def _field(kind: type, name: str, hint: Any, default: Any = MISSING) -> Field:
@@ -108,16 +108,16 @@ def _node(hint: Any, where: str) -> Node:
         inner = _node(arguments[0], where)
         if isinstance(inner, Array):
             return replace(inner, nullable=True)
-        if isinstance(inner, Record):
+        if isinstance(inner, StructSchema):
             return Nullable(inner)
     if isinstance(plain, type) and (is_dataclass(plain) or hasattr(plain, "_fields")):
         return schema_of(plain)
     raise TypeError(f"{where}: {hint!r} has no layout")
 
 
-def _laid_out(hint: Any, layout: Layout) -> Record:
+def _laid_out(hint: Any, layout: Layout) -> StructSchema:
     kind = hint.__origin__
-    return Record(kind, tuple(_field(kind, name, inner) for name, inner in layout.fields))
+    return StructSchema(kind, tuple(_field(kind, name, inner) for name, inner in layout.fields))
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:

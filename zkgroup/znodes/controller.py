@@ -40,7 +40,7 @@ _KEYS: Final = ("version", "brokerid", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerRegistration:
     """`/controller`: the broker that won the election. Ephemeral.
 
     `{"version":1,"brokerid":1,"timestamp":"<ms>"}` from 0.8 on; 3.4 and later write version 2 with

@@ -68,7 +68,7 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StoredAssignment:
     """`/consumers/<g>/plan`: the assignment znode, with the previous owners for the sticky strategy.
 
     `{"version":1,"generation":"<pzxid>","inputs":"<hash>","owners":{topic:{partition:thread}}}`.

@@ -26,7 +26,7 @@ from zkgroup.zkfiles.names import list_files
 
 from ...app import Command, shared
 from ...context import connected, target
-from ...params import TopicPartitions, set_option
+from ...params import TopicAndPartitions, set_option
 from ...render import echo_err
 from ...units import parse_time_ms
 
@@ -267,7 +267,7 @@ class OnePartition(click.ParamType[TopicPartition]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
         if isinstance(value, TopicPartition):
             return value
-        topic, partitions = TopicPartitions().convert(value, param, ctx)
+        topic, partitions = TopicAndPartitions().convert(value, param, ctx)
         if len(partitions) != 1:
             self.fail(f"{value!r}: expected TOPIC:PARTITION, for example orders:3", param, ctx)
         return TopicPartition(topic, partitions[0])

@@ -11,7 +11,7 @@ from tests.programs.real_day.accounts import Account, Claimed, Committed, accoun
 from tests.programs.real_day.day import run_day
 from tests.programs.real_day.faults import ACTS, MEMBER_FAULTS, SERVER_FAULTS, Fault, draw
 from tests.programs.real_day.judge import judge
-from zkgroup.history import Record
+from zkgroup.history import HistoryRecord
 from zkgroup.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -34,8 +34,8 @@ def test_a_seed_is_a_schedule_and_all_kinds_come() -> None:
     }
 
 
-def _record(seq: int, kind: str, **fields: object) -> Record:
-    return Record(seq, seq, 1, "day_m0-0", 7, kind, fields)
+def _record(seq: int, kind: str, **fields: object) -> HistoryRecord:
+    return HistoryRecord(seq, seq, 1, "day_m0-0", 7, kind, fields)
 
 
 _ROW = {"topic": "orders", "partition": 0, "offset": 5}

@@ -14,7 +14,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -37,7 +37,7 @@ def registration(version: int) -> bytes:
 
 READ = [
     *(("broker", registration(version), "id:3,host:kafka-1,port:9092") for version in range(1, 6)),
-    ("controller", Controller(3, 1396019252998).encode(), "3"),
+    ("controller", ControllerRegistration(3, 1396019252998).encode(), "3"),
     ("controller", b"3", "3"),
     (
         "reassignment",

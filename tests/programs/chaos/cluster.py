@@ -25,7 +25,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -180,8 +180,8 @@ class ChaosCluster(OnServers):
         return set(registrations(self.ensemble))
 
     def controller(self) -> int | None:
-        found = self.zk.find(Controller.path())
-        return None if found is None else Controller.decode(found.path, found.data).broker
+        found = self.zk.find(ControllerRegistration.path())
+        return None if found is None else ControllerRegistration.decode(found.path, found.data).broker
 
     def topics(self) -> dict[str, Topic]:
         names = self.zk.list_many([topics_path()])[topics_path()] or ()

@@ -18,7 +18,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 IDLE_S = 20.0
 """Longest wait for earlier moves to end, and for all brokers, before the move in which one is killed."""
@@ -192,7 +192,7 @@ class Faults:
     def _depose(self, _: Fault, __: Node) -> End:
         """Deletes `/controller` as an operator, as people did with Kafka."""
         with suppress(ZkGroupError):
-            self.cluster.zk.multi(Delete(Controller.path(), -1))
+            self.cluster.zk.multi(Delete(ControllerRegistration.path(), -1))
             self.bitten["F29"] += 1
         return _nothing
 
@@ -255,7 +255,7 @@ class Faults:
     def _replace(self, node: Node) -> None:
         """Deletes `/controller` where this broker holds it, so that another one can be elected."""
         if self.cluster.controller() == node.broker:
-            self.cluster.zk.multi(Delete(Controller.path(), -1))
+            self.cluster.zk.multi(Delete(ControllerRegistration.path(), -1))
 
     def _wait_replaced(self, node: Node) -> None:
         """Waits until another broker is the active controller. Raises TimeoutError."""

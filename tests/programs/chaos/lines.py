@@ -10,11 +10,11 @@ from typing import Self
 
 from tests.programs.chaos.cluster import LINES, ChaosCluster
 from tests.programs.chaos.operations import PARTITIONS
-from zkgroup.admin.cluster.brokers import Cluster
+from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.log.storage import DiskStorage
 from zkgroup.errors import ZkGroupError
-from zkgroup.history import Record
+from zkgroup.history import HistoryRecord
 from zkgroup.lines.fetching import lines_in
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, Delivery, Outcome, ProducerSettings
@@ -51,7 +51,7 @@ class Lines:
             self._thread.join()
 
     def _run(self) -> None:
-        brokers = Cluster(self.cluster.ensemble).brokers
+        brokers = ClusterReader(self.cluster.ensemble).brokers
 
         def registered() -> dict[int, BrokerRegistration]:
             with suppress(ZkGroupError):
@@ -76,13 +76,13 @@ class Lines:
 
     # --- afterwards -------------------------------------------------------------------------------
 
-    def records(self, folders: dict[TopicPartition, tuple[int, Path]]) -> list[Record]:
+    def records(self, folders: dict[TopicPartition, tuple[int, Path]]) -> list[HistoryRecord]:
         """The acknowledged lines, and the lines that the last leader of each partition has in its folder."""
-        made: list[Record] = []
+        made: list[HistoryRecord] = []
 
         def add(kind: str, tp: TopicPartition, **fields: object) -> None:
             where = {"topic": tp.topic, "partition": tp.partition, **fields}
-            made.append(Record(len(made) + 1, len(made) + 1, 0, "lines", None, kind, where))
+            made.append(HistoryRecord(len(made) + 1, len(made) + 1, 0, "lines", None, kind, where))
 
         for one in self.acknowledged:
             lines = [str(number) for number in one.numbers]

@@ -20,7 +20,7 @@ from zkgroup.errors import ZkGroupError
 from zkgroup.history import (
     ClusterOptions,
     ClusterReport,
-    Record,
+    HistoryRecord,
     Report,
     ServerTransaction,
     Violation,
@@ -30,7 +30,7 @@ from zkgroup.history import (
 from zkgroup.model import TopicPartition
 from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 BETWEEN_S = 30.0
@@ -217,7 +217,7 @@ def _is_about(violation: Violation, stillborn: Collection[TopicPartition]) -> bo
 def _is_fenced(transaction: ServerTransaction) -> bool:
     """Whether the fence refused it: the log has the operations before the refused one: the first check."""
     before = [change.path for change in transaction.changes]
-    return transaction.refusal is not None and before == [Controller.path()]
+    return transaction.refusal is not None and before == [ControllerRegistration.path()]
 
 
 def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:
@@ -231,9 +231,9 @@ def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:
     return list(found.values())
 
 
-def _roles(cluster: ChaosCluster) -> list[Record]:
+def _roles(cluster: ChaosCluster) -> list[HistoryRecord]:
     """Which broker led the lines in which leader epoch, from the brokers' own events."""
-    made: list[Record] = []
+    made: list[HistoryRecord] = []
     for node in cluster.nodes.values():
         for event in node.events:
             if event.get("event") == "leader" and event["topic"] == LINES:
@@ -245,5 +245,7 @@ def _roles(cluster: ChaosCluster) -> list[Record]:
                     "leader": node.broker,
                     "leader_epoch": event["leader_epoch"],
                 }
-                made.append(Record(0, len(made) + 1, 0, f"broker-{node.broker}", None, "role.taken", fields))
+                made.append(
+                    HistoryRecord(0, len(made) + 1, 0, f"broker-{node.broker}", None, "role.taken", fields)
+                )
     return made

@@ -10,11 +10,11 @@ from zkgroup_cli.app import main
 
 from zkgroup.controller.machine.fenced_writes import CONTROLLER_VERSION, Fence
 from zkgroup.model.requests import Check
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 
 def _without_epoch(_: Fence) -> tuple[Check]:
-    return (Check(Controller.path(), CONTROLLER_VERSION),)
+    return (Check(ControllerRegistration.path(), CONTROLLER_VERSION),)
 
 
 if __name__ == "__main__":

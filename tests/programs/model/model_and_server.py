@@ -27,7 +27,7 @@ from zkgroup.znodes.consumers import (
     resets_path,
     views_path,
 )
-from zkgroup.znodes.group_records import Plan, Reset
+from zkgroup.znodes.group_records import Reset, StoredAssignment
 from zkgroup.znodes.ids import split_thread_id, thread_id
 
 GROUP, TOPIC, OTHER_TOPIC = "g", "t", "unwanted"
@@ -78,7 +78,7 @@ class ModelAndServer:
             paths["owner", p] = Owner.path(GROUP, tp(p))
             paths["offset", p] = Offset.path(GROUP, tp(p))
             paths["marker", p] = Reset.path(GROUP, tp(p))
-        paths["plan", 0] = Plan.path(GROUP)
+        paths["plan", 0] = StoredAssignment.path(GROUP)
         return paths
 
     # --- acting -----------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class ModelAndServer:
             case _:
                 generation, row = data
                 owners = {tp(p): thread_id(member_id(m), 0) for p, m in enumerate(row) if m is not None}
-                return Plan(self.zxids[generation], self.inputs, owners).encode()
+                return StoredAssignment(self.zxids[generation], self.inputs, owners).encode()
 
     def op(self, operation: Operation) -> Op:
         """An operation of the machine as one of the model."""
@@ -170,7 +170,7 @@ class ModelAndServer:
             case "marker":
                 return Reset.decode(path, data).offset
             case _:
-                plan = Plan.decode(path, data)
+                plan = StoredAssignment.decode(path, data)
                 numbers = {real: zxid for zxid, real in self.zxids.items()}
                 row = tuple(self.member_of(plan.owners[tp(p)]) for p in self.cfg.parts)
                 return numbers[plan.generation], row

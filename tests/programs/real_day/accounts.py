@@ -16,7 +16,7 @@ from tests.worlds.audit_agreement import deeds_of_rows, sessions_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.partition_offsets import OffsetWrite
-from zkgroup.history import Record
+from zkgroup.history import HistoryRecord
 from zkgroup.history.records import partition_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code
@@ -58,7 +58,7 @@ class Account:
     """Transactions without an outcome, by session."""
 
 
-def account_of_records(records: Iterable[Record]) -> Account:
+def account_of_records(records: Iterable[HistoryRecord]) -> Account:
     """The account from the members' records, in order."""
     account = Account()
     for record, outcome in _operations(records):
@@ -86,9 +86,9 @@ def account_of_records(records: Iterable[Record]) -> Account:
     return account
 
 
-def _operations(records: Iterable[Record]) -> Iterator[tuple[Record, Record | None]]:
+def _operations(records: Iterable[HistoryRecord]) -> Iterator[tuple[HistoryRecord, HistoryRecord | None]]:
     """Every invocation with its outcome; None where the outcome is unknown or was not recorded any more."""
-    begun: dict[tuple[str, int, str, Any], Record] = {}
+    begun: dict[tuple[str, int, str, Any], HistoryRecord] = {}
     for record in records:
         operation, _, step = record.kind.partition(".")
         if operation not in _OPERATIONS:

@@ -15,7 +15,7 @@ from zkgroup.admin.cluster.controller import (
 from zkgroup.admin.cluster.status import diagnose, read_status
 from zkgroup.model.requests import Create
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
-from zkgroup.znodes.controller import Controller, ControllerStatus
+from zkgroup.znodes.controller import ControllerRegistration, ControllerStatus
 from zkgroup.znodes.reassignment_records import StoredPlan
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_told_by_its_path(world: MemoryGroups) -> None:
     """`/controller`, the epoch and the status itself."""
     cluster = MemoryCluster(world)
     cluster.no_controller()
-    world.server.put(Controller.path(), b"{")
+    world.server.put(ControllerRegistration.path(), b"{")
     world.server.put(ControllerStatus.path(), b"[]")
     world.server.put("/controller_epoch", b"x")
 

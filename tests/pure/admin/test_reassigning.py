@@ -24,7 +24,7 @@ from zkgroup.model.requests import Multi
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -145,7 +145,9 @@ def test_a_controller_that_hosts_nothing_is_no_target(world: MemoryGroups, clust
 
 def test_a_migrated_cluster_is_refused(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """A KRaft controller does not read the request."""
-    world.server.put(Controller.path(), Controller(1, 1, 2, {"kraftControllerEpoch": 3}).encode())
+    world.server.put(
+        ControllerRegistration.path(), ControllerRegistration(1, 1, 2, {"kraftControllerEpoch": 3}).encode()
+    )
 
     with pytest.raises(RefusedError, match="KRaft"):
         plan_reassignment(world.ensemble, [move("orders", 0, 3)])
@@ -341,7 +343,7 @@ def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: Memo
 
     def deposed() -> None:
         cluster.no_controller()
-        world.server.put(Controller.path(), Controller(2, 1).encode())
+        world.server.put(ControllerRegistration.path(), ControllerRegistration(2, 1).encode())
 
     with pytest.raises(ConflictError, match="/controller"):
         cancel(world.operator(MeddledStore(world.server.client(), before_nth(Multi, 1, deposed))), plan)

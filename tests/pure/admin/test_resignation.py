@@ -9,7 +9,7 @@ from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.cluster.controller import ask_to_resign, plan_resignation, wait_for_successor
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.znodes.controller import Controller, ResignRequest, StandbyController
+from zkgroup.znodes.controller import ControllerRegistration, ResignRequest, StandbyController
 
 
 def _request(world: MemoryGroups) -> ResignRequest | None:
@@ -18,7 +18,7 @@ def _request(world: MemoryGroups) -> ResignRequest | None:
 
 
 def _czxid(world: MemoryGroups) -> int:
-    found = world.server.find(Controller.path())
+    found = world.server.find(ControllerRegistration.path())
     assert found is not None
     return found.stat.czxid
 
@@ -53,7 +53,7 @@ def test_a_controller_that_cannot_be_read_is_not_asked(world: MemoryGroups) -> N
     """Whether it is a zkgroup controller is unknown."""
     cluster = MemoryCluster(world)
     cluster.no_controller()
-    world.server.put(Controller.path(), b"{")
+    world.server.put(ControllerRegistration.path(), b"{")
 
     with pytest.raises(RefusedError, match="cannot be read"):
         plan_resignation(world.ensemble)
@@ -78,7 +78,7 @@ def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world
     cluster.ours()
     plan = plan_resignation(world.ensemble)
     cluster.no_controller()
-    world.server.put(Controller.path(), Controller(2, 1).encode())
+    world.server.put(ControllerRegistration.path(), ControllerRegistration(2, 1).encode())
 
     with pytest.raises(ConflictError, match="/controller"):
         ask_to_resign(world.ensemble, plan)
@@ -101,7 +101,7 @@ def test_waiting_ends_when_somebody_rules(world: MemoryGroups, follows: bool) ->
         if len(looks) == 1:
             cluster.no_controller()
         elif len(looks) == 2 and follows:
-            world.write(Create(Controller.path(), Controller(3, 1).encode()))
+            world.write(Create(ControllerRegistration.path(), ControllerRegistration(3, 1).encode()))
 
     operator = world.operator(world.server.client(), time_passes)
     came = wait_for_successor(operator, plan, 5)
@@ -135,6 +135,6 @@ def test_who_may_follow_is_said_before(world: MemoryGroups) -> None:
     assert among_real.notes == ("broker 2, 3 runs Kafka and may be elected next",)
     assert alone.notes == ("no other broker is registered: broker 1 will be elected again",)
     assert not_alone.notes == ()
-    world.write(SetData(Controller.path(), b"{}", 1))  # version 2: neither ours nor real
+    world.write(SetData(ControllerRegistration.path(), b"{}", 1))  # version 2: neither ours nor real
     with pytest.raises(RefusedError):
         plan_resignation(world.ensemble)

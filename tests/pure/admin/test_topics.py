@@ -18,7 +18,7 @@ from zkgroup.model.requests import Create, Delete, Multi
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 
 def _broker(world: MemoryGroups, number: int, **extensions: object) -> None:
@@ -27,7 +27,7 @@ def _broker(world: MemoryGroups, number: int, **extensions: object) -> None:
 
 
 def _controller(world: MemoryGroups) -> None:
-    world.server.put(Controller.path(), Controller(1, 1).encode())
+    world.server.put(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
 
 
 # --- create -------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def test_the_rest_of_a_topic_is_the_controllers_while_it_is_at_it(world: MemoryG
 
     with pytest.raises(ConflictError, match="/admin/delete_topics/orders"):
         plan_topic_deletion(world.ensemble, "orders")
-    world.write(Delete(Controller.path(), 0))
+    world.write(Delete(ControllerRegistration.path(), 0))
     plan = plan_topic_deletion(world.ensemble, "orders")
     delete_topic(world.ensemble, plan)
 

@@ -38,7 +38,7 @@ from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.consumers import Offset
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 TP = TopicPartition("orders", 0)
 ACT = ChangeRecord(undo_id="u", command="c", user="x")
@@ -454,11 +454,11 @@ def test_a_topic_that_was_led_does_not_come_back_beside_a_controller(world: Memo
         ("/brokers/topics/orders/partitions/0", None),
         ("/brokers/topics/orders/partitions/0/state", b"{}"),
     )
-    world.server.put(Controller.path(), Controller(7, 1).encode())
+    world.server.put(ControllerRegistration.path(), ControllerRegistration(7, 1).encode())
 
     with pytest.raises(RefusedError, match="topic create orders --replica-assignment 1:2,2:1`"):
         plan_restoration(world.ensemble, _record(znodes=led))
 
     assert len(plan_restoration(world.ensemble, _record(znodes=led[:1])).missing) == 1
-    world.server.remove(Controller.path())
+    world.server.remove(ControllerRegistration.path())
     assert len(plan_restoration(world.ensemble, _record(znodes=led)).missing) == 4

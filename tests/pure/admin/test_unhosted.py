@@ -22,7 +22,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.stray_replicas import UnhostedTopic, unhosted_topics_path
 
 TP = TopicPartition("work", 0)
@@ -61,10 +61,10 @@ def hosted(world: MemoryGroups, name: str, leader: int, *replicas: int) -> None:
 
 
 def controller(world: MemoryGroups, *, is_zkgroup: bool = True) -> None:
-    data = Controller(1, 1).encode()
-    world.server.put(Controller.path(), data)
+    data = ControllerRegistration(1, 1).encode()
+    world.server.put(ControllerRegistration.path(), data)
     if is_zkgroup:
-        world.server.put(Controller.path(), data)  # version 1 marks ours
+        world.server.put(ControllerRegistration.path(), data)  # version 1 marks ours
 
 
 def cluster(world: MemoryGroups, maker: Maker = made, *, is_zkgroup: bool = True) -> None:
@@ -188,7 +188,7 @@ def test_its_deletion_waits_for_no_broker(world: MemoryGroups, maker: Maker) -> 
     cluster(world, maker)
     assert plan_topic_deletion(world.ensemble, "work").notes == ()
 
-    world.write(Delete(Controller.path(), -1))
+    world.write(Delete(ControllerRegistration.path(), -1))
     controller(world, is_zkgroup=False)
     notes = plan_topic_deletion(world.ensemble, "work").notes
     assert any("broker 0 is not registered" in note for note in notes)

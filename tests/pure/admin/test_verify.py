@@ -18,7 +18,7 @@ from zkgroup.groups.verify import expected_ownership, find_problems
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.group_records import Plan, View
+from zkgroup.znodes.group_records import StoredAssignment, View
 
 POISON = [
     b"",
@@ -305,7 +305,7 @@ def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: MemoryGrou
     members = expected_ownership(read_snapshot(world.ensemble, "g")).members
     inputs = inputs_digest("sticky", members, {"orders": (0, 1)})
     owners = {TopicPartition("orders", 0): "g_b-0", TopicPartition("orders", 1): "g_a-0"}
-    world.server.put(Plan.path("g"), Plan(1, inputs, owners).encode())
+    world.server.put(StoredAssignment.path("g"), StoredAssignment(1, inputs, owners).encode())
     for tp, thread in owners.items():
         world.own("g", tp.topic, tp.partition, thread)
 

@@ -46,7 +46,7 @@ def _record(
 
 def _operation(change: tree.Change, stat: object) -> Operation:
     match change:
-        case tree.Created(path, data, owner):
+        case tree.CreatedNode(path, data, owner):
             return Operation(TransactionType.CREATE, path, data, is_ephemeral=bool(owner))
         case tree.DataSet(path, data):
             return Operation(TransactionType.SET_DATA, path, data, version=getattr(stat, "version", None))

@@ -21,7 +21,7 @@ from zkgroup.audit.membership import (
 from zkgroup.audit.planned import Planned, least_moves, planned
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
-from zkgroup.znodes.group_records import Plan
+from zkgroup.znodes.group_records import StoredAssignment
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -124,7 +124,9 @@ def test_sticky_is_the_stored_plan_and_only_where_all_publish_it() -> None:
     """The stored plan counts while its digest fits; a member that does not publish sticky makes it range."""
     members = {"g_a": _wants(**OURS), "g_b": _wants(**OURS)}
     evaluated = [EvaluatedMember(name, {"t": 1}) for name in members]
-    stored = Plan(5, inputs_digest("sticky", evaluated, {"t": (0, 1)}), {T0: "g_b-0", T1: "g_a-0"})
+    stored = StoredAssignment(
+        5, inputs_digest("sticky", evaluated, {"t": (0, 1)}), {T0: "g_b-0", T1: "g_a-0"}
+    )
 
     assert planned(members, {"t": (0, 1)}, {}, stored) == Planned("sticky", tuple(evaluated), stored.owners)
     assert planned(members, {"t": (0, 1, 2)}, {}, stored) is None

@@ -10,7 +10,7 @@ from tests.worlds.replica_managers import on_disk, over
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replicas.actions import REASON_MAX, failed_replicas
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import Failure
+from zkgroup.broker.replicas.replica_view import ReplicaFailure
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 
@@ -48,7 +48,7 @@ def test_a_failure_has_the_time_of_its_beginning(world: World) -> None:
     assert world.host.become_follower(TP, 2) is ErrorCode.KAFKA_STORAGE_ERROR
     assert not world.host.reopen(TP)
 
-    assert world.host.failures() == {TP: Failure("orders-0: Input/output error", 1_000)}
+    assert world.host.failures() == {TP: ReplicaFailure("orders-0: Input/output error", 1_000)}
 
 
 def test_a_replica_that_goes_on_has_not_failed(world: World) -> None:
@@ -89,7 +89,7 @@ def test_one_that_nobody_has_told_anything_is_found_when_it_is_looked_at(world: 
     world.host = world.open()
     assert world.host.failures() == {}
     world.host.view(TP)
-    assert world.host.failures() == {TP: Failure("orders-0: Input/output error", 1_000)}
+    assert world.host.failures() == {TP: ReplicaFailure("orders-0: Input/output error", 1_000)}
 
 
 def test_the_reason_names_the_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionStateInfo,
@@ -54,7 +54,9 @@ def created(topic: str, tree: str, epoch: int) -> LeaderAndIsrRequest:
         tp = TopicPartition(topic, number)
         found = PartitionState.decode(topic, nodes[PartitionState.path(tp)])
         states.append(PartitionStateInfo(*tp, 1, found.leader, found.leader_epoch, found.isr, 0, replicas))
-    return LeaderAndIsrRequest(epoch, epoch, tuple(states), tuple(Broker(one, "", 1) for one in (1, 2, 3)))
+    return LeaderAndIsrRequest(
+        epoch, epoch, tuple(states), tuple(BrokerEndPoint(one, "", 1) for one in (1, 2, 3))
+    )
 
 
 def brokers_at_the_start() -> dict[int, ControlRequestHandler]:

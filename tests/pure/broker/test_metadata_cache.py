@@ -12,7 +12,7 @@ from tests.worlds.golden_data import Frame
 from zkgroup.assignment.order import java_hash
 from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC, MetadataCache
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import LEADER_DURING_DELETE, NO_LEADER, Broker, UpdateMetadataRequest
+from zkgroup.wire.control import LEADER_DURING_DELETE, NO_LEADER, BrokerEndPoint, UpdateMetadataRequest
 from zkgroup.wire.messages import Api, decode_response, encode
 from zkgroup.wire.metadata import (
     PIECE,
@@ -302,7 +302,7 @@ def from_tree(name: str, topic: str, *numbers: int) -> UpdateMetadataRequest:
     for tp in (TopicPartition(topic, number) for number in numbers):
         stored = PartitionState.decode(str(tp), nodes[PartitionState.path(tp)])
         states.append(state(tp, stored.leader, isr=stored.isr, replicas=replicas[tp.partition], epoch=9))
-    live = tuple(Broker(number, "127.0.0.1", 21200 + number) for number in (1, 2, 3))
+    live = tuple(BrokerEndPoint(number, "127.0.0.1", 21200 + number) for number in (1, 2, 3))
     return UpdateMetadataRequest(2, 2, tuple(states), live)
 
 

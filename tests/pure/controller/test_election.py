@@ -20,7 +20,7 @@ from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.runtime.events import TimerFired
 from zkgroup.testing.memory_zookeeper import ServerStep
-from zkgroup.znodes.controller import Controller, ControllerRecord
+from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 
 # --- winning --------------------------------------------------------------------------------------
 
@@ -35,7 +35,9 @@ def test_of_all_electors_one_wins_and_the_epoch_grows_by_one() -> None:
         (controller,) = world.active_nodes
         assert elected(controller) == Elected(Fence(epoch, epoch), world.find(CONTROLLER).stat.czxid, 0)
         assert world.epoch() == (epoch, epoch)
-        assert Controller.decode(CONTROLLER, world.find(CONTROLLER).data).broker == controller.broker
+        assert (
+            ControllerRegistration.decode(CONTROLLER, world.find(CONTROLLER).data).broker == controller.broker
+        )
         world.server.expire(controller.name)
         world.run()
 
@@ -116,7 +118,7 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
     world = SteppedElectors()
     node = world.node(1)
     world.run(lambda: node.machine.election.stage is ElectorState.VACANT)
-    world.write(Create(CONTROLLER, Controller(1, 5).encode(), True), session_id=node.session_id)
+    world.write(Create(CONTROLLER, ControllerRegistration(1, 5).encode(), True), session_id=node.session_id)
     stray = world.find(CONTROLLER).stat.czxid
     world.pass_grace()
 
@@ -149,7 +151,7 @@ def test_controller_replaced_by_another_id_makes_the_controller_resign() -> None
     assert foreign_writer.session is not None
     world.write(
         Delete(CONTROLLER, 1),
-        Create(CONTROLLER, Controller(7, 0).encode(), True),
+        Create(CONTROLLER, ControllerRegistration(7, 0).encode(), True),
         session_id=foreign_writer.session.session_id,
     )
     world.run()
@@ -162,11 +164,11 @@ def test_controller_replaced_by_another_id_makes_the_controller_resign() -> None
 def test_controller_written_by_another_client_makes_the_controller_resign() -> None:
     """Recipes 13: its znode with another id in it; it is still this session's, so it goes."""
     world, node = alone()
-    world.write(SetData(CONTROLLER, Controller(7, 0).encode(), 1))
+    world.write(SetData(CONTROLLER, ControllerRegistration(7, 0).encode(), 1))
     world.run()
 
     assert resigned(node) == ["/controller was written"]
-    assert Controller.decode(CONTROLLER, world.find(CONTROLLER).data).broker == 1
+    assert ControllerRegistration.decode(CONTROLLER, world.find(CONTROLLER).data).broker == 1
     assert elected(node).epoch == 2
 
 
@@ -211,7 +213,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
     foreign_writer = world.server.client("stranger")
     world.server.deliver(ServerStep("connect", "stranger"))
     assert foreign_writer.session is not None
-    data = Controller(7, 0).encode()
+    data = ControllerRegistration(7, 0).encode()
     world.write(
         Delete(CONTROLLER, 1),
         Create(CONTROLLER, data, True),

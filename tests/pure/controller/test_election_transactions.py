@@ -14,14 +14,14 @@ from zkgroup.controller.machine.controller_election.transactions import (
 )
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.model import Znode, ZnodeStat
-from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord, ControllerRegistration
 
 TRIED = ElectionAttempt(epoch=4, version=6, foreign_epoch=0)
 RULE = WonElection(Fence(5, 7), 50, ControllerRecord(1, 77, "started", 0), 0, 0)
 
 
 def controller(*, version: int = 1, czxid: int = 50) -> Znode:
-    return _znode(Controller.path(), Controller(1, 0).encode(), version, czxid)
+    return _znode(ControllerRegistration.path(), ControllerRegistration(1, 0).encode(), version, czxid)
 
 
 def epoch(number: int = 5, *, version: int = 7) -> Znode:

@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.controller_clusters import leadership, tp
 from zkgroup.controller.machine import fenced_writes
 from zkgroup.controller.machine.fenced_writes import (
-    Applied,
+    AllWritten,
     Conflict,
     Deposed,
     Fence,
@@ -117,7 +117,7 @@ def test_an_applied_packet_gives_each_write_its_versions() -> None:
 
     verdict = classify(two(), MultiDone((None, None, one, None, other), 77))
 
-    assert verdict == Applied(((one,), (None, other)), 77)
+    assert verdict == AllWritten(((one,), (None, other)), 77)
 
 
 @pytest.mark.parametrize(

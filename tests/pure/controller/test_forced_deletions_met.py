@@ -21,7 +21,7 @@ from zkgroup.model.requests import Create
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.stray_replicas import AbandonedReplicas, StrayReplicas
 
 
@@ -30,13 +30,13 @@ def kafka_controller_elected(world: SteppedControllers) -> None:
     path = ControllerEpoch.path()
     znode = world.find(path)
     epoch = ControllerEpoch.decode(path, znode.data).epoch + 1
-    world.server.put(Controller.path(), Controller(2, 0).encode())
+    world.server.put(ControllerRegistration.path(), ControllerRegistration(2, 0).encode())
     world.server.put(path, ControllerEpoch(epoch).encode())
     for number in (0, 1):
         state = PartitionState.path(tp(number))
         if world.server.find(state) is not None:
             world.set_state(tp(number), controller_epoch=epoch)
-    world.server.remove(Controller.path())
+    world.server.remove(ControllerRegistration.path())
 
 
 def test_what_a_kafka_controller_has_given_the_broker_is_not_deleted() -> None:

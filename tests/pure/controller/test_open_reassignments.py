@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, Request
+from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, ReassignmentRequest
 from zkgroup.controller.machine.reassignment.steps import Stage
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -23,7 +23,7 @@ def asked(
     czxid: int = 9,
 ) -> list[tuple[TopicPartition, str]]:
     """Follows a request; the entries that are dropped, and why."""
-    moves.request = Request(targets, version, czxid)
+    moves.request = ReassignmentRequest(targets, version, czxid)
     return [(ending.topic_partition, ending.reason) for ending in moves.follow(context).dropped]
 
 

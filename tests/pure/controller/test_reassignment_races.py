@@ -15,7 +15,7 @@ from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.testing.memory_zookeeper import ServerStep
-from zkgroup.testing.memory_zookeeper.tree import Created, DataSet
+from zkgroup.testing.memory_zookeeper.tree import CreatedNode, DataSet
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
@@ -70,9 +70,9 @@ def test_an_end_is_not_recorded_of_a_list_that_others_have_changed() -> None:
     now, recorded = None, []
     for entry in cluster.world.server.log:
         for change in entry.changes:
-            if isinstance(change, (Created, DataSet)) and change.path == path:
+            if isinstance(change, (CreatedNode, DataSet)) and change.path == path:
                 now = Topic.decode(path, change.data).partitions[0]
-            elif isinstance(change, Created) and change.path.startswith(FinishedReassignment.prefix()):
+            elif isinstance(change, CreatedNode) and change.path.startswith(FinishedReassignment.prefix()):
                 recorded.append(now)
     assert recorded == [(1, 2)]
 
@@ -99,7 +99,7 @@ def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_si
         Topic.decode(path, change.data).partitions[0]
         for entry in cluster.world.server.log
         for change in entry.changes
-        if isinstance(change, (Created, DataSet)) and change.path == path
+        if isinstance(change, (CreatedNode, DataSet)) and change.path == path
     ]
     assert list(dict.fromkeys(received)) == [(1,), (3, 1), (3,)]
     assert received == sorted(received, key=received.index)

@@ -7,9 +7,9 @@ import pytest
 from zkgroup.controller.machine.reassignment import steps
 from zkgroup.controller.machine.reassignment.steps import (
     Announce,
+    Complete,
     Decision,
     DeleteReplicas,
-    Finish,
     Lead,
     Shrink,
     Situation,
@@ -62,7 +62,7 @@ def test_every_step_of_the_table_in_its_order() -> None:
     assert ninth == (DeleteReplicas(OLD), Stage.DELETE, Stage.FINISH)
 
     tenth = at(ninth.then, replicas=UNION, isr=NEW, leader=4, drop=OLD)
-    assert tenth == (Finish("done", "moved"), Stage.FINISH, Stage.PLAN)
+    assert tenth == (Complete("done", "moved"), Stage.FINISH, Stage.PLAN)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_step_of_the_table_in_its_order() -> None:
         ({"replicas": UNION, "isr": UNION}, Lead(4, UNION)),
         ({"replicas": UNION, "isr": UNION, "leader": 5}, Lead(5, UNION)),
         ({"replicas": UNION, "isr": NEW, "leader": 4}, Lead(4, NEW)),
-        ({"replicas": NEW, "isr": NEW, "leader": 4}, Finish("done", "")),
+        ({"replicas": NEW, "isr": NEW, "leader": 4}, Complete("done", "")),
     ],
     ids=["0", "1", "2-3", "4-6", "7", "8-9", "10"],
 )
@@ -82,8 +82,8 @@ def test_a_successor_goes_on_from_what_it_finds(left_behind: dict[str, object], 
     """The crash table: the row names the step after which the predecessor ended."""
     step = at(Stage.PLAN, **left_behind).step
 
-    if isinstance(expected, Finish):
-        assert isinstance(step, Finish)
+    if isinstance(expected, Complete):
+        assert isinstance(step, Complete)
         assert step.outcome == expected.outcome
     else:
         assert step == expected
@@ -98,7 +98,7 @@ def test_another_order_of_the_same_replicas_is_a_move_without_copies() -> None:
     eighth = decide(order._replace(stage=seventh.then))
     assert eighth == (Shrink(OLD, needed=False, drop=()), Stage.SHRINK, Stage.DELETE)
     last = decide(order._replace(stage=eighth.then))
-    assert last == (Finish("done", "moved"), Stage.FINISH, Stage.PLAN)
+    assert last == (Complete("done", "moved"), Stage.FINISH, Stage.PLAN)
 
 
 def test_replicas_that_stay_keep_the_targets_order_in_the_union() -> None:
@@ -254,14 +254,14 @@ def test_a_cancelled_move_goes_back_and_drops_what_it_had_added() -> None:
     ninth = decide(back._replace(stage=eighth.then, isr=OLD, drop=NEW))
     assert ninth.step == DeleteReplicas(NEW)
     last = decide(back._replace(stage=ninth.then, isr=OLD))
-    assert last.step == Finish("cancelled", "asked for")
+    assert last.step == Complete("cancelled", "asked for")
 
 
 def test_a_move_cancelled_before_it_began_ends_at_once() -> None:
     """Nothing was written, so nothing is waited for, not even a replica that was out of sync before."""
     step = at(Stage.PLAN, target=OLD, isr=(1,), cancelled=True).step
 
-    assert step == Finish("cancelled", "the replicas are where they were")
+    assert step == Complete("cancelled", "the replicas are where they were")
 
 
 def test_a_request_for_what_is_already_so_is_dropped() -> None:
@@ -269,8 +269,8 @@ def test_a_request_for_what_is_already_so_is_dropped() -> None:
     dropped = at(Stage.PLAN, target=OLD, isr=(1, 2), live={1, 2}).step
     done = at(Stage.PLAN, target=OLD).step
 
-    assert isinstance(dropped, Finish)
-    assert isinstance(done, Finish)
+    assert isinstance(dropped, Complete)
+    assert isinstance(done, Complete)
     assert (dropped.outcome, done.outcome) == ("dropped", "done")
 
 
@@ -281,7 +281,7 @@ def test_replicas_that_are_only_added_are_announced_and_awaited() -> None:
     assert decide(grown) == Decision(Announce((1, 2)), Stage.ANNOUNCE, Stage.CATCH_UP)
     assert decide(grown._replace(growing=False)).step == Announce((1, 2))
     assert decide(grown._replace(live=frozenset({1}))).step == Announce((1, 2))
-    assert decide(grown._replace(isr=(1, 2))).step == Finish(
+    assert decide(grown._replace(isr=(1, 2))).step == Complete(
         "done", "the replica list is the target, and all of it is in sync"
     )
 

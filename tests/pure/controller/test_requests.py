@@ -11,7 +11,7 @@ from zkgroup.controller.machine.requests.sender import SendQueue
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
-    Broker,
+    BrokerEndPoint,
     LeaderAndIsrRequest,
     PartitionStateInfo,
     StopReplicaRequest,
@@ -97,7 +97,7 @@ def test_a_request_says_what_the_context_has_when_it_is_built() -> None:
         1,
         1,
         LeaderAndIsrRequest(
-            7, 5, (PartitionStateInfo("t", 0, 5, 2, 3, (2,), 4, (1, 2)),), (Broker(2, "h", 9002),)
+            7, 5, (PartitionStateInfo("t", 0, 5, 2, 3, (2,), 4, (1, 2)),), (BrokerEndPoint(2, "h", 9002),)
         ),
     )
 

@@ -27,7 +27,7 @@ from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.reassignment_records import (
     FINISHED_KEPT,
     FinishedReassignment,
@@ -189,10 +189,10 @@ def test_a_debt_that_a_kafka_controller_has_outdated_is_renewed() -> None:
     world.crash(controller)
     path = ControllerEpoch.path()
     epoch = ControllerEpoch.decode(path, world.find(path).data).epoch + 1
-    world.server.put(Controller.path(), Controller(2, 0).encode())
+    world.server.put(ControllerRegistration.path(), ControllerRegistration(2, 0).encode())
     world.server.put(path, ControllerEpoch(epoch).encode())
     world.set_state(tp(0), controller_epoch=epoch)
-    world.server.remove(Controller.path())
+    world.server.remove(ControllerRegistration.path())
     world.new_controller()
     deleted(world)
 

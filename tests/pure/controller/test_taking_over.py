@@ -14,7 +14,7 @@ from zkgroup.runtime.events import LogEvent
 from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.notifications import IsrChange
 
 
@@ -101,7 +101,9 @@ def test_states_of_a_foreign_controller_are_taken_over() -> None:
     session = world.real(9)
     world.set_state(tp(0), leader=2, leader_epoch=1, controller_epoch=2)
     world.server.expire_session(session)
-    world.server.remove(Controller.path()) if world.server.find(Controller.path()) else None
+    world.server.remove(ControllerRegistration.path()) if world.server.find(
+        ControllerRegistration.path()
+    ) else None
     for host in world.hosts.values():
         host.requests.clear()
     second = world.new_controller()
@@ -120,7 +122,7 @@ def test_a_kafka_predecessor_that_may_stay_active_is_named() -> None:
     session = world.real(9)
     world.hosts[9] = Host(9)
     controller = world.new_controller()
-    world.write(Delete(Controller.path(), -1))
+    world.write(Delete(ControllerRegistration.path(), -1))
     world.advance(4000)
     active = controller.active
     assert set(active.ports.events.blocked) == {"broker 9"}

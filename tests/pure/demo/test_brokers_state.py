@@ -23,7 +23,7 @@ from zkgroup.model.requests import Create
 from zkgroup.wire.replica_host import records_of
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 WHOLE = PartitionReplicas((1, 2, 3), 1, 0, (1, 2, 3))
 
@@ -41,7 +41,7 @@ def test_cluster_is_seen_with_controller_leaders_and_moves(world: MemoryGroups) 
     zk.create_missing("/brokers", "/brokers/ids", "/brokers/topics", "/admin")
     zk.create_missing("/brokers/ids/1", "/brokers/ids/4", "/brokers/ids/odd")
     zk.multi(
-        Create(Controller.path(), Controller(4, 1).encode()),
+        Create(ControllerRegistration.path(), ControllerRegistration(4, 1).encode()),
         Create(ControllerEpoch.path(), b"7"),
         Create(Topic.path(TOPIC), Topic({0: (1, 2), 1: (4, 1), 2: (1,)}).encode()),
         Create(Reassignment.path(), Reassignment((Move(moved, (1, 2)),)).encode()),

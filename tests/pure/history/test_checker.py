@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.group_history import AT_REST, RECORDS, SERVER, TOPIC, GroupHistory, broken, good_history
 from zkgroup.errors import ConfigError
-from zkgroup.history import Change, CheckOptions, Figures, Record, Recording, check_history
+from zkgroup.history import Change, CheckOptions, Figures, HistoryRecord, Recording, check_history
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner, Registration
 
@@ -138,6 +138,6 @@ def test_member_sessions_named_by_the_caller_are_checked() -> None:
 def test_records_may_come_in_any_order() -> None:
     """The checker sorts them by time, those of one member in the order of writing."""
     world = good_history()
-    turned: list[Record] = world.records[::-1]
+    turned: list[HistoryRecord] = world.records[::-1]
 
     assert check_history(turned, world.transactions[::-1]).violations == ()

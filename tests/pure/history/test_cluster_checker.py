@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory, broken
-from zkgroup.history import Change, Refusal
+from zkgroup.history import Change, TransactionRefusal
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.stray_replicas import UnhostedTopic, unhosted_topics_path
 
 SAFETY = {"S11", "S12", "S13", "S14", "S15", "S16", "S17"}
@@ -53,7 +53,7 @@ def test_s11_a_write_after_the_controller_znode_is_gone() -> None:
 def test_s11_a_write_while_another_session_is_controller() -> None:
     """A former controller's session writes in the epoch of its successor."""
     world = ClusterHistory()
-    world.put(100, "delete", Controller.path())
+    world.put(100, "delete", ControllerRegistration.path())
     world.elect(2)
     world.state(100, 2, 1, (1, 2, 3), epoch=2)
 
@@ -64,7 +64,7 @@ def test_s11_a_write_while_another_session_is_controller() -> None:
 def test_s11_epochs_are_consecutive_and_won_once(epoch: int) -> None:
     """No epoch is skipped, and none is won twice."""
     world = ClusterHistory()
-    world.put(100, "delete", Controller.path())
+    world.put(100, "delete", ControllerRegistration.path())
     world.elect(2, epoch=epoch)
 
     assert broken(world.check()) == {"S11"}
@@ -81,7 +81,7 @@ def test_s11_an_epoch_of_a_zkgroup_controller_has_a_record() -> None:
 def test_s11_deleting_another_controllers_znode() -> None:
     """K2."""
     world = ClusterHistory()
-    world.put(200, "delete", Controller.path())
+    world.put(200, "delete", ControllerRegistration.path())
 
     assert broken(world.check()) == {"S11"}
 
@@ -129,7 +129,7 @@ def test_s11_an_unreadable_epoch_of_a_zkgroup_controller() -> None:
 def test_fenced_writes_are_counted() -> None:
     """A refused write is no violation; the report counts it."""
     world = ClusterHistory()
-    refused = Refusal(ControllerEpoch.path(), "BadVersion")
+    refused = TransactionRefusal(ControllerEpoch.path(), "BadVersion")
     world.write(100, world.state_change(1, 1, (1,)), refused=refused)
     figures = world.check().figures
 
@@ -352,13 +352,13 @@ def test_s17_a_registration_ends_with_its_session() -> None:
 def test_l6_there_is_a_controller_and_it_stays() -> None:
     """There is no controller at the end, or another one was elected without a cause."""
     world = ClusterHistory()
-    world.put(100, "delete", Controller.path())
+    world.put(100, "delete", ControllerRegistration.path())
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L6"}
 
     world = ClusterHistory()
     quiet_ms = world.ms
     world.ms += 11_000
-    world.put(100, "delete", Controller.path())
+    world.put(100, "delete", ControllerRegistration.path())
     world.elect(2)
     assert broken(world.check(quiet_from_ms=quiet_ms)) == {"L6"}
 

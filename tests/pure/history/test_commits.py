@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.group_history import TOPIC, GroupHistory, broken, good_history, tp
-from zkgroup.history import CheckOptions, Record, check_history
+from zkgroup.history import CheckOptions, HistoryRecord, check_history
 from zkgroup.history.group.commit_invariants import OffsetSet
 
 EITHER = pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 
 
-def forget(world: GroupHistory, kind: str) -> Record:
+def forget(world: GroupHistory, kind: str) -> HistoryRecord:
     """Removes the last record of a kind, as if the process was killed before it wrote it."""
     assert world.records[-1].kind == kind
     return world.records.pop()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zkgroup.errors import ConfigError, DamagedFileError, NotFoundError
-from zkgroup.history import Change, Refusal, ServerTransaction
+from zkgroup.history import Change, ServerTransaction, TransactionRefusal
 from zkgroup.history.transactions import read_transactions
 
 HEADER = struct.pack(">4siq", b"ZKLG", 2, 0)
@@ -67,8 +67,10 @@ def test_every_kind_of_transaction_is_read(tmp_path: Path) -> None:
         ServerTransaction(2, 1_002, 7, (Change("create", "/e", b"x", 0, 7),)),
         ServerTransaction(3, 1_003, 7, (Change("create", "/f", b"x", 0, 7),)),
         ServerTransaction(4, 1_004, 7, (Change("check", "/e"), Change("set", "/e", b"y", 1))),
-        ServerTransaction(5, 1_005, 7, (Change("check", "/e"),), "write", Refusal("", "BadVersion")),
-        ServerTransaction(6, 1_006, 7, (), "write", Refusal("", "BadVersion")),
+        ServerTransaction(
+            5, 1_005, 7, (Change("check", "/e"),), "write", TransactionRefusal("", "BadVersion")
+        ),
+        ServerTransaction(6, 1_006, 7, (), "write", TransactionRefusal("", "BadVersion")),
         ServerTransaction(7, 1_007, 7, (Change("delete", "/f"),)),
         ServerTransaction(8, 1_008, 7, (Change("delete", "/e"),), "close_session"),
     )

@@ -6,13 +6,13 @@ import itertools
 
 from zkgroup.lines.leaders import BACKOFF_MAX_MS, BACKOFF_MS, Address, Leader, Leaders, addresses_of
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import Broker
+from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from zkgroup.znodes.brokers import BrokerRegistration
 
 TP = TopicPartition("orders", 0)
 ONE, TWO = Address("h", 1), Address("h", 2)
-BROKERS = (Broker(1, "h", 1), Broker(2, "h", 2))
+BROKERS = (BrokerEndPoint(1, "h", 1), BrokerEndPoint(2, "h", 2))
 
 
 def told(leader: int, error: int = 0) -> MetadataResponse:

@@ -101,7 +101,7 @@ def test_a_chain_that_stands_in_its_own_way_is_taken_back() -> None:
 def test_a_cycle_that_stands_in_its_own_way_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the bound that was known before is returned."""
     placement = Contrary()
-    cycle = [balancing._Edge(2, 3, -1, tp(1)), balancing._Edge(3, 2, 0, tp(0))]
+    cycle = [balancing._BrokerEdge(2, 3, -1, tp(1)), balancing._BrokerEdge(3, 2, 0, tp(0))]
     monkeypatch.setattr(balancing, "_saving_cycle", lambda placement: cycle)
 
     assert save_moves(placement, moves=5, least=2) == 2

@@ -14,7 +14,7 @@ from zkgroup.wire.schema import (
     Integer,
     Node,
     Nullable,
-    Record,
+    StructSchema,
     Text,
     Truth,
     schema_of,
@@ -41,12 +41,12 @@ def values_of(node: Node, version: int) -> st.SearchStrategy[Any]:
         case Truth():
             return st.booleans()
         case Array(item, nullable):
-            size = 2 if isinstance(item, Record) else 4
+            size = 2 if isinstance(item, StructSchema) else 4
             several = st.lists(values_of(item, version), max_size=size).map(tuple)
             return _may_be_none(several, nullable=nullable)
         case Nullable(record):
             return st.none() | values_of(record, version)
-        case Record():
+        case StructSchema():
             kind: Any = node.kind
             return st.builds(kind, **{field.name: _field(field, version) for field in node.fields})
 

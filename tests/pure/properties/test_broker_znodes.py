@@ -17,9 +17,9 @@ from zkgroup.znodes.cluster import BrokerSequence, ClusterId, FinalizedFeatures,
 from zkgroup.znodes.config import ConfigEntity, EntityConfig, TopicConfig
 from zkgroup.znodes.config_settings import parse_throttled_replicas, throttled_replicas
 from zkgroup.znodes.controller import (
-    Controller,
     ControllerEpoch,
     ControllerRecord,
+    ControllerRegistration,
     ControllerStatus,
     ResignRequest,
     StandbyController,
@@ -49,7 +49,7 @@ EXAMPLES: dict[Any, dict[str, object]] = {
         "topic_id": "49u9B29tSf6B5zpRToHwWA",
     },
     PartitionState: {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1, 2]},
-    Controller: {"version": 2, "brokerid": 1, "timestamp": "5", "kraftControllerEpoch": -1},
+    ControllerRegistration: {"version": 2, "brokerid": 1, "timestamp": "5", "kraftControllerEpoch": -1},
     TopicConfig: {"version": 1, "config": {"retention.ms": "1"}},
     EntityConfig: {"version": 1, "config": {"a": "b"}},
     ConfigChange: {"version": 2, "entity_path": "users/a/clients/b"},
@@ -98,7 +98,15 @@ FEW = 40
 
 READ_ONLY = (FinalizedFeatures, ProducerIdBlock)
 CODECS = [*EXAMPLES, BrokerSequence, ControllerEpoch, ResignRequest, TopicDeletion]
-KEEPING = (BrokerRegistration, Topic, PartitionState, Controller, TopicConfig, ControllerRecord, StoredPlan)
+KEEPING = (
+    BrokerRegistration,
+    Topic,
+    PartitionState,
+    ControllerRegistration,
+    TopicConfig,
+    ControllerRecord,
+    StoredPlan,
+)
 
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=8)
 BROKERS = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=4).map(tuple)

@@ -16,19 +16,19 @@ from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.consumers import Offset, Owner, Registration, subscription_kind
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.group_records import Plan, Reset, View
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 from zkgroup.znodes.ids import make_member_id, parse_member_id, split_thread_id, thread_id
 from zkgroup.znodes.json_fields import JvmJsonError, parse
 
 CODECS: list[Any] = [
     BrokerRegistration,
-    Controller,
+    ControllerRegistration,
     ControllerEpoch,
     Offset,
     Owner,
     PartitionState,
-    Plan,
+    StoredAssignment,
     Registration,
     Reset,
     Topic,
@@ -135,6 +135,8 @@ def test_ids_are_taken_apart_as_they_were_put_together(group: str, host: str, nu
 @given(st.dictionaries(st.tuples(NAMES, st.integers(0, 2**31 - 1)), NAMES, max_size=8), st.integers(0, 2**62))
 def test_a_plan_survives_the_round_trip(owners: dict[tuple[str, int], str], generation: int) -> None:
     """Any owners of any partitions come back."""
-    plan = Plan(generation, "ab", {TopicPartition(*key): thread for key, thread in owners.items()})
+    plan = StoredAssignment(
+        generation, "ab", {TopicPartition(*key): thread for key, thread in owners.items()}
+    )
 
-    assert Plan.decode("/x", plan.encode()) == plan
+    assert StoredAssignment.decode("/x", plan.encode()) == plan

@@ -102,7 +102,7 @@ def _drops_dead_targets(patch: Patch) -> None:
 
     def impatient(now: steps.Situation) -> steps.Decision:
         if set(now.target) - set(now.live):
-            return steps.Decision(steps.Finish("done", "given up"), steps.Stage.PLAN, steps.Stage.PLAN)
+            return steps.Decision(steps.Complete("done", "given up"), steps.Stage.PLAN, steps.Stage.PLAN)
         return plan(now)
 
     patch.setattr(steps, "_plan", impatient)

@@ -15,7 +15,7 @@ from zkgroup.testing.simulation.cluster.world import Controller as AnyController
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 LONG_MS = 600_000
 BESIDE_KAFKA = ClusterSetup(
@@ -65,7 +65,7 @@ def real_rules(simulation: ClusterSimulation) -> Kafka08Controller:
     for broker in (101, 102):
         world.pause(f"{world.controllers[broker].name}", 1_000)
     if not real.is_active:
-        world.write(Delete(Controller.path(), -1))
+        world.write(Delete(ControllerRegistration.path(), -1))
         simulation.convergence.pass_time(900)
     assert real.is_active
     simulation.convergence.pass_time(1_000)

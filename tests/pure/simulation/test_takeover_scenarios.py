@@ -31,7 +31,7 @@ from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Contr
 from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller import Controller, ControllerRecord
+from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 
 # --- the epoch ------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
     world = simulation.world
     real = real_rules(simulation)
     world.pause(real.name, 1)
-    world.write(Delete(Controller.path(), -1))
+    world.write(Delete(ControllerRegistration.path(), -1))
     for broker in (101, 102):
         world.pause(world.controllers[broker].name, 500)
     session = world.registrations()[1]
@@ -64,7 +64,7 @@ def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
 
 
 def _holds(simulation: ClusterSimulation, session: int) -> bool:
-    found = simulation.world.server.find(Controller.path())
+    found = simulation.world.server.find(ControllerRegistration.path())
     return found is not None and found.stat.ephemeral_owner == session
 
 
@@ -78,7 +78,7 @@ def test_a_living_real_controller_has_time_to_notice() -> None:
     world = simulation.world
     real = real_rules(simulation)
     world.pause(real.name, 1_000)
-    world.write(Delete(Controller.path(), -1))
+    world.write(Delete(ControllerRegistration.path(), -1))
 
     _one_rules_for(simulation, 5_000)
     assert world.active_controllers == [real]
@@ -95,14 +95,14 @@ def test_a_candidate_that_sleeps_over_its_own_grace_begins_anew() -> None:
     candidate = world.controllers[101]
     assert isinstance(candidate, ControllerProcess)
     world.pause(real.name, 1_000)
-    world.write(Delete(Controller.path(), -1))
+    world.write(Delete(ControllerRegistration.path(), -1))
     simulation.convergence.pass_time(500)
     assert candidate.machine.election.stage is ElectorState.GRACE
     world.pause(candidate.name, 4_000)
     simulation.convergence.pass_time(2_500)
     assert world.active_controllers == [real]
     world.pause(real.name, 2_000)
-    world.write(Delete(Controller.path(), -1))
+    world.write(Delete(ControllerRegistration.path(), -1))
 
     _one_rules_for(simulation, 5_000)
     assert world.active_controllers == [real]
@@ -128,7 +128,7 @@ def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
     world = simulation.world
     real = asleep_over_a_write(simulation)
     session = world.registrations()[1]
-    world.write(Delete(Controller.path(), -1))
+    world.write(Delete(ControllerRegistration.path(), -1))
     simulation.convergence.pass_time(4_000)
     controller = zkgroup_controller(simulation)
     assert world.registrations()[1] == session

@@ -12,7 +12,7 @@ from tests.worlds.golden_data import Frame
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -145,7 +145,7 @@ def test_leader_and_isr_of_a_new_topic() -> None:
             PartitionStateInfo("orders", 1, 1, 1, 0, (1, 2), 0, (1, 2)),
             PartitionStateInfo("orders", 0, 1, 3, 0, (3, 1), 0, (3, 1)),
         ),
-        leaders=(Broker(1, "127.0.0.1", 21201), Broker(3, "127.0.0.1", 21203)),
+        leaders=(BrokerEndPoint(1, "127.0.0.1", 21201), BrokerEndPoint(3, "127.0.0.1", 21203)),
     )
     assert frame.client_id == controller_client_id(1, "127.0.0.1", 21101)
 
@@ -211,7 +211,7 @@ def test_controlled_shutdown_has_no_client_id() -> None:
 
 def test_a_body_encoded_once_serves_many_brokers() -> None:
     """The frames of one UpdateMetadata to two brokers differ in the header alone."""
-    request = UpdateMetadataRequest(1, 1, (), (Broker(1, "h", 1),))
+    request = UpdateMetadataRequest(1, 1, (), (BrokerEndPoint(1, "h", 1),))
     body = encode(request, 0)
 
     for correlation_id in (1, 2):

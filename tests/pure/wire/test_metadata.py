@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.wire.control import Broker
+from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import decode_rest, encode
 from zkgroup.wire.metadata import (
     PIECE,
@@ -23,7 +23,7 @@ def test_pieces_are_the_body(version: int, count: int) -> None:
     """In every version; a piece ends with the topic that fills it."""
     partition = PartitionMetadata(0, 1, 2, (2, 3), (2,), leader_epoch=7, offline=(3,))
     topics = tuple(TopicMetadata(0, f"t{number}", (partition,) * 10) for number in range(count))
-    response = MetadataResponse((Broker(2, "h", 9092, "r"),), topics, cluster_id="c", controller_id=2)
+    response = MetadataResponse((BrokerEndPoint(2, "h", 9092, "r"),), topics, cluster_id="c", controller_id=2)
 
     pieces = list(body_in_pieces(response, version))
 

@@ -14,7 +14,7 @@ from kafka.protocol import admin, consumer, metadata, producer
 from tests.pure.properties.frame_values import values_of_kind
 from zkgroup.wire.messages import Message, decode_rest, encode, encode_request, encode_response
 from zkgroup.wire.requests import REQUESTS
-from zkgroup.wire.schema import Array, Data, Field, Fixed, Integer, Record, Text, Truth, schema_of
+from zkgroup.wire.schema import Array, Data, Field, Fixed, Integer, StructSchema, Text, Truth, schema_of
 
 OWN_TAGS = 10_000
 """Tags from here on are zkgroup's own: kafka-python skips them."""
@@ -33,7 +33,7 @@ def theirs_of(kind: type[Message]) -> Any:
     return next(getattr(module, kind.__name__) for module in modules if hasattr(module, kind.__name__))
 
 
-def theirs_from(theirs: Any, value: Any, record: Record, version: int) -> Any:
+def theirs_from(theirs: Any, value: Any, record: StructSchema, version: int) -> Any:
     """Their object with our values: fields are matched by their order, tagged ones by their tags."""
     struct = theirs._struct
     untagged = [one for one in struct.untagged_fields(version) if one.for_version_q(version)]
@@ -54,26 +54,26 @@ def theirs_from(theirs: Any, value: Any, record: Record, version: int) -> Any:
 
 def _their_value(their: Any, value: Any, node: Any, version: int) -> Any:
     if isinstance(node, Array):
-        if value is None or not isinstance(node.item, Record):
+        if value is None or not isinstance(node.item, StructSchema):
             return None if value is None else list(value)
         return [theirs_from(their.data_class, one, node.item, version) for one in value]
     if their.name.endswith("authorized_operations") and isinstance(node, Integer):
         return {bit for bit in range(32) if value >> bit & 1}  # of a number below zero it never ends
     if isinstance(node, Fixed):
         return uuid.UUID(bytes=value)
-    if isinstance(node, Record):
+    if isinstance(node, StructSchema):
         return theirs_from(their.data_class, value, node, version)
     return value
 
 
-def without_own_tags(value: Any, record: Record) -> Any:
+def without_own_tags(value: Any, record: StructSchema) -> Any:
     """The value as kafka-python can hold it."""
     changes: dict[str, Any] = {}
     for field in record.fields:
         found, node = getattr(value, field.name), field.node
         if (field.tag or 0) >= OWN_TAGS:
             changes[field.name] = field.versions.absent
-        elif isinstance(node, Array) and isinstance(item := node.item, Record) and found is not None:
+        elif isinstance(node, Array) and isinstance(item := node.item, StructSchema) and found is not None:
             changes[field.name] = tuple(without_own_tags(one, item) for one in found)
     return dataclasses.replace(value, **changes)
 
@@ -112,7 +112,7 @@ def test_frames_are_those_of_kafka_python(kind: type[Message]) -> None:
     assert theirs_kind.API_KEY == request.API
 
 
-def least_of(record: Record) -> Any:
+def least_of(record: StructSchema) -> Any:
     """A value of defaults, zeros and empty texts."""
     kind: Any = record.kind
     return kind(**{field.name: _least(field) for field in record.fields})

@@ -17,7 +17,7 @@ from zkgroup.znodes.config import (
     UserConfig,
 )
 from zkgroup.znodes.consumers import Offset, Owner, Registration
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.notifications import ConfigChange, IsrChange, LogDirEvent
 
 CODECS: dict[str, Any] = {
@@ -28,7 +28,7 @@ CODECS: dict[str, Any] = {
     r"/brokers/seqid": BrokerSequence,
     r"/brokers/topics/[^/]+": Topic,
     r"/brokers/topics/[^/]+/partitions/\d+/state": PartitionState,
-    r"/controller": Controller,
+    r"/controller": ControllerRegistration,
     r"/controller_epoch": ControllerEpoch,
     r"/config/topics/[^/]+": TopicConfig,
     r"/config/brokers/[^/]+": BrokerConfig,

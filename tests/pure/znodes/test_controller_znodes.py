@@ -12,9 +12,9 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.controller import (
     BARE,
-    Controller,
     ControllerEpoch,
     ControllerRecord,
+    ControllerRegistration,
     ControllerStatus,
     ResignRequest,
     StandbyController,
@@ -31,9 +31,9 @@ PLAN = StoredPlan(
 
 def test_the_bare_id_of_old_controllers_is_read() -> None:
     """Before 0.8 it was all there is (controller item 7)."""
-    controller = Controller.decode("/controller", b"3")
+    controller = ControllerRegistration.decode("/controller", b"3")
 
-    assert controller == Controller(3, None, BARE)
+    assert controller == ControllerRegistration(3, None, BARE)
     with pytest.raises(ConfigError, match="version"):
         controller.encode()
 
@@ -43,13 +43,19 @@ def test_a_controller_of_3_4_and_later_is_read() -> None:
     zookeeper = b'{"version":2,"brokerid":1,"timestamp":"5","kraftControllerEpoch":-1}'
     kraft = b'{"version":2,"brokerid":3000,"timestamp":"5","kraftControllerEpoch":1}'
 
-    assert (Controller.decode("/x", zookeeper).broker, Controller.decode("/x", zookeeper).kraft_epoch) == (
+    assert (
+        ControllerRegistration.decode("/x", zookeeper).broker,
+        ControllerRegistration.decode("/x", zookeeper).kraft_epoch,
+    ) == (
         1,
         None,
     )
-    assert (Controller.decode("/x", kraft).broker, Controller.decode("/x", kraft).kraft_epoch) == (3000, 1)
-    assert Controller.decode("/x", kraft).encode() == kraft
-    assert Controller(1, 5).kraft_epoch is None
+    assert (
+        ControllerRegistration.decode("/x", kraft).broker,
+        ControllerRegistration.decode("/x", kraft).kraft_epoch,
+    ) == (3000, 1)
+    assert ControllerRegistration.decode("/x", kraft).encode() == kraft
+    assert ControllerRegistration(1, 5).kraft_epoch is None
 
 
 @pytest.mark.parametrize(
@@ -70,15 +76,20 @@ def test_a_controller_of_3_4_and_later_is_read() -> None:
 def test_what_names_no_controller_is_corrupt(data: bytes | None) -> None:
     """A text that is no number of 32 bits, an object without the id."""
     with pytest.raises(CorruptZnodeError, match="/controller"):
-        Controller.decode("/controller", data)
+        ControllerRegistration.decode("/controller", data)
 
 
 @pytest.mark.parametrize(
     "controller",
-    [Controller(-1, 5), Controller(2**31, 5), Controller(1, None), Controller(1, 5, 1, {"brokerid": 2})],
+    [
+        ControllerRegistration(-1, 5),
+        ControllerRegistration(2**31, 5),
+        ControllerRegistration(1, None),
+        ControllerRegistration(1, 5, 1, {"brokerid": 2}),
+    ],
     ids=str,
 )
-def test_a_controller_that_cannot_be_is_not_written(controller: Controller) -> None:
+def test_a_controller_that_cannot_be_is_not_written(controller: ControllerRegistration) -> None:
     """No id, no time, or a key of Kafka's twice."""
     with pytest.raises(ConfigError):
         controller.encode()

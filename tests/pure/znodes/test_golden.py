@@ -14,12 +14,12 @@ from zkgroup.java_regex import compile_java, normalise
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.consumers import Offset, Owner, Registration, subscription_kind
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.notifications import ConfigChange
 
 FREQUENT = (
-    Registration, Owner, Offset, BrokerRegistration, Topic, PartitionState, Controller, ControllerEpoch,
-    TopicConfig, ConfigChange,
+    Registration, Owner, Offset, BrokerRegistration, Topic, PartitionState, ControllerRegistration,
+    ControllerEpoch, TopicConfig, ConfigChange,
 )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.consumers import Offset, Owner, Registration
-from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.group_records import Plan, Reset, View
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 
 TP = TopicPartition("orders", 3)
 
@@ -26,11 +26,11 @@ def test_paths_are_kafkas() -> None:
         Offset.path("g", TP),
         Reset.path("g", TP),
         View.path("g", "g_a"),
-        Plan.path("g"),
+        StoredAssignment.path("g"),
         BrokerRegistration.path(1),
         Topic.path("orders"),
         PartitionState.path(TP),
-        Controller.path(),
+        ControllerRegistration.path(),
         ControllerEpoch.path(),
         TopicConfig.path("orders"),
     ] == [
@@ -105,7 +105,9 @@ OURS: list[tuple[Any, dict[str, object]]] = [
         {"version": 1, "offset": "42", "time": "1396019252998", "by": "me@host"},
     ),
     (
-        Plan(4294967321, "ab12", {TopicPartition("t", 10): "g_a-0", TopicPartition("t", 2): "g_b-0"}),
+        StoredAssignment(
+            4294967321, "ab12", {TopicPartition("t", 10): "g_a-0", TopicPartition("t", 2): "g_b-0"}
+        ),
         {
             "version": 1,
             "generation": "4294967321",
@@ -157,7 +159,7 @@ def test_hostile_data_is_reported_and_ends_nothing(data: bytes | None) -> None:
     """Null, other JSON, broken text, deep nesting and huge numbers all raise CorruptZnodeError."""
     for codec in (
         Reset,
-        Plan,
+        StoredAssignment,
         View,
         BrokerRegistration,
         Topic,
@@ -172,7 +174,7 @@ def test_a_plan_too_big_for_one_request_is_refused() -> None:
     owners = {TopicPartition("t", n): "g_" + "x" * 1000 + "-0" for n in range(1000)}
 
     with pytest.raises(ConfigError, match="1000 partitions"):
-        Plan(1, "x", owners).encode()
+        StoredAssignment(1, "x", owners).encode()
 
 
 def test_the_partition_of_a_reset_marker_is_read_from_the_right() -> None:

@@ -33,7 +33,7 @@ from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, Topic
 from zkgroup.znodes.cluster import ClusterId, common_parents, later_parents
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.notifications import CHANGE_AGE_MAX_MS, ConfigChange
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -275,7 +275,7 @@ def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
         becomes(lambda broker=broker: cluster.leaders(broker, "t"), [1, 2])
     epochs = {broker: cluster.brokers[broker].epoch for broker in (1, 2)}
     chaos.cut(refuse=True)
-    ephemerals = (PATH, BrokerRegistration.path(2), Controller.path())
+    ephemerals = (PATH, BrokerRegistration.path(2), ControllerRegistration.path())
     port = int(chaos.direct_address.partition("/")[0].rpartition(":")[2])
     for session in {cluster.zk.read(path).stat.ephemeral_owner for path in ephemerals}:
         end_session(session, port)
@@ -285,7 +285,7 @@ def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
     chaos.heal()
 
     eventually(lambda: all(cluster.brokers[one].epoch not in (None, epochs[one]) for one in epochs))
-    eventually(lambda: cluster.find(Controller.path()))
+    eventually(lambda: cluster.find(ControllerRegistration.path()))
     for partition in (0, 1):
         becomes(lambda one=partition: sorted(cluster.isr("t", one)), [1, 2])
     eventually(lambda: cluster.leaders(1, "t"), lambda leaders: {*leaders} <= {1, 2})

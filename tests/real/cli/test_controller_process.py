@@ -18,7 +18,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper.blocking import Blocking
 
 LASTING = ("--set", "zookeeper.session.timeout.ms=60s")
@@ -29,7 +29,7 @@ RUN = ("broker", "run", *LASTING)
 def cluster(shell: Shell, groups: ServerGroups) -> Iterator[ServerCluster]:
     """Brokers that do not respond, orders-0 without a live replica in sync, and a zkgroup controller."""
     made = ServerCluster(groups)
-    made.zk.multi(Delete(Controller.path(), -1))
+    made.zk.multi(Delete(ControllerRegistration.path(), -1))
     made.topic("orders", (9, 1), (1, 2), leaders={0: -1})
     path = PartitionState.path(TopicPartition("orders", 0))
     made.zk.multi(SetData(path, PartitionState(-1, 1, (9,), 7).encode(), 0))

@@ -10,7 +10,7 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
-from zkgroup.admin.cluster.brokers import Cluster, read_states
+from zkgroup.admin.cluster.brokers import ClusterReader, read_states
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
@@ -51,7 +51,7 @@ def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
         ensemble = Ensemble(witness, SystemClock())
         patience_ms = round(1000 * PATIENCE_S)
         settings = ProducerSettings(delivery_timeout_ms=patience_ms, batch_lines=7, buffered_bytes=500)
-        with LineProducer(Cluster(ensemble).brokers, settings, deliveries.append) as producer:
+        with LineProducer(ClusterReader(ensemble).brokers, settings, deliveries.append) as producer:
             for number in range(COUNT):
                 if number == KILL_AT:
                     brokers[1].stop(signal.SIGKILL)

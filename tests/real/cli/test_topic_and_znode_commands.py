@@ -13,7 +13,7 @@ from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path, brokers_path
 from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.settings import CREATOR_ACL
@@ -178,7 +178,9 @@ def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, gr
     """Exit 6 with path, expected, found and the next command, which works, also beside a controller."""
     shell.run("topic", "create", "orders", "--replica-assignment", "1,1")
     groups.zk.multi(Delete("/brokers/topics/orders", 0))
-    groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
+    groups.zk.multi(
+        Create(ControllerRegistration.path(), ControllerRegistration(7, 1).encode(), ephemeral=True)
+    )
 
     refused = shell.run("topic", "create", "orders", "--partitions", "2")
     assert refused.code == 6
@@ -195,7 +197,9 @@ def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, gr
 def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> None:
     """The request znode is made; that it cannot be undone is printed before."""
     shell.run("topic", "create", "orders", "--partitions", "1")
-    groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
+    groups.zk.multi(
+        Create(ControllerRegistration.path(), ControllerRegistration(7, 1).encode(), ephemeral=True)
+    )
 
     shown = shell.run("topic", "delete", "orders")
     ran = shell.run("topic", "delete", "orders", "--execute")
@@ -221,7 +225,9 @@ def test_describe_marks_a_topic_that_is_being_deleted(shell: Shell, groups: Serv
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     shell.run("topic", "create", "clicks", "--replica-assignment", "7:8")
     _broker(groups, 7)
-    groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
+    groups.zk.multi(
+        Create(ControllerRegistration.path(), ControllerRegistration(7, 1).encode(), ephemeral=True)
+    )
     shell.run("topic", "delete", "orders", "--execute")
 
     clicks, orders = shell.json("topic", "describe")["topics"]
@@ -237,8 +243,8 @@ def test_delete_continues_without_a_lost_broker(shell: Shell, groups: ServerGrou
     """K20: previewed with what remains, asked for with --execute, then shown; a live broker is refused."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     _broker(groups, 7)
-    groups.zk.multi(Create(Controller.path(), b"", ephemeral=True))
-    groups.zk.multi(SetData(Controller.path(), Controller(7, 1).encode(), 0))
+    groups.zk.multi(Create(ControllerRegistration.path(), b"", ephemeral=True))
+    groups.zk.multi(SetData(ControllerRegistration.path(), ControllerRegistration(7, 1).encode(), 0))
     asked = ("topic", "delete", "orders", "--without-broker", "8")
 
     waits = shell.run("topic", "delete", "orders", "--execute")
@@ -406,7 +412,9 @@ def test_doctor_finds_partitions_without_leader_or_followers(shell: Shell, group
     """No live leader is an error, a short ISR a warning; what no controller has seen is neither here."""
     groups.topic("orders", 3)
     _broker(groups, 0)
-    groups.zk.multi(Create(Controller.path(), Controller(0, 1).encode(), ephemeral=True))
+    groups.zk.multi(
+        Create(ControllerRegistration.path(), ControllerRegistration(0, 1).encode(), ephemeral=True)
+    )
     states = {
         0: PartitionState(leader=0, leader_epoch=0, isr=(0,), controller_epoch=1),
         1: PartitionState(leader=-1, leader_epoch=1, isr=(), controller_epoch=1),

@@ -13,7 +13,7 @@ from zkgroup.model.requests import Delete
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 SOON = ("--wait", "--timeout", "50ms")
 
@@ -26,7 +26,7 @@ def cluster(groups: ServerGroups) -> ServerCluster:
 
 def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: ServerCluster) -> None:
     """A zkgroup controller: exit 0 once each partition has a leader, of the new ones too."""
-    cluster.zk.multi(Delete(Controller.path(), -1))
+    cluster.zk.multi(Delete(ControllerRegistration.path(), -1))
     words = ("broker", "run", "--id", "100", "--controller-only", "--set", "zookeeper.session.timeout.ms=60s")
     with shell.start(*words) as controller:
         controller.until_event("controller")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.worlds.group_history import good_history
 from zkgroup.errors import ConfigError
-from zkgroup.history import HistoryFile, MemoryHistory, Record, parse, read_files
+from zkgroup.history import HistoryFile, HistoryRecord, MemoryHistory, parse, read_files
 from zkgroup.history.records import parse_line
 from zkgroup.testing import FakeClock
 
@@ -159,7 +159,7 @@ def test_recording_after_close_is_counted(tmp_path: Path) -> None:
 
 def test_members_of_one_list_are_told_apart() -> None:
     """In simulation all members of a run write to one list, in the order of events."""
-    records: list[Record] = []
+    records: list[HistoryRecord] = []
     clock = FakeClock()
     a, b = MemoryHistory("g_a", clock, records), MemoryHistory("g_b", clock, records)
     a.record("x", {})

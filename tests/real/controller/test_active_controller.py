@@ -19,7 +19,7 @@ from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.controller import Controller, ControllerStatus
+from zkgroup.znodes.controller import ControllerRegistration, ControllerStatus
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -288,7 +288,7 @@ def test_the_next_controller_serves_what_the_last_one_left(country: ServerContro
     first = country.new_controller()
     eventually(first.at_rest)
     second = country.new_elector(101)
-    found = country.find(Controller.path())
+    found = country.find(ControllerRegistration.path())
     assert found is not None
     country.write(SetData("/controller_epoch", b"7", 1))
     eventually(lambda: first.notes("controller.loaded")[1:] or second.notes("controller.loaded"))

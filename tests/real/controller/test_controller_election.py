@@ -33,11 +33,11 @@ from zkgroup.runtime.procedures import Procedure, write
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path, brokers_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord, ControllerRegistration
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.clock import SystemClock
 
-CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
+CONTROLLER, EPOCH = ControllerRegistration.path(), ControllerEpoch.path()
 CLOCK = SystemClock()
 
 
@@ -139,7 +139,7 @@ def test_one_of_many_wins_and_the_next_has_the_next_epoch(cluster: Cluster) -> N
         controller = cluster.controller(epoch)
         found = cluster.find(CONTROLLER)
         assert found is not None
-        assert Controller.decode(CONTROLLER, found.data).broker == controller.broker
+        assert ControllerRegistration.decode(CONTROLLER, found.data).broker == controller.broker
         assert controller.elections[-1].czxid == found.stat.czxid
         assert cluster.epoch() == (epoch, epoch)
         cluster.chaos.expire_session(found.stat.ephemeral_owner)
@@ -206,7 +206,9 @@ def test_a_controller_replaced_by_another_id_makes_the_controller_resign(cluster
     """Controller item 17: changed, not deleted (K1); what stands there is left alone."""
     node = cluster.add(1)
     cluster.controller(1)
-    cluster.witness.write(Delete(CONTROLLER, 1), Create(CONTROLLER, Controller(7, 0).encode(), True))
+    cluster.witness.write(
+        Delete(CONTROLLER, 1), Create(CONTROLLER, ControllerRegistration(7, 0).encode(), True)
+    )
     theirs = cluster.stat(CONTROLLER)
     eventually(lambda: node.resignations)
     eventually(lambda: node.machine.election.stage is ElectorState.WATCHING)
@@ -217,7 +219,7 @@ def test_a_controller_replaced_by_another_id_makes_the_controller_resign(cluster
 
 def test_a_failure_while_it_is_active_deletes_no_other_controller(cluster: Cluster) -> None:
     """Controller item 18: an exception, and `/controller` changes hands before its deletion arrives (K2)."""
-    data = Controller(7, 0).encode()
+    data = ControllerRegistration(7, 0).encode()
 
     def before(request: Request) -> None:
         if _writes(request, CONTROLLER, Delete) and not theirs:

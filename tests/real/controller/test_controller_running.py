@@ -17,7 +17,7 @@ from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -129,7 +129,7 @@ def test_brokers_are_notified_of_a_topic_and_so_is_who_asks_the_port(
     create(tree, "orders", {0: (1, 2), 1: (2, 1)})
     eventually(lambda: all(leader_of(each, "orders", 1) == 2 for each in brokers.values()))
 
-    live = tuple(Broker(number, one.host, one.port) for number, one in sorted(brokers.items()))
+    live = tuple(BrokerEndPoint(number, one.host, one.port) for number, one in sorted(brokers.items()))
     wanted = TopicMetadata(
         0, "orders", (PartitionMetadata(0, 0, 1, (1, 2), (1, 2)), PartitionMetadata(0, 1, 2, (2, 1), (2, 1)))
     )

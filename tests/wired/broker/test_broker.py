@@ -33,7 +33,7 @@ from zkgroup.wire.replica_host import records_of
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import LEADER_REPLICAS
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
@@ -272,7 +272,8 @@ def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: Memo
     session = world.server.clients["b1"].session
     assert session is not None
     world.server.write(
-        Create(Controller.path(), Controller(1, 0).encode(), True), session_id=session.session_id
+        Create(ControllerRegistration.path(), ControllerRegistration(1, 0).encode(), True),
+        session_id=session.session_id,
     )
     world.running.lead(world.zk, T0, 2, (2,))
     asked = world.running.idle[1]
@@ -290,7 +291,8 @@ def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers
     session = world.server.clients["b1"].session
     assert session is not None
     world.server.write(
-        Create(Controller.path(), Controller(1, 0).encode(), True), session_id=session.session_id
+        Create(ControllerRegistration.path(), ControllerRegistration(1, 0).encode(), True),
+        session_id=session.session_id,
     )
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.becomes(lambda: world.running.brokers[2].health().following, 1)

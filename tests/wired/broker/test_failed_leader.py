@@ -17,7 +17,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 T1 = TopicPartition("t", 1)
 
@@ -48,7 +48,8 @@ def begin(
     session = world.server.clients["b2"].session
     assert session is not None
     world.server.write(
-        Create(Controller.path(), Controller(2, 0).encode(), True), session_id=session.session_id
+        Create(ControllerRegistration.path(), ControllerRegistration(2, 0).encode(), True),
+        session_id=session.session_id,
     )
     for tp in led:
         world.running.lead(world.zk, tp, 1, replicas)

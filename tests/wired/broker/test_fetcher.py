@@ -22,15 +22,15 @@ from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import Broker
+from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import Request
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
-NOBODY = Broker(9, "127.0.0.1", 1)
-ELSEWHERE = Broker(9, "127.0.0.1", 2)
+NOBODY = BrokerEndPoint(9, "127.0.0.1", 1)
+ELSEWHERE = BrokerEndPoint(9, "127.0.0.1", 2)
 SETTINGS = BrokerSettings(replica_fetch_backoff_ms=1, num_replica_fetchers=1)
 
 
@@ -125,7 +125,7 @@ async def test_a_fetch_that_has_begun_is_not_sent_once_it_is_held() -> None:
         return FetchLinesResponse(0, 0, 0)
 
     server = BrokerServer(answer)
-    leader = Broker(9, *await server.start("127.0.0.1"))
+    leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     fetchers = _fetchers(host)
     busy = asyncio.create_task(host.call(lambda one: gate.wait(60)))
     fetchers.follow(T1, leader)
@@ -207,7 +207,7 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
         return FetchLinesResponse(0, 0, 0)
 
     server = BrokerServer(answer)
-    leader = Broker(9, *await server.start("127.0.0.1"))
+    leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     settings = replace(SETTINGS, num_replica_fetchers=3)
     fetchers = ReplicaFetcherManager(host, settings, client_id="b", quota=throttle, broker_epoch=lambda: 1)
     for tp in (T0, T1, T2):

@@ -27,7 +27,7 @@ from zkgroup.znodes.brokers import (
     brokers_path,
     topics_path,
 )
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.stray_replicas import (
     PLACEHOLDER,
@@ -100,7 +100,7 @@ class BrokerDescription:
     """Topics, and states of what is on it, that cannot be read and so are not counted."""
 
 
-class Cluster:
+class ClusterReader:
     """Brokers and topics as ZooKeeper has them, for record sources that ask brokers; read anew each time."""
 
     def __init__(self, ensemble: Ensemble) -> None:
@@ -191,8 +191,8 @@ def list_brokers(
 ) -> tuple[AsOf, tuple[BrokerSummary, ...], tuple[CorruptZnodeError, ...]]:
     """Every registered broker, and why others cannot be listed."""
     entries = registrations(ensemble)
-    controller = ensemble.zk.find(Controller.path())
-    info = decode_or_error(controller, Controller.decode).value if controller else None
+    controller = ensemble.zk.find(ControllerRegistration.path())
+    info = decode_or_error(controller, ControllerRegistration.decode).value if controller else None
     rows = tuple(
         _summary(number, entry, entry.value, info)
         for number, entry in entries.items()
@@ -204,8 +204,8 @@ def list_brokers(
 
 def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescription]:
     """One broker and what it hosts. Raises NotFoundError where it is not registered, CorruptZnodeError."""
-    found = ensemble.zk.read_many([BrokerRegistration.path(broker), Controller.path()])
-    znode, controller = found[BrokerRegistration.path(broker)], found[Controller.path()]
+    found = ensemble.zk.read_many([BrokerRegistration.path(broker), ControllerRegistration.path()])
+    znode, controller = found[BrokerRegistration.path(broker)], found[ControllerRegistration.path()]
     if znode is None:
         raise NotFoundError(
             f"{BrokerRegistration.path(broker)}: broker {broker} is not registered; "
@@ -233,7 +233,7 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
             broker,
             entry,
             entry.value,
-            decode_or_error(controller, Controller.decode).value if controller else None,
+            decode_or_error(controller, ControllerRegistration.decode).value if controller else None,
         ),
         session=znode.stat.ephemeral_owner,
         rack=entry.value.rack,
@@ -305,7 +305,10 @@ def notes_on_unreadable(entries: Iterable[DecodedZnode[PartitionState] | None]) 
 
 
 def _summary(
-    number: int, entry: DecodedZnode[BrokerRegistration], one: BrokerRegistration, info: Controller | None
+    number: int,
+    entry: DecodedZnode[BrokerRegistration],
+    one: BrokerRegistration,
+    info: ControllerRegistration | None,
 ) -> BrokerSummary:
     return BrokerSummary(
         broker=number,

@@ -25,9 +25,9 @@ from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
 from zkgroup.znodes.config import ConfigEntity, EntityKind
 from zkgroup.znodes.config_settings import OBEYED, unknown_to, unknown_to_brokers
 from zkgroup.znodes.controller import (
-    Controller,
     ControllerEpoch,
     ControllerRecord,
+    ControllerRegistration,
     ControllerStatus,
     ResignRequest,
     controller_history_path,
@@ -52,7 +52,7 @@ class ControllerInfo:
     """Brokers and controller at one moment."""
 
     brokers: Mapping[int, BrokerRegistration]
-    controller: Controller | None
+    controller: ControllerRegistration | None
     controller_znode: Znode | None
     unreadable: tuple[str, ...] = field(default=())
     """Registrations, and a `/controller`, that cannot be read."""
@@ -103,8 +103,8 @@ class PastController:
 def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
     """Reads brokers and controller."""
     entries = registrations(ensemble)
-    znode = ensemble.zk.find(Controller.path())
-    controller = decode_or_error(znode, Controller.decode) if znode else None
+    znode = ensemble.zk.find(ControllerRegistration.path())
+    controller = decode_or_error(znode, ControllerRegistration.decode) if znode else None
     errors = [entry.error for entry in entries.values()] + [controller.error if controller else None]
     return ControllerInfo(
         brokers=readable(entries),
@@ -118,8 +118,8 @@ def refuse_kraft(info: ControllerInfo) -> None:
     """Raises RefusedError where a KRaft controller has taken over: it does not read these znodes."""
     if info.controller is not None and info.controller.kraft_epoch is not None:
         raise RefusedError(
-            f"{Controller.path()}: expected a controller that obeys ZooKeeper, found a migration to KRaft "
-            f"(epoch {info.controller.kraft_epoch}): ask its brokers instead"
+            f"{ControllerRegistration.path()}: expected a controller that obeys ZooKeeper, found a "
+            f"migration to KRaft (epoch {info.controller.kraft_epoch}): ask its brokers instead"
         )
 
 
@@ -185,16 +185,19 @@ def note_on_deletion(info: ControllerInfo) -> str | None:
 
 def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription]:
     """The active controller. Raises NotFoundError where there is none, CorruptZnodeError."""
-    found = ensemble.zk.read_many([Controller.path(), ControllerEpoch.path(), ControllerStatus.path()])
-    znode = found[Controller.path()]
+    found = ensemble.zk.read_many(
+        [ControllerRegistration.path(), ControllerEpoch.path(), ControllerStatus.path()]
+    )
+    znode = found[ControllerRegistration.path()]
     epoch_znode, status_znode = found[ControllerEpoch.path()], found[ControllerStatus.path()]
     epoch = decode_or_error(epoch_znode, ControllerEpoch.decode).value if epoch_znode else None
     if znode is None:
         last = f"; the last epoch was {epoch.epoch}" if epoch else ""
         raise NotFoundError(
-            f"{Controller.path()}: there is no controller{last}; `zkgroup broker run` starts a candidate"
+            f"{ControllerRegistration.path()}: there is no controller{last}; "
+            "`zkgroup broker run` starts a candidate"
         )
-    one = Controller.decode(znode.path, znode.data)
+    one = ControllerRegistration.decode(znode.path, znode.data)
     status = decode_or_error(status_znode, ControllerStatus.decode).value if status_znode else None
     is_current = status is not None and epoch is not None and status.epoch == epoch.epoch
     return ensemble.as_of(), ControllerDescription(
@@ -270,11 +273,11 @@ class ControllerHealth:
 
 def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
     """Reads the active controller and its status; what cannot be read is None, its path in `unreadable`."""
-    paths = [Controller.path(), ControllerEpoch.path(), ControllerStatus.path()]
+    paths = [ControllerRegistration.path(), ControllerEpoch.path(), ControllerStatus.path()]
     found = ensemble.zk.read_many(paths)
     znode, epoch_znode, status_znode = (found[path] for path in paths)
     broken: dict[str, str] = {}
-    active = _value(znode, Controller.decode, broken)
+    active = _value(znode, ControllerRegistration.decode, broken)
     epoch = _value(epoch_znode, ControllerEpoch.decode, broken)
     status = _value(status_znode, ControllerStatus.decode, broken)
     number = epoch.epoch if epoch else None
@@ -453,7 +456,7 @@ def ask_to_resign(ensemble: Ensemble, plan: ResignationPlan) -> None:
     asked: Operation = Create(path, data)
     if plan.standing is not None:
         asked = SetData(path, data, plan.standing.stat.version)
-    write(ensemble, [Check(Controller.path(), ZKGROUP_VERSION), asked], path, data)
+    write(ensemble, [Check(ControllerRegistration.path(), ZKGROUP_VERSION), asked], path, data)
 
 
 def wait_for_successor(ensemble: Ensemble, plan: ResignationPlan, timeout_s: float) -> Resignation:
@@ -461,20 +464,22 @@ def wait_for_successor(ensemble: Ensemble, plan: ResignationPlan, timeout_s: flo
     end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
     while True:
         ensemble.zk.sync("/")
-        znode = ensemble.zk.find(Controller.path())
+        znode = ensemble.zk.find(ControllerRegistration.path())
         resigned = znode is None or znode.stat.czxid != plan.czxid
         left_ms = end_ms - ensemble.clock.now_ms()
         if (resigned and znode is not None) or left_ms <= 0:
-            active = decode_or_error(znode, Controller.decode).value if resigned and znode else None
+            active = (
+                decode_or_error(znode, ControllerRegistration.decode).value if resigned and znode else None
+            )
             return Resignation(
                 as_of=ensemble.as_of(), resigned=resigned, successor=active.broker if active else None
             )
         ensemble.pause(min(POLL_S, left_ms / 1000))
 
 
-def _refuse_others(info: ControllerInfo) -> Controller:
+def _refuse_others(info: ControllerInfo) -> ControllerRegistration:
     """The controller, which is one of zkgroup."""
-    path = Controller.path()
+    path = ControllerRegistration.path()
     if info.controller_znode is None:
         raise NotFoundError(f"{path}: there is no controller to resign")
     if info.controller is None:

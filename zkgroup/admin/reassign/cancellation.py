@@ -38,7 +38,7 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Delete, Operation, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
     version = plan.version
     while True:
         operations: list[Operation] = [
-            Check(Controller.path(), ZKGROUP_VERSION),
+            Check(ControllerRegistration.path(), ZKGROUP_VERSION),
             SetData(path, data, version),
         ]
         try:

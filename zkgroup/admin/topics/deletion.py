@@ -32,7 +32,7 @@ from zkgroup.model.requests import Code, Create, Delete, Operation
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.stray_replicas import UnhostedTopic
 
@@ -102,7 +102,9 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
     return TopicDeletionPlan(
         topic=topic,
         as_of=ensemble.as_of(),
-        controller=Controller.decode(controller.path, controller.data).broker if controller else None,
+        controller=ControllerRegistration.decode(controller.path, controller.data).broker
+        if controller
+        else None,
         users=users,
         idle_groups=idle,
         znodes=_tree(ensemble, topic),
@@ -141,13 +143,13 @@ def _check_lost(
     """Raises RefusedError where a deletion cannot, or need not, go on without these brokers."""
     if info.kind is None:
         raise RefusedError(
-            f"{Controller.path()}: expected a zkgroup controller, found none: no broker "
+            f"{ControllerRegistration.path()}: expected a zkgroup controller, found none: no broker "
             "is waited for, leave --without-broker out"
         )
     if not info.is_zkgroup:
         raise RefusedError(
-            f"{Controller.path()}: expected a zkgroup controller, found one of Kafka, which waits for "
-            f"every broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
+            f"{ControllerRegistration.path()}: expected a zkgroup controller, found one of Kafka, which "
+            f"waits for every broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
         )
     known = decode_or_error(found, Topic.decode).value if found else None
     if known is None:
@@ -307,9 +309,9 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
         last = batches.pop() + last
     done = 0
     for batch in [*batches, last]:
-        if not plan.leftover and ensemble.zk.exists(Controller.path()) is not None:
+        if not plan.leftover and ensemble.zk.exists(ControllerRegistration.path()) is not None:
             error: Exception = ConflictError(
-                f"{Controller.path()}: a controller has come up; run the command again"
+                f"{ControllerRegistration.path()}: a controller has come up; run the command again"
             )
             raise _partly(plan, done, error) if done else error
         deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]

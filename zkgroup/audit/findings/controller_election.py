@@ -15,7 +15,7 @@ from zkgroup.audit.keyings import CONTROLLER
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
 from zkgroup.audit.words import duration_text
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.json_fields import JvmJsonError, parse
 
 
@@ -29,7 +29,7 @@ class _Fold:
         """Zxids of the elections in the log; a snapshot's controller was elected before it."""
 
     def see(self, event: Event) -> Iterator[Finding]:
-        if event.op == "create" and event.path == Controller.path() and not event.seed:
+        if event.op == "create" and event.path == ControllerRegistration.path() and not event.seed:
             self._elected.add(event.zxid)
         yield from ()
 

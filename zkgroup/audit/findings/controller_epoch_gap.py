@@ -15,7 +15,7 @@ from zkgroup.audit.keyings import CONTROLLER
 from zkgroup.audit.partitions import decoded
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
 from zkgroup.audit.words import duration_text, who
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 
 class _Fold:
@@ -37,7 +37,7 @@ class _Fold:
                 self._silent = None
             if event.op != "delete":
                 yield from self._step(event)
-        elif event.path == Controller.path() and event.op != "set":
+        elif event.path == ControllerRegistration.path() and event.op != "set":
             yield from self._judge_silence(event)
             raised = self._raised == (event.zxid, event.session)  # before it, in the same transaction
             self._silent = event if event.op == "create" and not event.seed and not raised else None

@@ -21,7 +21,7 @@ from zkgroup.audit.words import count_text, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.paths import PathKind, path_kind
 
 
@@ -136,7 +136,7 @@ class _Fold:
     def _epoch_in_force(self, zxid: int) -> int | None:
         """A KRaft controller that rules during a migration (from 3.4 on) writes its own into states."""
         ruler = life_at(self._facts.controllers, zxid)
-        value = None if ruler is None else decoded(Controller.decode, ruler.path, ruler.data)
+        value = None if ruler is None else decoded(ControllerRegistration.decode, ruler.path, ruler.data)
         if value is not None and value.kraft_epoch is not None:
             return value.kraft_epoch
         return epoch_at(self._facts, zxid)

@@ -11,7 +11,7 @@ from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
 from zkgroup.audit.words import count_text
 from zkgroup.znodes.brokers import broker_ids_path, topics_path
 from zkgroup.znodes.consumers import ids_path
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.paths import path_kind
 
 
@@ -28,7 +28,7 @@ def _watched(event: Event) -> Key | None:
         case "topic" if event.path.count("/") == 3:
             return (topics_path(),)
         case "controller":
-            return (Controller.path(),)
+            return (ControllerRegistration.path(),)
     return None
 
 
@@ -90,7 +90,7 @@ def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
     """Who watches a path by the recipes of Kafka's clients."""
     if len(key) > 1:
         return facts.members.get(key[1], ())
-    by_name = facts.brokers if key == (Controller.path(),) else facts.members
+    by_name = facts.brokers if key == (ControllerRegistration.path(),) else facts.members
     return [life for lives in by_name.values() for life in lives]
 
 

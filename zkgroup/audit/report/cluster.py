@@ -14,14 +14,14 @@ from zkgroup.audit.rules import Bounds, Finding, Key
 from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
 from zkgroup.audit.words import session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 
 def controllers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
     """Who was controller, and every write of the epoch."""
     timeline: Timeline[str] = _timeline(facts, limits)
     for life in facts.controllers:
-        value = decoded(Controller.decode, life.path, life.data)
+        value = decoded(ControllerRegistration.decode, life.path, life.data)
         row = "cannot be read" if value is None else f"broker {value.broker}"
         until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
         epoch = epoch_at(facts, until)

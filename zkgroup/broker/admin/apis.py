@@ -12,7 +12,7 @@ from zkgroup.admin.change import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, topics
 from zkgroup.broker.admin.configs import KnownConfigs
 from zkgroup.broker.admin.failures import Failure, failure_of
-from zkgroup.broker.admin.topics import Created, PendingDeletion, TopicDefaults
+from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
 from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -25,6 +25,7 @@ from zkgroup.wire.admin_apis import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ChangedResource,
+    CreatableTopic,
     CreatedTopic,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -44,7 +45,6 @@ from zkgroup.wire.admin_apis import (
     IncrementalAlterConfigsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
-    NewTopic,
     OngoingReassignment,
     OngoingTopic,
     ReassignedPartitionResult,
@@ -157,14 +157,14 @@ class AdminApis:
             task.add_done_callback(lambda _: self._auto_created.pop(topic, None))
 
     async def _create_unknown(self, topic: str) -> None:
-        new = NewTopic(topic=topic, partitions=topics.UNSET, replication_factor=topics.UNSET)
+        new = CreatableTopic(topic=topic, partitions=topics.UNSET, replication_factor=topics.UNSET)
         await self.create_topics(CreateTopicsRequest(topics=(new,), timeout_ms=AUTO_CREATION_MS))
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         """Has the controller delete topics, and waits until they are gone."""
         until = self._deadline(request.timeout_ms)
         found = await self._run(lambda ensemble: topics.delete_topics(ensemble, request.topics, self._by))
-        names = [name for name, one in found.items() if isinstance(one, PendingDeletion)]
+        names = [name for name, one in found.items() if isinstance(one, RequestedDeletion)]
         await self._wait_until(lambda: all(self._metadata.leaders(name) is None for name in names), until)
         rows = []
         for name, one in found.items():
@@ -173,7 +173,7 @@ class AdminApis:
             rows.append(DeletedTopic(topic=name, error=error, error_message=message))
         return DeleteTopicsResponse(topics=tuple(rows))
 
-    async def _until_deleted(self, deletion: PendingDeletion, until: float) -> Failure | None:
+    async def _until_deleted(self, deletion: RequestedDeletion, until: float) -> Failure | None:
         left_s = max(0.0, until - asyncio.get_running_loop().time())
         try:
             return await self._run(lambda _: deletion.wait(left_s))

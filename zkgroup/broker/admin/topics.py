@@ -17,7 +17,7 @@ from zkgroup.admin.topics.deletion import DeletionSeen
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.wire.admin_apis import CreatePartitionsRequest, CreateTopicsRequest, GrownTopic, NewTopic
+from zkgroup.wire.admin_apis import CreatableTopic, CreatePartitionsRequest, CreateTopicsRequest, GrownTopic
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_settings import check_topic_settings
@@ -70,7 +70,12 @@ def create_topics(
 
 
 def _create(
-    ensemble: Ensemble, topic: NewTopic, defaults: TopicDefaults, by: ChangeRecord, *, validate_only: bool
+    ensemble: Ensemble,
+    topic: CreatableTopic,
+    defaults: TopicDefaults,
+    by: ChangeRecord,
+    *,
+    validate_only: bool,
 ) -> Created:
     with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
         validate_topic(topic.topic)
@@ -105,7 +110,7 @@ def _value(name: str, value: str | None) -> str:
     return value
 
 
-def _counts(topic: NewTopic, defaults: TopicDefaults) -> tuple[int | None, int]:
+def _counts(topic: CreatableTopic, defaults: TopicDefaults) -> tuple[int | None, int]:
     """Partitions (None beside replica lists) and replication factor."""
     if topic.replicas:
         if topic.partitions != UNSET or topic.replication_factor != UNSET:
@@ -123,7 +128,7 @@ def _counts(topic: NewTopic, defaults: TopicDefaults) -> tuple[int | None, int]:
     return partitions, factor
 
 
-def _replica_lists(topic: NewTopic) -> list[tuple[int, ...]]:
+def _replica_lists(topic: CreatableTopic) -> list[tuple[int, ...]]:
     lists = {one.partition: one.brokers for one in topic.replicas}
     if len(lists) != len(topic.replicas) or sorted(lists) != list(range(len(lists))):
         numbers = ", ".join(str(one.partition) for one in topic.replicas)
@@ -137,9 +142,9 @@ def _replica_lists(topic: NewTopic) -> list[tuple[int, ...]]:
 
 def delete_topics(
     ensemble: Ensemble, topics: Sequence[str], by: ChangeRecord
-) -> dict[str, Failure | PendingDeletion]:
+) -> dict[str, Failure | RequestedDeletion]:
     """Marks each topic for deletion by the controller."""
-    found: dict[str, Failure | PendingDeletion] = {}
+    found: dict[str, Failure | RequestedDeletion] = {}
     for topic in dict.fromkeys(topics):
         try:
             with refused_as(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ConfigError):
@@ -150,12 +155,12 @@ def delete_topics(
             found[topic] = failure_of(error)
         else:
             assert change.wait is not None
-            found[topic] = PendingDeletion(change.wait)
+            found[topic] = RequestedDeletion(change.wait)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class PendingDeletion:
+class RequestedDeletion:
     """A deletion that was requested."""
 
     _wait: Callable[[None, float], DeletionSeen]

@@ -22,38 +22,44 @@ from zkgroup.wire.record_batch import (
 from zkgroup.wire.schema import Buffer
 
 
-class Refused(NamedTuple):
+class RefusedBatches(NamedTuple):
     """Why batches are not appended."""
 
     error: ErrorCode
     reason: str
 
 
-def checked_batches(records: Buffer, config: LogConfig) -> list[BatchHeader] | Refused:
+def checked_batches(records: Buffer, config: LogConfig) -> list[BatchHeader] | RefusedBatches:
     """The headers of a client's batches, all of which may be appended."""
     try:
         batches = check_records(records)
     except CorruptRecordError as error:
-        return Refused(ErrorCode.CORRUPT_RECORD, str(error))
+        return RefusedBatches(ErrorCode.CORRUPT_RECORD, str(error))
     if not batches:
-        return Refused(ErrorCode.CORRUPT_RECORD, "expected a record batch, found none")
+        return RefusedBatches(ErrorCode.CORRUPT_RECORD, "expected a record batch, found none")
     for batch in batches:
         if (refused := _refusal(batch, config)) is not None:
             return refused
     return batches
 
 
-def _refusal(batch: BatchHeader, config: LogConfig) -> Refused | None:
+def _refusal(batch: BatchHeader, config: LogConfig) -> RefusedBatches | None:
     if batch.size > config.max_message_bytes:
         limit = config.max_message_bytes
-        return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes is larger than {limit}")
+        return RefusedBatches(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes is larger than {limit}"
+        )
     if batch.record_count != batch.last_offset_delta + 1:
         found = f"{batch.record_count} records, the last at {batch.last_offset_delta}"
-        return Refused(ErrorCode.INVALID_RECORD, f"a batch has {found}")
+        return RefusedBatches(ErrorCode.INVALID_RECORD, f"a batch has {found}")
     if batch.is_control or batch.is_transactional:
-        return Refused(ErrorCode.INVALID_RECORD, "a batch is of a transaction, and there are none here")
+        return RefusedBatches(
+            ErrorCode.INVALID_RECORD, "a batch is of a transaction, and there are none here"
+        )
     if batch.has_append_time:
-        return Refused(ErrorCode.INVALID_TIMESTAMP, "a client's batch has timestamps of type LogAppendTime")
+        return RefusedBatches(
+            ErrorCode.INVALID_TIMESTAMP, "a client's batch has timestamps of type LogAppendTime"
+        )
     return None
 
 

@@ -24,7 +24,7 @@ from zkgroup.broker.log.checkpoints import (
     encode_high_watermark,
     encode_leader_epochs,
 )
-from zkgroup.broker.log.client_batches import Refused, checked_batches, follower_batches, stamped
+from zkgroup.broker.log.client_batches import RefusedBatches, checked_batches, follower_batches, stamped
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig, TimestampType, count_deletable, should_roll
 from zkgroup.broker.log.producer_state import ProducerStates, SnapshotError, decode_snapshot
@@ -170,7 +170,7 @@ class PartitionLog:
         idempotent producer 45, 46, 47, 59. A duplicate has no error and the offsets of the first time.
         """
         batches = checked_batches(records, self.config)
-        if isinstance(batches, Refused):
+        if isinstance(batches, RefusedBatches):
             return Appended(batches.error, message=batches.reason)
         for batch in batches:
             check = self._producers.check(batch)

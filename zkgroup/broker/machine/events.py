@@ -10,7 +10,7 @@ from zkgroup.broker.replicas.replica_view import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 from zkgroup.runtime.procedures import MachineContext
-from zkgroup.wire.control import Broker, PartitionStateInfo
+from zkgroup.wire.control import BrokerEndPoint, PartitionStateInfo
 from zkgroup.znodes.brokers import VERSION_DEFAULT
 from zkgroup.znodes.cluster import RESERVED_BROKER_MAX_ID
 from zkgroup.znodes.config import ConfigEntity
@@ -197,7 +197,7 @@ class ConfigChanged:
 class ControllerFound:
     """The result of `FindController`."""
 
-    controller: Broker | None
+    controller: BrokerEndPoint | None
     """None if there is none, or ZooKeeper cannot be read."""
 
 

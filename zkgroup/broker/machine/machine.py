@@ -38,9 +38,9 @@ from zkgroup.runtime.procedures import (
     UnexpectedReplyError,
     read_many,
 )
-from zkgroup.wire.control import Broker
+from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 
 class BrokerMachine(ProcedureMachine[BrokerEffect]):
@@ -143,12 +143,12 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             raise
         self._found(controller)
 
-    def _read_controller(self) -> Procedure[Broker | None]:
-        ((znode,),) = yield from read_many([Controller.path()])
+    def _read_controller(self) -> Procedure[BrokerEndPoint | None]:
+        ((znode,),) = yield from read_many([ControllerRegistration.path()])
         if znode is None:
             return None
         try:
-            broker = Controller.decode(znode.path, znode.data).broker
+            broker = ControllerRegistration.decode(znode.path, znode.data).broker
             ((found,),) = yield from read_many([BrokerRegistration.path(broker)])
             if found is None:
                 return None
@@ -156,8 +156,8 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         except CorruptZnodeError as error:
             self.core.note("controller.unreadable", path=error.path, detail=str(error))
             return None
-        return None if told.host is None else Broker(broker, told.host, told.port)
+        return None if told.host is None else BrokerEndPoint(broker, told.host, told.port)
 
-    def _found(self, controller: Broker | None) -> None:
+    def _found(self, controller: BrokerEndPoint | None) -> None:
         self._seeks_controller = False
         self.core.emit(ControllerFound(controller))

@@ -30,7 +30,7 @@ from zkgroup.broker.server.control_requests import (
     StopReplica,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import Broker, LeaderAndIsrRequest
+from zkgroup.wire.control import BrokerEndPoint, LeaderAndIsrRequest
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import FailedReplica, FailedReplicasResponse
 
@@ -63,7 +63,7 @@ class RoleChange:
     """The leader epoch of the role; None without a role."""
     event: BecameLeader | StoppedLeading
     """The event for the machine."""
-    leader: Broker | None
+    leader: BrokerEndPoint | None
     """The leader to fetch from; None: the replica does not fetch."""
 
     def apply_to(self, min_insync: MinInsync) -> None:

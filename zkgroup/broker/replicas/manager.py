@@ -27,7 +27,7 @@ from types import TracebackType
 
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.replicas.replica import FollowerState, Replica, no_fetch
-from zkgroup.broker.replicas.replica_view import AppendResult, Failure, ReplicaView, Role
+from zkgroup.broker.replicas.replica_view import AppendResult, ReplicaFailure, ReplicaView, Role
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
@@ -306,11 +306,11 @@ class ReplicaManager:
             return self.view(topic_partition)
         return None if opened is None else opened.view()
 
-    def failures(self) -> Mapping[TopicPartition, Failure]:
+    def failures(self) -> Mapping[TopicPartition, ReplicaFailure]:
         """The replicas that have failed and have had no role since."""
         found = {tp: why for tp, one in self._replicas.items() if (why := one.failure) is not None}
         found |= self._failures
-        return {tp: Failure(found[tp], self._failed_at_ms[tp]) for tp in sorted(found)}
+        return {tp: ReplicaFailure(found[tp], self._failed_at_ms[tp]) for tp in sorted(found)}
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next line; None for a partition without a replica on this broker."""

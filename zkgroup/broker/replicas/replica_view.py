@@ -79,7 +79,7 @@ class AppendResult(NamedTuple):
     """With an error: the reason, a message for people."""
 
 
-class Failure(NamedTuple):
+class ReplicaFailure(NamedTuple):
     """Why and since when a replica has no role, or cannot take its leader's lines."""
 
     reason: str

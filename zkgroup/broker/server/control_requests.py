@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionError,
@@ -54,7 +54,7 @@ class BecomeFollower:
     """The action to stop leading, and fetch from the leader."""
 
     state: PartitionStateInfo
-    leader: Broker | None
+    leader: BrokerEndPoint | None
     """The leader's address; None without a leader, or if the request does not name it: no fetches then."""
 
     @property
@@ -240,7 +240,9 @@ class ControlRequestHandler:
         )
         return error
 
-    def _follow(self, state: PartitionStateInfo, leader: Broker | None) -> Generator[Action, int, int]:
+    def _follow(
+        self, state: PartitionStateInfo, leader: BrokerEndPoint | None
+    ) -> Generator[Action, int, int]:
         error = yield BecomeFollower(state, leader)
         self._replicas[state.topic_partition] = AssignedRole(
             state, leads=False, error=error, awaits_leader=leader is None

@@ -12,7 +12,12 @@ from types import MappingProxyType
 from zkgroup.assignment.order import java_hash
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import LEADER_DURING_DELETE, Broker, PartitionStateInfo, UpdateMetadataRequest
+from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
+    BrokerEndPoint,
+    PartitionStateInfo,
+    UpdateMetadataRequest,
+)
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.metadata import (
     PIECE,
@@ -35,7 +40,7 @@ class MetadataCache:
     """
 
     def __init__(self) -> None:
-        self._brokers: dict[int, Broker] = {}
+        self._brokers: dict[int, BrokerEndPoint] = {}
         self._topics: dict[str, dict[int, PartitionStateInfo]] = {}
         self._answers: dict[str, TopicMetadata] = {}
         """Answers by topic, made on demand; removed when the topic or the live brokers change."""
@@ -117,12 +122,12 @@ class MetadataCache:
         return None if self._updated_ms is None else now_ms - self._updated_ms
 
     @property
-    def brokers(self) -> Mapping[int, Broker]:
+    def brokers(self) -> Mapping[int, BrokerEndPoint]:
         """The live brokers by id, including brokers in a controlled shutdown."""
         return MappingProxyType(self._brokers)
 
     @property
-    def controller(self) -> Broker | None:
+    def controller(self) -> BrokerEndPoint | None:
         """The address of the sender of the last update; None if it is not a live broker."""
         return None if self._controller is None else self._brokers.get(self._controller[0])
 

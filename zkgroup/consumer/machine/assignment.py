@@ -30,7 +30,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, CreateMissing, Delete, MultiDone, Operation, Read, SetData
 from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, read_many, write
 from zkgroup.znodes.consumers import views_path
-from zkgroup.znodes.group_records import Plan, View
+from zkgroup.znodes.group_records import StoredAssignment, View
 from zkgroup.znodes.ids import split_thread_id, thread_id
 
 ASSIGNMENT_ROUNDS_MAX = 20
@@ -149,10 +149,10 @@ class AssignmentComputer:
         inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions)
         for _ in range(ASSIGNMENT_ROUNDS_MAX):
             ((znode,),) = yield from read_many([paths.plan])
-            plan: Plan | None = None
+            plan: StoredAssignment | None = None
             if znode is not None:
                 try:
-                    plan = Plan.decode(znode.path, znode.data)
+                    plan = StoredAssignment.decode(znode.path, znode.data)
                 except CorruptZnodeError as error:
                     self._snapshot.report_corrupt(znode, error)
             if plan is not None and znode is not None and plan.generation == snapshot.generation:
@@ -169,7 +169,7 @@ class AssignmentComputer:
                 return None
             previous = plan.owners if plan is not None else None
             owners = assign(strategy, snapshot.members, snapshot.partitions, previous).owners
-            data = Plan(snapshot.generation, inputs, owners).encode()
+            data = StoredAssignment(snapshot.generation, inputs, owners).encode()
             change: Operation = (
                 Create(paths.plan, data) if znode is None else SetData(paths.plan, data, znode.stat.version)
             )

@@ -50,7 +50,7 @@ from zkgroup.znodes.consumers import (
     resets_path,
     views_path,
 )
-from zkgroup.znodes.group_records import Plan, Reset, View
+from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 
 NO_POSITION_FLOOR = -1
 """The floor after a seek of the application in this claim: it may go back to any offset."""
@@ -272,7 +272,7 @@ class GroupPaths:
         self.ids = ids_path(group)
         self.own = Registration.path(group, member_id)
         self.resets = resets_path(group)
-        self.plan = Plan.path(group)
+        self.plan = StoredAssignment.path(group)
         self.view = View.path(group, member_id)
         self.parents = (
             consumers_path(),

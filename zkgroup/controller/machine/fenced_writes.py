@@ -28,7 +28,7 @@ from zkgroup.model.requests import (
     SetData,
 )
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 
 CONTROLLER_VERSION: Final = 1
@@ -48,7 +48,7 @@ class Fence(NamedTuple):
     def checks(self) -> tuple[Check, Check]:
         """The head of every write."""
         return (
-            Check(Controller.path(), CONTROLLER_VERSION),
+            Check(ControllerRegistration.path(), CONTROLLER_VERSION),
             Check(ControllerEpoch.path(), self.version),
         )
 
@@ -150,7 +150,7 @@ def set_state(
 # --- outcomes -------------------------------------------------------------------------------------
 
 
-class Applied(NamedTuple):
+class AllWritten(NamedTuple):
     """Everything is written."""
 
     stats: tuple[tuple[ZnodeStat | None, ...], ...]
@@ -212,7 +212,7 @@ class Unsent(NamedTuple):
     reason: str
 
 
-TransactionResult = Applied | Deposed | Conflict | Unknown | Unsent
+TransactionResult = AllWritten | Deposed | Conflict | Unknown | Unsent
 
 _CHANGES: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
 _GONE: Final = {Code.BAD_VERSION: "has another version", Code.NO_NODE: "is gone"}
@@ -222,7 +222,7 @@ def classify(packet: Packet, outcome: Outcome) -> TransactionResult:
     """What the outcome of a packet's request means."""
     match outcome:
         case MultiDone(stats, zxid):
-            return Applied(tuple(_by_write(packet, stats)), zxid)
+            return AllWritten(tuple(_by_write(packet, stats)), zxid)
         case MultiRefused(index, code) if index < _HEAD:
             path = packet.request.operations[index].path
             return Deposed(f"{path} {_GONE.get(code, f'cannot be checked ({code.value})')}")

@@ -15,7 +15,7 @@ from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.fenced_writes import (
-    Applied,
+    AllWritten,
     Conflict,
     Denied,
     Deposed,
@@ -41,7 +41,7 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Code, Create, NotSent, Outcome, SetData, Sync
 from zkgroup.runtime.procedures import ConnectionLossError, GuardRefusedError, Procedure, Query, ask
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 ATTEMPTS_MAX: Final = 20
 """So many times others may write a znode before this controller; then it gives up for now."""
@@ -314,7 +314,7 @@ class StateWriter:
         deposed = missing = None
         for packet, outcome in zip(packets, outcomes, strict=True):
             match classify(packet, outcome):
-                case Applied(_, zxid):
+                case AllWritten(_, zxid):
                     self._reader.saw(zxid)
                     self._follow(packet, outcome)
                 case Deposed(reason):
@@ -337,7 +337,7 @@ class StateWriter:
     def _read_back(self, unknown: list[Packet]) -> Procedure[list[Refusal]]:
         """Packets without an answer: what is found decides. Raises ConnectionLossError where nothing can be
         found."""
-        yield from ask(Query(Sync(Controller.path())))
+        yield from ask(Query(Sync(ControllerRegistration.path())))
         paths = [path for packet in unknown for path in _paths(packet)]
         found = yield from self._reader.read_many(paths)
         conflicts = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.demo.progress import CheckResult, named
-from zkgroup.history import ClusterReport, Record, ServerTransaction
+from zkgroup.history import ClusterReport, HistoryRecord, ServerTransaction
 from zkgroup.history.cluster.replay import ReplayedCluster, endings
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.controller import ControllerRecord
@@ -121,19 +121,19 @@ def records_of(
     kept: Mapping[int, Sequence[bytes]],
     leaders: Mapping[int, int],
     terms: Iterable[tuple[int, int, int]],
-) -> tuple[Record, ...]:
+) -> tuple[HistoryRecord, ...]:
     """The history checker's records: acknowledged lines, kept lines, and the leader of each leader epoch.
 
     Args:
         leaders: partition to the broker that leads it in the end.
         terms: broker, partition and leader epoch of each leadership, as the brokers reported them.
     """
-    made: list[Record] = []
+    made: list[HistoryRecord] = []
 
     def add(kind: str, partition: int, fields: Mapping[str, object]) -> None:
         number = len(made) + 1
         place = {"topic": topic, "partition": partition}
-        made.append(Record(number, number, 0, "demo", None, kind, {**place, **fields}))
+        made.append(HistoryRecord(number, number, 0, "demo", None, kind, {**place, **fields}))
 
     for broker, partition, epoch in terms:
         add("role.taken", partition, {"broker": broker, "leader": broker, "leader_epoch": epoch})

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zkgroup.admin.cluster.brokers import Cluster
+from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.log.storage import DiskStorage
@@ -27,7 +27,7 @@ from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -93,11 +93,13 @@ def read_cluster(ensemble: Ensemble, partitions: int) -> ClusterState:
     """Reads controller, brokers, the demo's topic and open reassignments, in two bulk reads."""
     zk = ensemble.zk
     states = {number: PartitionState.path(TopicPartition(TOPIC, number)) for number in range(partitions)}
-    fixed = [Controller.path(), ControllerEpoch.path(), Reassignment.path(), Topic.path(TOPIC)]
+    fixed = [ControllerRegistration.path(), ControllerEpoch.path(), Reassignment.path(), Topic.path(TOPIC)]
     found = zk.read_many([*fixed, *states.values()])
     names = zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
     controller_znode, epoch, request, topic = (found[path] for path in fixed)
-    controller = decode_or_error(controller_znode, Controller.decode).value if controller_znode else None
+    controller = (
+        decode_or_error(controller_znode, ControllerRegistration.decode).value if controller_znode else None
+    )
     won = decode_or_error(epoch, ControllerEpoch.decode).value if epoch else None
     asked = decode_or_error(request, Reassignment.decode).value if request else None
     lists = decode_or_error(topic, Topic.decode).value if topic else None
@@ -180,7 +182,7 @@ class Producer:
         try:
             with ZooKeeperClient(self._zookeeper) as client, Blocking(client) as zk:
                 zk.wait_connected()
-                cluster = Cluster(Ensemble(zk, SystemClock()))
+                cluster = ClusterReader(Ensemble(zk, SystemClock()))
                 producer = LineProducer(cluster.brokers, ProducerSettings(), self._on_delivery)
                 try:
                     self._produce(producer)

@@ -21,7 +21,7 @@ from typing import Any
 
 from zkgroup.history.cluster.server_invariants import DECIDED as DECIDED_BY_SERVER
 from zkgroup.history.cluster.server_invariants import DECIDED_AT_REST, ClusterLogChecker, check_convergence
-from zkgroup.history.records import Record, Recording, in_order
+from zkgroup.history.records import HistoryRecord, Recording, in_order
 from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Violation
 from zkgroup.history.transactions import ServerTransaction
 from zkgroup.model import TopicPartition
@@ -34,7 +34,7 @@ LINES = "lines"
 _DONE = {"append.ok": "acknowledged", "lines.read": "read"}
 
 
-def check_control_requests(records: Sequence[Record]) -> Iterator[Violation]:
+def check_control_requests(records: Sequence[HistoryRecord]) -> Iterator[Violation]:
     """One controller per epoch; a broker accepts no older epoch, and one leader per leader epoch."""
     controllers: dict[int, int] = {}
     epochs: dict[tuple[int, Any], int] = {}
@@ -62,7 +62,7 @@ def check_control_requests(records: Sequence[Record]) -> Iterator[Violation]:
                 yield Violation("S12", detail, tp)
 
 
-def check_lines(records: Sequence[Record], figures: ClusterFigures) -> Iterator[Violation]:
+def check_lines(records: Sequence[HistoryRecord], figures: ClusterFigures) -> Iterator[Violation]:
     """Every acknowledged or read line is at its offset in the log of the final leader.
 
     Partitions whose leader recorded no lines at the end are passed over.
@@ -82,13 +82,13 @@ def check_lines(records: Sequence[Record], figures: ClusterFigures) -> Iterator[
             yield Violation(LINES, f"{lines} were {_DONE[record.kind]} at {offset}, found {found}", tp)
 
 
-def _log_position(record: Record) -> tuple[TopicPartition, Any]:
+def _log_position(record: HistoryRecord) -> tuple[TopicPartition, Any]:
     return record.topic_partition, record.fields.get("life")
 
 
 def check_cluster(
     transactions: Iterable[ServerTransaction],
-    records: Iterable[Record] | Recording = (),
+    records: Iterable[HistoryRecord] | Recording = (),
     options: ClusterOptions | None = None,
 ) -> ClusterReport:
     """Decides the invariants of one cluster's history.

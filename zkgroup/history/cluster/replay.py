@@ -11,7 +11,12 @@ from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord, controller_history_path
+from zkgroup.znodes.controller import (
+    ControllerEpoch,
+    ControllerRecord,
+    ControllerRegistration,
+    controller_history_path,
+)
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.reassignment_records import FinishedReassignment
 from zkgroup.znodes.stray_replicas import (
@@ -255,7 +260,7 @@ def decoded(decode: Callable[[str, bytes | None], _Value], change: Change) -> _V
 
 
 _FIXED: dict[str, ClusterZnodeKind] = {
-    Controller.path(): "controller",
+    ControllerRegistration.path(): "controller",
     ControllerEpoch.path(): "epoch",
     Reassignment.path(): "moves",
     PreferredElection.path(): "preferred",

@@ -24,10 +24,10 @@ from zkgroup.history.report import ClusterFigures, ClusterOptions, Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 DECIDED = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17"})
-FENCE_PATHS = (Controller.path(), ControllerEpoch.path())
+FENCE_PATHS = (ControllerRegistration.path(), ControllerEpoch.path())
 
 
 class ClusterLogChecker:

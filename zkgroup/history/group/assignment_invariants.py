@@ -12,7 +12,7 @@ from zkgroup.assignment.comparison import result_digest
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import ConfigError
 from zkgroup.history.group.replay import GroupEvidence, ReplayedGroup
-from zkgroup.history.records import Record, partition_of
+from zkgroup.history.records import HistoryRecord, partition_of
 from zkgroup.history.report import Figures, Violation
 from zkgroup.model import TopicPartition
 
@@ -40,10 +40,10 @@ _NO_PLAN = frozenset({"unsupported_subscription", "assignment_refused"})
 
 def check_views(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
     """S10 over every assignment that a member recorded with its result."""
-    views: dict[tuple[str, str], Record] = {}
-    results: dict[tuple[str, str], Record] = {}
+    views: dict[tuple[str, str], HistoryRecord] = {}
+    results: dict[tuple[str, str], HistoryRecord] = {}
     for records in evidence.by_member.values():
-        begun: Record | None = None
+        begun: HistoryRecord | None = None
         refused = False
         for record in records:
             if record.kind in _NO_PLAN:
@@ -60,18 +60,18 @@ def check_views(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation
                 begun = None
 
 
-def _key(begin: Record) -> tuple[str, str]:
+def _key(begin: HistoryRecord) -> tuple[str, str]:
     return begin.fields["strategy"], begin.fields["inputs"]
 
 
-def _same_view(first: Record, second: Record) -> Iterator[Violation]:
+def _same_view(first: HistoryRecord, second: HistoryRecord) -> Iterator[Violation]:
     for name in ("members", "partitions"):
         if _plain(first.fields[name]) != _plain(second.fields[name]):
             detail = f"{first.member} and {second.member} hash different {name} to {first.fields['inputs']}"
             yield Violation("S10", detail)
 
 
-def _same_result(first: Record, second: Record) -> Iterator[Violation]:
+def _same_result(first: HistoryRecord, second: HistoryRecord) -> Iterator[Violation]:
     if first.fields["result"] != second.fields["result"]:
         detail = (
             f"from the same view {first.member} computed {first.fields['result']},"
@@ -80,7 +80,7 @@ def _same_result(first: Record, second: Record) -> Iterator[Violation]:
         yield Violation("S10", detail)
 
 
-def _right(begin: Record, end: Record) -> Iterator[Violation]:
+def _right(begin: HistoryRecord, end: HistoryRecord) -> Iterator[Violation]:
     """Compares the result, and the member's own share of it, with an independent computation."""
     if begin.fields["strategy"] != "range":
         return

@@ -20,7 +20,7 @@ from zkgroup.history.group.member_invariants import check_chains, check_deliveri
 from zkgroup.history.group.replay import CheckOptions, GroupEvidence, groups_in
 from zkgroup.history.group.server_invariants import DECIDED as DECIDED_BY_SERVER
 from zkgroup.history.group.server_invariants import GroupLogChecker, half_claims
-from zkgroup.history.records import Record, Recording, in_order
+from zkgroup.history.records import HistoryRecord, Recording, in_order
 from zkgroup.history.report import Figures, Report, Violation
 from zkgroup.history.transactions import ServerTransaction
 
@@ -29,7 +29,7 @@ _AT_REST = frozenset({"L1", "L2", "L3", "L4"})
 
 
 def check_history(
-    records: Iterable[Record] | Recording,
+    records: Iterable[HistoryRecord] | Recording,
     transactions: Iterable[ServerTransaction] = (),
     options: CheckOptions | None = None,
 ) -> Report:

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from zkgroup.history.group.replay import GroupEvidence, ReplayedGroup, number_in
 from zkgroup.history.group.server_invariants import NO_SESSION
-from zkgroup.history.records import Record, partition_of
+from zkgroup.history.records import HistoryRecord, partition_of
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
@@ -38,7 +38,7 @@ class Attempt:
     """Of the offset znode, once it is written."""
     token: int | None
     """The claim that it was processed under."""
-    invoked: Record
+    invoked: HistoryRecord
     reported: ReportedOutcome = "nothing"
     zxid: int | None = None
     """Where it is written: by the reported outcome or, without a response, by the log."""
@@ -95,7 +95,7 @@ class Acknowledgements:
                 self._outcome(record, step, operation, begun.get(key, []))  # type: ignore[arg-type]
 
     def _outcome(
-        self, record: Record, reported: ReportedOutcome, operation: str, attempts: list[Attempt]
+        self, record: HistoryRecord, reported: ReportedOutcome, operation: str, attempts: list[Attempt]
     ) -> None:
         zxid = record.fields.get("zxid")
         for attempt in attempts:
@@ -195,7 +195,7 @@ class _Recorded:
         return self._last.get((member, session), 0) > zxid
 
 
-def _attempt(record: Record, row: Mapping[str, Any]) -> Attempt | None:
+def _attempt(record: HistoryRecord, row: Mapping[str, Any]) -> Attempt | None:
     """None for a release that writes no position."""
     version = row["fence"] + 1 if "fence" in row else row.get("version")
     if row.get("offset") is None or version is None:
@@ -359,17 +359,17 @@ class ProcessedCommitChecker:
         if self._evidence.transactions:
             yield from self._over_all()
 
-    def _claim(self, record: Record) -> _ClaimStart:
+    def _claim(self, record: HistoryRecord) -> _ClaimStart:
         return self._claims[record.topic_partition, record.fields["token"]]
 
     @staticmethod
-    def _moved(record: Record, claim: _ClaimStart | None) -> None:
+    def _moved(record: HistoryRecord, claim: _ClaimStart | None) -> None:
         if claim is not None and (
             record.kind != "foreign_write" or record.fields.get("policy") != "reassert"
         ):
             claim.start(record.fields["offset"])
 
-    def _invoked(self, record: Record) -> Iterator[Violation]:
+    def _invoked(self, record: HistoryRecord) -> Iterator[Violation]:
         for attempt in self._attempts[id(record)]:
             known = (attempt.topic_partition, attempt.token) in self._claims
             if (

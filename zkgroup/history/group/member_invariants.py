@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkgroup.history.group.replay import GroupEvidence, RecordedOwnership
-from zkgroup.history.records import Record, partition_of
+from zkgroup.history.records import HistoryRecord, partition_of
 from zkgroup.history.report import Figures, Violation
 from zkgroup.model import TopicPartition
 
@@ -30,7 +30,7 @@ class AcknowledgedWrite:
     token: int
     version: int
     value: int
-    record: Record
+    record: HistoryRecord
     is_claim: bool
 
 
@@ -66,7 +66,7 @@ def _writes(evidence: GroupEvidence) -> Iterator[AcknowledgedWrite]:
                     yield _write(record, row, fields["zxid"], is_claim=False)
 
 
-def _write(record: Record, row: Mapping[str, Any], zxid: int, *, is_claim: bool) -> AcknowledgedWrite:
+def _write(record: HistoryRecord, row: Mapping[str, Any], zxid: int, *, is_claim: bool) -> AcknowledgedWrite:
     return AcknowledgedWrite(
         partition_of(row), zxid, row["token"], row["version"], row["offset"], record, is_claim
     )
@@ -88,7 +88,7 @@ def _chain(
     evidence: GroupEvidence,
     figures: Figures,
     writes: list[AcknowledgedWrite],
-    moved: Mapping[TopicPartition, list[Record]],
+    moved: Mapping[TopicPartition, list[HistoryRecord]],
 ) -> Iterator[Violation]:
     before: AcknowledgedWrite | None = None
     claim: AcknowledgedWrite | None = None
@@ -125,7 +125,7 @@ def _value(
     figures: Figures,
     before: AcknowledgedWrite,
     write: AcknowledgedWrite,
-    moved: Mapping[TopicPartition, list[Record]],
+    moved: Mapping[TopicPartition, list[HistoryRecord]],
 ) -> Iterator[Violation]:
     """S4, and the versions in between that no record explains."""
     tp, between = write.topic_partition, write.version - before.version - 1
@@ -140,9 +140,9 @@ def _value(
         yield Violation("S4", detail, tp, write.zxid)
 
 
-def _explained_moves(evidence: GroupEvidence) -> dict[TopicPartition, list[Record]]:
+def _explained_moves(evidence: GroupEvidence) -> dict[TopicPartition, list[HistoryRecord]]:
     """Records that explain why a position may go back: an applied reset, a detected foreign write."""
-    found: dict[TopicPartition, list[Record]] = {}
+    found: dict[TopicPartition, list[HistoryRecord]] = {}
     for record in evidence.records:
         if record.kind in ("reset.obeyed", "foreign_write"):
             found.setdefault(record.topic_partition, []).append(record)
@@ -153,8 +153,8 @@ def _explained_moves(evidence: GroupEvidence) -> dict[TopicPartition, list[Recor
 class _Claim:
     """All deliveries under one token."""
 
-    starts: list[Record] = field(default_factory=list)
-    ends: list[Record] = field(default_factory=list)
+    starts: list[HistoryRecord] = field(default_factory=list)
+    ends: list[HistoryRecord] = field(default_factory=list)
 
 
 def check_deliveries(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
@@ -195,7 +195,7 @@ def _leased(evidence: GroupEvidence) -> Iterator[Violation]:
 class _Leases:
     """The leases of a member on its own clock: each from the sending of a write until its deadline."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[HistoryRecord]) -> None:
         renewals = [r.fields for r in records if r.kind == "lease.renew"]
         self._sent = [fields["sent_ms"] for fields in renewals]
         # Deadlines rise with the time of sending; a running maximum keeps the search right if they do not.
@@ -229,7 +229,7 @@ def _right_start(
     evidence: GroupEvidence, claims: dict[TopicPartition, dict[int, _Claim]]
 ) -> Iterator[Violation]:
     """S9: the first record of a claim is the one at the position written with the claim."""
-    moved: dict[TopicPartition, list[Record]] = {}
+    moved: dict[TopicPartition, list[HistoryRecord]] = {}
     for record in evidence.records:
         if record.kind in ("reset.obeyed", "foreign_write", "seek"):
             moved.setdefault(record.topic_partition, []).append(record)
@@ -246,7 +246,9 @@ def _right_start(
             yield Violation("S9", detail, holding.topic_partition, holding.token)
 
 
-def _was_moved(holding: RecordedOwnership, first: Record, moved: dict[TopicPartition, list[Record]]) -> bool:
+def _was_moved(
+    holding: RecordedOwnership, first: HistoryRecord, moved: dict[TopicPartition, list[HistoryRecord]]
+) -> bool:
     return any(
         record.member == holding.member and holding.begin.ts <= record.ts <= first.ts
         for record in moved.get(holding.topic_partition, ())

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from zkgroup.errors import CorruptZnodeError
-from zkgroup.history.records import Record, partition_of
+from zkgroup.history.records import HistoryRecord, partition_of
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic, topics_path
@@ -229,7 +229,7 @@ class CheckOptions:
 class GroupEvidence:
     """Everything that the invariants of a group are decided from."""
 
-    records: tuple[Record, ...]
+    records: tuple[HistoryRecord, ...]
     """In the order of time."""
     transactions: tuple[ServerTransaction, ...]
     """In the order of their zxid; empty without a server's log."""
@@ -237,9 +237,9 @@ class GroupEvidence:
     options: CheckOptions = field(default_factory=CheckOptions)
 
     @cached_property
-    def by_member(self) -> Mapping[str, tuple[Record, ...]]:
+    def by_member(self) -> Mapping[str, tuple[HistoryRecord, ...]]:
         """Each member's records, in order."""
-        found: dict[str, list[Record]] = {}
+        found: dict[str, list[HistoryRecord]] = {}
         for record in self.records:
             found.setdefault(record.member, []).append(record)
         return {member: tuple(records) for member, records in found.items()}
@@ -293,5 +293,5 @@ class RecordedOwnership:
     member: str
     topic_partition: TopicPartition
     token: int
-    begin: Record
-    end: Record | None = None
+    begin: HistoryRecord
+    end: HistoryRecord | None = None

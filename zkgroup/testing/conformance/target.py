@@ -172,7 +172,7 @@ class OpenAs(Protocol):
     def __call__(self, session_timeout_ms: int, auth: Digest | None, acl: tuple[Acl, ...]) -> Store: ...
 
 
-class SetAcl(Protocol):
+class AclSetter(Protocol):
     """Sets the ACL of a znode, which no `Store` does, with this authentication. Returns the refusal, if
     any."""
 
@@ -182,7 +182,7 @@ class SetAcl(Protocol):
 class AclTarget(Target):
     """The implementation under test."""
 
-    def __init__(self, open_as: OpenAs, set_acl: SetAcl) -> None:
+    def __init__(self, open_as: OpenAs, set_acl: AclSetter) -> None:
         super().__init__(lambda session_timeout_ms: open_as(session_timeout_ms, None, OPEN_ACL))
         self._open_as = open_as
         self._set_acl = set_acl

@@ -13,7 +13,7 @@ from zkgroup.testing.memory_zookeeper.tree import (
     SUPERUSER,
     AnyOperation,
     Change,
-    Created,
+    CreatedNode,
     Credentials,
     DataTree,
     Deleted,
@@ -92,7 +92,7 @@ class QuorumLeader:
                 for operation, stat in zip(operations, stats, strict=True)
             ]
         )
-        created = tuple([change.path for change in changes if isinstance(change, Created)])
+        created = tuple([change.path for change in changes if isinstance(change, CreatedNode)])
         return MultiDone(stats, self.tree.zxid, created)
 
     def _commit(

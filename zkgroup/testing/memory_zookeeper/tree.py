@@ -158,7 +158,7 @@ AnyOperation = Operation | SetAcl
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class CreatedNode:
     path: str
     data: bytes | None
     owner: int
@@ -189,7 +189,7 @@ class AclSet:
     acl: Entries | None
 
 
-Change = Created | DataSet | Deleted | Checked | AclSet
+Change = CreatedNode | DataSet | Deleted | Checked | AclSet
 
 
 def parent_of(path: str) -> str:
@@ -293,7 +293,7 @@ class DataTree:
 
     def apply(self, change: Change, zxid: int, time_ms: int) -> ZnodeStat | None:
         """Applies one prepared change; returns the znode's new Stat, None when it is deleted."""
-        if isinstance(change, Created):
+        if isinstance(change, CreatedNode):
             return self._create(change, zxid, time_ms).stat()
         if isinstance(change, DataSet):
             node = self.nodes[change.path]
@@ -314,7 +314,7 @@ class DataTree:
         else:
             self.acls.pop(path, None)
 
-    def _create(self, change: Created, zxid: int, time_ms: int) -> DataNode:
+    def _create(self, change: CreatedNode, zxid: int, time_ms: int) -> DataNode:
         head, _, name = change.path.rpartition("/")
         parent = self.nodes[head or "/"]
         parent.children[name] = None
@@ -422,7 +422,7 @@ class _Preparation:
             raise _RefusedError(Code.BAD_VERSION)
         return outlook
 
-    def _create(self, operation: Create) -> Created:
+    def _create(self, operation: Create) -> CreatedNode:
         path = operation.path
         if not path.startswith("/") or (path.endswith("/") and not operation.sequential):
             raise _RefusedError(Code.BAD_ARGUMENTS)
@@ -442,7 +442,7 @@ class _Preparation:
             self.acls.setdefault(path, acl)
         parent.creates += 1
         parent.children += 1
-        return Created(path, operation.data, owner, acl)
+        return CreatedNode(path, operation.data, owner, acl)
 
     def _delete(self, operation: Delete) -> Deleted:
         if operation.path == "/":

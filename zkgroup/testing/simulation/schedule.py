@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from zkgroup.history import Record
+from zkgroup.history import HistoryRecord
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 
@@ -169,9 +169,9 @@ class ScheduleRecording:
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
-        self.records: list[Record] = []
+        self.records: list[HistoryRecord] = []
 
     def record(self, pid: int, member: str, session: int, kind: str, fields: Mapping[str, object]) -> None:
         seq = len(self.records) + 1
         ts = self._clock.now_ms() * 1_000_000
-        self.records.append(Record(ts, seq, pid, member, session, kind, fields))
+        self.records.append(HistoryRecord(ts, seq, pid, member, session, kind, fields))

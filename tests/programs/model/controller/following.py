@@ -51,11 +51,16 @@ from zkgroup.runtime.events import Submit
 from zkgroup.runtime.procedures import GuardRefusedError, Procedure, Query, write
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord, controller_history_path
+from zkgroup.znodes.controller import (
+    ControllerEpoch,
+    ControllerRecord,
+    ControllerRegistration,
+    controller_history_path,
+)
 
 A_BROKER, B_BROKER, R_BROKER = 1, 2, 9
 PATHS = {
-    CTRL: Controller.path(),
+    CTRL: ControllerRegistration.path(),
     EPOCH: ControllerEpoch.path(),
     IDR: BrokerRegistration.path(R_BROKER),
     STATE: "/state",
@@ -373,7 +378,7 @@ class Following:
 def _data(at: int, value: Any) -> bytes:
     """The model's data of a znode, as bytes."""
     if at == CTRL:
-        return Controller(B_BROKER if value == OURS else R_BROKER, 0).encode()
+        return ControllerRegistration(B_BROKER if value == OURS else R_BROKER, 0).encode()
     if at == EPOCH:
         return ControllerEpoch(value).encode()
     if at == IDR:

@@ -34,7 +34,7 @@ from zkgroup.controller.machine.controller_election.transactions import WonElect
 from zkgroup.controller.machine.events import SendToBroker
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.reassignment import open_reassignments
-from zkgroup.controller.machine.reassignment.open_reassignments import Request
+from zkgroup.controller.machine.reassignment.open_reassignments import ReassignmentRequest
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.controller.machine.requests.sender import UnresolvedDeletes
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
@@ -56,14 +56,14 @@ from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.controller import Controller, ControllerEpoch, ControllerRecord
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord, ControllerRegistration
 from zkgroup.znodes.reassignment_records import FinishedReassignment
 
 T0 = TopicPartition("t", 0)
 RULER = 100
 """The controller hosts nothing: its death is no broker's."""
 PLACES = {
-    Controller.path(): CTRL,
+    ControllerRegistration.path(): CTRL,
     ControllerEpoch.path(): EPOCH,
     PartitionState.path(T0): STATE,
     Topic.path(T0.topic): AR,
@@ -193,7 +193,7 @@ class Following(reassign.Model):
         is_changed = pc != "P" and entry_version != aver
         known = asked if is_changed else target
         czxid = machine.czxid(Reassignment.path())
-        moves.request = Request({T0: known}, aver if is_changed else entry_version, czxid)
+        moves.request = ReassignmentRequest({T0: known}, aver if is_changed else entry_version, czxid)
         moves.follow(context)
         move = moves[T0]
         move.before = move.origin = source
@@ -215,7 +215,7 @@ class Machine:
         """Its transaction, in the model's words, without the two checks of its fence."""
         self.received: list[Any] = []
         """LeaderAndIsr and deletions, by broker, in the model's words."""
-        self._put(Controller.path(), [b"", b""])
+        self._put(ControllerRegistration.path(), [b"", b""])
         self._server.put(ControllerRecord.path(fence.epoch), b"")
         self._put(ControllerEpoch.path(), [b""] * fence.version + [ControllerEpoch(fence.epoch).encode()])
         leader, isr, leader_epoch, epoch = tree[STATE][DATA]

@@ -195,7 +195,7 @@ class Steps:
                 chans = self.send(s, n, messages)
                 if chans is not None:
                     yield what, False, put(go(then, aver), tree, chans), None
-            case steps.Finish(outcome):
+            case steps.Complete(outcome):
                 word = "cancelled" if outcome == "cancelled" else "completed"
                 assert outcome != "dropped"
                 held = ("check", AR, tree[AR][VER])

@@ -11,7 +11,7 @@ from tests.worlds.memory_cluster import MemoryCluster
 from zkgroup.broker.admin.failures import Failure
 from zkgroup.broker.admin.topics import (
     Created,
-    PendingDeletion,
+    RequestedDeletion,
     TopicDefaults,
     create_partitions,
     create_topics,
@@ -20,12 +20,12 @@ from zkgroup.broker.admin.topics import (
 from zkgroup.model.requests import Delete
 from zkgroup.wire.admin_apis import (
     AddedReplicas,
+    CreatableTopic,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     GrownTopic,
     NewConfig,
     NewReplicas,
-    NewTopic,
 )
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -35,11 +35,11 @@ from zkgroup.znodes.config import TopicConfig
 DEFAULTS = TopicDefaults(partitions=3, replication_factor=2)
 
 
-def _topic(name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> NewTopic:
-    return NewTopic(topic=name, partitions=partitions, replication_factor=factor, **fields)
+def _topic(name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> CreatableTopic:
+    return CreatableTopic(topic=name, partitions=partitions, replication_factor=factor, **fields)
 
 
-def _create(cluster: MemoryCluster, *topics: NewTopic, validate_only: bool = False) -> dict[str, Any]:
+def _create(cluster: MemoryCluster, *topics: CreatableTopic, validate_only: bool = False) -> dict[str, Any]:
     request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
     return create_topics(cluster.world.ensemble, request, DEFAULTS, BY)
 
@@ -97,7 +97,7 @@ def test_replica_lists_are_taken_as_they_are(cluster: MemoryCluster) -> None:
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(
-    cluster: MemoryCluster, topic: NewTopic, error: ErrorCode
+    cluster: MemoryCluster, topic: CreatableTopic, error: ErrorCode
 ) -> None:
     """The other topics of the request are created."""
     found = _create(cluster, topic, _topic("good"))
@@ -144,7 +144,7 @@ def test_a_deletion_asks_the_controller_and_waits_for_its_end(cluster: MemoryClu
     found = delete_topics(cluster.world.ensemble, ["orders", "absent", "a/b"], BY)
     pending = found["orders"]
 
-    assert isinstance(pending, PendingDeletion)
+    assert isinstance(pending, RequestedDeletion)
     assert cluster.world.server.find(TopicDeletion.path("orders")) is not None
     for name in ("absent", "a/b"):
         failure = found[name]

@@ -10,7 +10,7 @@ from zkgroup.model.requests import Create, Delete, ListChildren, Request, SetDat
 from zkgroup.testing.memory_zookeeper import client
 from zkgroup.testing.simulation.group.members import Actor
 from zkgroup.znodes.consumers import Registration
-from zkgroup.znodes.group_records import Plan
+from zkgroup.znodes.group_records import StoredAssignment
 
 
 def offsets_written(member: Actor) -> list[int]:
@@ -32,17 +32,17 @@ def test_last_broker_goes_while_a_claim_is_refused_at_the_plan() -> None:
     stage.server.put("/brokers/ids/0", b"{}")
 
     def outdate() -> None:
-        znode = stage.server.find(Plan.path(GROUP))
+        znode = stage.server.find(StoredAssignment.path(GROUP))
         assert znode is not None
-        plan = Plan.decode(znode.path, znode.data)
-        newer = Plan(plan.generation + 1000, plan.inputs, plan.owners)
+        plan = StoredAssignment.decode(znode.path, znode.data)
+        newer = StoredAssignment(plan.generation + 1000, plan.inputs, plan.owners)
         stage.stranger(SetData(znode.path, newer.encode(), znode.stat.version))
         stage.stranger(Delete("/brokers/ids/0", -1))
 
     stage.when("client-a", writes_to("/owners/", Create), outdate)
     member = stage.join("a", run_ms=3000)
     waiting = (owned(member), member.machine.describe().reason)
-    stage.stranger(Delete(Plan.path(GROUP), -1))
+    stage.stranger(Delete(StoredAssignment.path(GROUP), -1))
     stage.server.put("/brokers/ids/0", b"{}")
     stage.run(1000)
 

@@ -24,9 +24,9 @@ from tests.programs.model.controller.tree import Result
 from zkgroup.controller.machine.reassignment import steps
 from zkgroup.controller.machine.reassignment.steps import (
     Announce,
+    Complete,
     Decision,
     DeleteReplicas,
-    Finish,
     Shrink,
     Situation,
     Stage,
@@ -128,7 +128,7 @@ def mute(_: Situation, decision: Decision) -> Decision:
 def rash(now: Situation, decision: Decision) -> Decision:
     """Step 10 does not ask whether the target is whole."""
     if now.stage is Stage.FINISH and not now.changed:
-        return Decision(Finish("cancelled" if now.cancelled else "done", ""), Stage.FINISH, Stage.PLAN)
+        return Decision(Complete("cancelled" if now.cancelled else "done", ""), Stage.FINISH, Stage.PLAN)
     return decision
 
 

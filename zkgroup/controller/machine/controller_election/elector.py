@@ -68,9 +68,9 @@ from zkgroup.runtime.machine import Work
 from zkgroup.runtime.procedures import ConnectionLossError, Procedure, Query, ask, list_done, read_done, write
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import (
-    Controller,
     ControllerEpoch,
     ControllerRecord,
+    ControllerRegistration,
     ResignRequest,
     controller_history_path,
 )
@@ -175,7 +175,7 @@ class ControllerLease:
 ELECTION_TIMER: Final = "election"
 GRACE_SPREAD: Final = 0.25
 """The grace is longer by up to this fraction, so that electors do not all wake at once."""
-FENCE_PATHS: Final = (ControllerEpoch.path(), Controller.path())
+FENCE_PATHS: Final = (ControllerEpoch.path(), ControllerRegistration.path())
 """In the order of reading."""
 
 
@@ -312,7 +312,7 @@ class Elector:
 
     def _read_controller(self) -> Procedure[None]:
         self._must_read = False
-        first = () if self._tried is None else (Query(Sync(Controller.path())),)
+        first = () if self._tried is None else (Query(Sync(ControllerRegistration.path())),)
         paths = FENCE_PATHS if self.won is None else (*FENCE_PATHS, ResignRequest.path())
         outcomes = yield from self._asked(*first, *map(self._watched, paths))
         epoch, controller, *requests = map(read_done, outcomes[len(first) :])
@@ -390,7 +390,7 @@ class Elector:
         """`/controller` is gone: reads what an attempt is based on, and whether to wait before it."""
         before = self.predecessor
         queries = [
-            Query(Sync(Controller.path())),
+            Query(Sync(ControllerRegistration.path())),
             Query(Read(ControllerEpoch.path())),
             Query(ListChildren(controller_history_path())),
         ]
@@ -423,7 +423,7 @@ class Elector:
 
     def _end_grace(self) -> Procedure[None]:
         """Where there is still no controller: the attempt, with what was read before the grace."""
-        (outcome,) = yield from self._asked(self._watched(Controller.path()))
+        (outcome,) = yield from self._asked(self._watched(ControllerRegistration.path()))
         self.stage = ElectorState.ELECTING if read_done(outcome) is None else ElectorState.UNKNOWN
 
     def _elect(self) -> Procedure[None]:
@@ -433,7 +433,7 @@ class Elector:
         registration = alone and acts.register_broker(broker, alone.host, alone.port, wall_ms)
         self._tried = tried
         record = self._record(tried, wall_ms)
-        operations = acts.elect(tried, Controller(broker, wall_ms), record, registration)
+        operations = acts.elect(tried, ControllerRegistration(broker, wall_ms), record, registration)
         answer = yield from self._written(operations)
         if isinstance(answer, MultiDone):
             made = answer.stats[1]

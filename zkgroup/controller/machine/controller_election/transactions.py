@@ -18,9 +18,9 @@ from zkgroup.model.requests import Check, Create, Delete, Operation, Outcome, Re
 from zkgroup.runtime.procedures import Procedure, Query, read_done
 from zkgroup.znodes.brokers import ZKGROUP_KEY, BrokerRegistration, broker_ids_path, brokers_path
 from zkgroup.znodes.controller import (
-    Controller,
     ControllerEpoch,
     ControllerRecord,
+    ControllerRegistration,
     ResignRequest,
     controller_history_path,
     controller_state_path,
@@ -97,7 +97,7 @@ class WonElection(NamedTuple):
 def predecessor_of(controller: Znode, epoch: Znode | None) -> Predecessor:
     """Facts about a `/controller`; `epoch` was read before it, so that no change in between is missed."""
     try:
-        broker = Controller.decode(controller.path, controller.data).broker
+        broker = ControllerRegistration.decode(controller.path, controller.data).broker
     except CorruptZnodeError:
         broker = None
     stat = controller.stat
@@ -158,7 +158,7 @@ def recorded_foreign_epoch(epoch: int, record: Znode | None) -> int | None:
 
 def elect(
     attempt: ElectionAttempt,
-    controller: Controller,
+    controller: ControllerRegistration,
     record: ControllerRecord,
     registration: Operation | None,
 ) -> tuple[Operation, ...]:
@@ -166,8 +166,8 @@ def elect(
     the registration."""
     data, fence = controller.encode(), attempt.fence
     operations: list[Operation] = [
-        Create(Controller.path(), data, ephemeral=True),
-        SetData(Controller.path(), data, 0),
+        Create(ControllerRegistration.path(), data, ephemeral=True),
+        SetData(ControllerRegistration.path(), data, 0),
         SetData(ControllerEpoch.path(), ControllerEpoch(fence.epoch).encode(), attempt.version),
         Create(ControllerRecord.path(fence.epoch), record.encode()),
     ]
@@ -248,11 +248,11 @@ def epoch_of(epoch: Znode | None) -> int | None:
 def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None) -> str | None:
     """Why this controller is no longer active, or None."""
     if controller is None:
-        return f"{Controller.path()} was deleted"
+        return f"{ControllerRegistration.path()} was deleted"
     if controller.stat.czxid != won.czxid:
-        return f"{Controller.path()} was replaced"
+        return f"{ControllerRegistration.path()} was replaced"
     if controller.stat.version != CONTROLLER_VERSION:
-        return f"{Controller.path()} was written"
+        return f"{ControllerRegistration.path()} was written"
     if epoch is None:
         return f"{ControllerEpoch.path()} was deleted"
     if epoch.stat.version != won.fence.version:

@@ -13,7 +13,7 @@ from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDelet
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import transactions
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, Request
+from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, ReassignmentRequest
 from zkgroup.controller.machine.reassignment.transactions import Ending
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
@@ -156,7 +156,7 @@ class ReassignmentEnds(Feature):
             elif isinstance(operation, SetData):
                 gone = {ending.topic_partition for ending in done}
                 left = {each: target for each, target in request.targets.items() if each not in gone}
-                self._reassignments.request = Request(left, operation.version + 1, request.czxid)
+                self._reassignments.request = ReassignmentRequest(left, operation.version + 1, request.czxid)
 
     def _pruned(self, more: int) -> Procedure[None]:
         """The oldest records go once there are too many; they are counted once and then reckoned with.

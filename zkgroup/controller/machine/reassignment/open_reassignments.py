@@ -21,7 +21,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
-class Request(NamedTuple):
+class ReassignmentRequest(NamedTuple):
     """`/admin/reassign_partitions` as it was read, or as this controller has written it since."""
 
     targets: Mapping[TopicPartition, Brokers]
@@ -103,7 +103,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
     out."""
 
     def __init__(self) -> None:
-        self.request: Request | None = None
+        self.request: ReassignmentRequest | None = None
         self.fresh: set[TopicPartition] = set()
         """Their states were written by this controller a moment ago, so they need not be read."""
         self.has_parents = False
@@ -118,7 +118,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         whole list undoes it with another leader epoch only: a leader passes over the same."""
         self._unread: frozenset[str] | None = None
         """Paths that could not be read when the request was followed for the first time; None before that."""
-        self._followed: Request | None = None
+        self._followed: ReassignmentRequest | None = None
         """The request as it was when it was last followed."""
 
     def __len__(self) -> int:

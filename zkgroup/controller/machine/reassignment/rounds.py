@@ -42,11 +42,11 @@ from zkgroup.controller.machine.leadership.selectors import (
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import steps, transactions
 from zkgroup.controller.machine.reassignment.completion import ListsSent, ReassignmentEnds
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, Request
+from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, ReassignmentRequest
 from zkgroup.controller.machine.reassignment.steps import (
     Announce,
+    Complete,
     DeleteReplicas,
-    Finish,
     Lead,
     Shrink,
     Stage,
@@ -184,7 +184,7 @@ class Reassignments(Feature):
             if not (yield from self._adopted(znode)):
                 return False
             version += 1
-        moves.request = Request(request.targets, version, znode.stat.czxid)
+        moves.request = ReassignmentRequest(request.targets, version, znode.stat.czxid)
         return True
 
     def _adopted(self, znode: Znode) -> Procedure[bool]:
@@ -281,7 +281,7 @@ class Reassignments(Feature):
                     todo.states[each] = (step, leadership, decision.then)
                 case DeleteReplicas(brokers):
                     todo.deletes[each] = brokers
-                case Finish(outcome, reason):
+                case Complete(outcome, reason):
                     ending = Ending(each, move.target, move.before, outcome, reason, left.get(each, ()))
                     todo.endings.append(ending)
         return todo

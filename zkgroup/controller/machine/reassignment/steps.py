@@ -119,14 +119,14 @@ class DeleteReplicas(NamedTuple):
     brokers: Brokers
 
 
-class Finish(NamedTuple):
+class Complete(NamedTuple):
     """Steps 10 and 11 in one: replica list := target, entry removed, record written, the state unchanged."""
 
     outcome: Outcome
     reason: str
 
 
-Step = Wait | WriteUnion | Announce | Lead | Shrink | DeleteReplicas | Finish
+Step = Wait | WriteUnion | Announce | Lead | Shrink | DeleteReplicas | Complete
 
 
 class Decision(NamedTuple):
@@ -239,7 +239,7 @@ def _plan(now: Situation) -> Decision:
     if blocking:
         return _wait_for_deletion(now, Stage.PLAN, blocking)
     decision = _planned(now, complete)
-    if now.left_out and isinstance(decision.step, Wait | Finish) and _can_be_whole(now):
+    if now.left_out and isinstance(decision.step, Wait | Complete) and _can_be_whole(now):
         # It may wait for days, or be over by this, and its replicas should follow; all other steps send it
         # anyway.
         return Decision(Announce(now.replicas), Stage.PLAN, Stage.PLAN)
@@ -269,7 +269,7 @@ def _planned(now: Situation, complete: bool) -> Decision:
     return Decision(step, Stage.PLAN, Stage.PLAN)
 
 
-def _already_there(now: Situation, complete: bool) -> Finish | None:
+def _already_there(now: Situation, complete: bool) -> Complete | None:
     """The list is as asked for: by a step 10 whose step 11 is missing, by a step 1 that only added, or
     from the start.
 
@@ -277,11 +277,11 @@ def _already_there(now: Situation, complete: bool) -> Finish | None:
     What is not in sync, and down, is waited for only where it is known to be new.
     """
     if now.cancelled:
-        return Finish("cancelled", "the replicas are where they were")
+        return Complete("cancelled", "the replicas are where they were")
     if complete:
-        return Finish("done", "the replica list is the target, and all of it is in sync")
+        return Complete("done", "the replica list is the target, and all of it is in sync")
     if not now.growing and not set(now.target) - set(now.isr) <= set(now.live):
-        return Finish("dropped", "the replica list is the target already")
+        return Complete("dropped", "the replica list is the target already")
     return None
 
 
@@ -340,7 +340,7 @@ def _finish(now: Situation) -> Decision:
         return _plan(now._replace(stage=Stage.PLAN, drop=()))
     if fallen := target - isr:
         return _wait(now, Stage.FINISH, "replicas to be in sync again", fallen)
-    step = Finish("cancelled", "asked for") if now.cancelled else Finish("done", "moved")
+    step = Complete("cancelled", "asked for") if now.cancelled else Complete("done", "moved")
     return Decision(step, Stage.FINISH, Stage.PLAN)
 
 

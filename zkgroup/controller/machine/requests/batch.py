@@ -16,7 +16,7 @@ from zkgroup.controller.machine.context import Brokers, ControllerContext, Leade
 from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     LeaderAndIsrRequest,
     PartitionStateInfo,
     StopReplicaRequest,
@@ -320,12 +320,12 @@ class _View:
             self.known[topic_partition] = found
         return found
 
-    def addresses(self, brokers: Iterable[int]) -> tuple[Broker, ...]:
+    def addresses(self, brokers: Iterable[int]) -> tuple[BrokerEndPoint, ...]:
         found = []
         for broker in sorted(self.context.reachable.intersection(brokers)):
             registration = self.context.brokers[broker].registration
             assert registration.host is not None
-            found.append(Broker(broker, registration.host, registration.port))
+            found.append(BrokerEndPoint(broker, registration.host, registration.port))
         return tuple(found)
 
 

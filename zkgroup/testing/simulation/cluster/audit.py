@@ -12,7 +12,7 @@ from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.server_history import server_transactions
 from zkgroup.znodes.brokers import NO_LEADER
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic, stray_replicas_path
 
 if TYPE_CHECKING:
@@ -79,7 +79,10 @@ class ClusterAudit:
 
     def _is_deleted(self, transaction: ServerTransaction, topic: str) -> None:
         """Called when a zkgroup controller deletes a topic, with its fence: its records stay."""
-        if not any(each.action == "check" and each.path == Controller.path() for each in transaction.changes):
+        if not any(
+            each.action == "check" and each.path == ControllerRegistration.path()
+            for each in transaction.changes
+        ):
             return
         for path, topics in self._recorded.items():
             place = StrayReplicas.place_of(path.removeprefix(f"{stray_replicas_path()}/"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper.server import Fault
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 if TYPE_CHECKING:
     from zkgroup.testing.simulation.cluster.world import ClusterWorld
@@ -127,7 +127,7 @@ class ClusterFaults:
 
     def delete_controller(self) -> object:
         """By hand."""
-        return self._world.write(Delete(Controller.path(), -1))
+        return self._world.write(Delete(ControllerRegistration.path(), -1))
 
     # --- processes ------------------------------------------------------------------------------------
 

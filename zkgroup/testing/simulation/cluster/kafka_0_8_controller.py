@@ -50,14 +50,14 @@ from zkgroup.testing.simulation.cluster.network import (
     SimulatedNetwork,
 )
 from zkgroup.wire.control import (
-    Broker,
+    BrokerEndPoint,
     LeaderAndIsrRequest,
     PartitionStateInfo,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Response
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic, broker_ids_path, topics_path
-from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 
 class Kafka08Channels:
@@ -204,8 +204,8 @@ def _infos(cluster: Kafka08Cluster, partitions: Iterable[TopicPartition]) -> Ite
             yield PartitionStateInfo.of(tp, state, cluster.versions[tp], cluster.replicas(tp))
 
 
-def _address(broker: int) -> Broker:
-    return Broker(broker, f"h{broker}", 9092)
+def _address(broker: int) -> BrokerEndPoint:
+    return BrokerEndPoint(broker, f"h{broker}", 9092)
 
 
 Calls = Generator[Request, Any, Any]
@@ -328,7 +328,7 @@ def _refused(outcome: Outcome) -> MultiRefused:
 
 
 def _event_of(path: str) -> str:
-    if path == Controller.path():
+    if path == ControllerRegistration.path():
         return "controller"
     return "brokers" if path == broker_ids_path() else "topics"
 
@@ -400,12 +400,12 @@ class Kafka08Controller:
 
     def _check_controller(self) -> Calls:
         """Elects where `/controller` does not exist; otherwise waits for its watch."""
-        found = yield from read(Controller.path(), watch=True)
+        found = yield from read(ControllerRegistration.path(), watch=True)
         if found is None and self.may_elect:
             yield from self._elect()
 
     def _controller_changed(self) -> Calls:
-        found = yield from read(Controller.path(), watch=True)
+        found = yield from read(ControllerRegistration.path(), watch=True)
         if found is None:
             self._resign()
             if self.may_elect:
@@ -413,10 +413,10 @@ class Kafka08Controller:
         # else: another controller's, or still its own. It remembers the id and stays active (K1).
 
     def _elect(self) -> Calls:
-        data = Controller(self.broker, self._world.clock.wall_ms()).encode()
-        made = yield from write(Create(Controller.path(), data, ephemeral=True))
+        data = ControllerRegistration(self.broker, self._world.clock.wall_ms()).encode()
+        made = yield from write(Create(ControllerRegistration.path(), data, ephemeral=True))
         if isinstance(made, MultiRefused):
-            found = yield from read(Controller.path(), watch=True)
+            found = yield from read(ControllerRegistration.path(), watch=True)
             if found is None or found.data != data:
                 return  # another controller's; an own create with a lost response is recognised by its text
         try:
@@ -424,7 +424,7 @@ class Kafka08Controller:
         except MovedError:
             self._resign()
             yield from write(
-                Delete(Controller.path(), ANY_VERSION)
+                Delete(ControllerRegistration.path(), ANY_VERSION)
             )  # even if another controller owns it (K2)
 
     def _fail_over(self) -> Calls:
@@ -445,7 +445,7 @@ class Kafka08Controller:
 
     def _rearm(self) -> Calls:
         """Sets the watches again, and handles changes since."""
-        yield from read(Controller.path(), watch=True)
+        yield from read(ControllerRegistration.path(), watch=True)
         self._thread.events.extend(("brokers", "topics"))
 
     def _resign(self) -> None:

@@ -21,7 +21,7 @@ from zkgroup.znodes.admin_requests import (
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import ConfigEntity, EntityConfig
 from zkgroup.znodes.config_settings import FOLLOWER_RATE
-from zkgroup.znodes.controller import Controller, ResignRequest
+from zkgroup.znodes.controller import ControllerRegistration, ResignRequest
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 from zkgroup.znodes.reassignment_records import PlanState, StoredPlan
 
@@ -90,7 +90,7 @@ class Operations:
         """Deletes a topic, or continues its deletion, without its absent brokers. Where all are running, one
         is switched off until the cluster has converged without it (K20)."""
         world = self._world
-        cluster, controller = world.audit.catch_up(), world.server.find(Controller.path())
+        cluster, controller = world.audit.catch_up(), world.server.find(ControllerRegistration.path())
         topics = self._topics()
         if controller is None or controller.stat.version != CONTROLLER_VERSION or not topics:
             return False
@@ -144,7 +144,10 @@ class Operations:
     def _edit(self, target: object) -> object:
         """Edits the request with a version check, where a zkgroup controller is active (recipes 17)."""
         world = self._world
-        found, controller = world.server.find(Reassignment.path()), world.server.find(Controller.path())
+        found, controller = (
+            world.server.find(Reassignment.path()),
+            world.server.find(ControllerRegistration.path()),
+        )
         if found is None or controller is None or controller.stat.version != CONTROLLER_VERSION:
             return False
         try:
@@ -173,7 +176,7 @@ class Operations:
 
     def resign(self) -> object:
         """Requests the resignation of the active controller."""
-        controller = self._world.server.find(Controller.path())
+        controller = self._world.server.find(ControllerRegistration.path())
         if controller is None:
             return False
         return self._world.write(Create(ResignRequest.path(), ResignRequest(controller.stat.czxid).encode()))
@@ -194,7 +197,7 @@ class Operations:
         world = self._world
         partitions, controller = (
             sorted(world.audit.catch_up().partitions()),
-            world.server.find(Controller.path()),
+            world.server.find(ControllerRegistration.path()),
         )
         if not partitions or controller is None or controller.stat.version != CONTROLLER_VERSION:
             return False

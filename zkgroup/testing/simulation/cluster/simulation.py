@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
-from zkgroup.history import ClusterOptions, Record, check_cluster
+from zkgroup.history import ClusterOptions, HistoryRecord, check_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Multi, MultiDone
 from zkgroup.testing.memory_zookeeper.server import ServerStep
@@ -179,7 +179,7 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         for each in fields(report.figures):
             self.report.figures[each.name.replace("_", " ")] += getattr(report.figures, each.name)
 
-    def _checked_records(self) -> list[Record]:
+    def _checked_records(self) -> list[HistoryRecord]:
         """The brokers' records, without lines that an unclean election may lose: those of earlier leader
         epochs."""
         world = self.world

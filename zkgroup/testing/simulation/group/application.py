@@ -167,7 +167,7 @@ class DeliveryError(AssertionError):
 
 
 @dataclass(slots=True)
-class PendingCommit:
+class ApplicationCommit:
     """A commit of the application, until its future ends."""
 
     future: Future[CommitResult]
@@ -194,7 +194,7 @@ class Application(RebalanceListener):
         """Tokens of the claims whose `on_assigned` has returned."""
         self._assigning: dict[CallbackCall, list[int]] = {}
         self._assigned: list[int] = []
-        self._open: list[PendingCommit] = []
+        self._open: list[ApplicationCommit] = []
         self.own_committed: set[int] = set()
         """Tokens of claims in which it has committed offsets of its own."""
         self.figures: Counter[str] = Counter()
@@ -355,7 +355,7 @@ class Application(RebalanceListener):
     def _order(self, offsets: dict[TopicPartition, int] | None) -> Future[CommitResult]:
         claims = {tp: flow.identity for tp, flow in self._subscriptions.by_partition.items()}
         self.own_committed.update(claims[tp][0] for tp in offsets or () if tp in claims)
-        self._open.append(PendingCommit(self.member.commit(offsets), offsets, claims))
+        self._open.append(ApplicationCommit(self.member.commit(offsets), offsets, claims))
         return self._open[-1].future
 
     def seek(self, tp: TopicPartition) -> None:
@@ -379,7 +379,7 @@ class Application(RebalanceListener):
                 self.results.append(ordered.future.result())
                 self._check_result(ordered)
 
-    def _check_result(self, ordered: PendingCommit) -> None:
+    def _check_result(self, ordered: ApplicationCommit) -> None:
         result = ordered.future.result()
         for tp, value in result.committed.items():
             flow = self._subscriptions.find(tp)

@@ -16,7 +16,7 @@ from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Oper
 from zkgroup.runtime.events import Answered, Submit
 from zkgroup.testing.memory_zookeeper.leader import Transaction
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper.tree import AnyOperation, Created, DataSet, DataTree, Deleted
+from zkgroup.testing.memory_zookeeper.tree import AnyOperation, CreatedNode, DataSet, DataTree, Deleted
 from zkgroup.testing.simulation.schedule import ScheduleRecording
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.ids import split_thread_id
@@ -170,17 +170,17 @@ class GroupAudit:
     def _check_after(self, entry: Transaction) -> None:
         """S1: a claiming member is registered in the same session; a leaving member owns nothing."""
         for change in entry.changes:
-            if isinstance(change, (Created, DataSet)) and self._is_offset(change.path):
+            if isinstance(change, (CreatedNode, DataSet)) and self._is_offset(change.path):
                 self._stored.setdefault(change.path, set()).add(change.data or b"")
             if isinstance(change, Deleted) and change.path.startswith("/brokers/topics/"):
                 self._deleted_topics.add(change.path.split("/")[3])
         if entry.session_id == 0 or entry.client.startswith("jvm"):
             return
         for change in entry.changes:
-            if isinstance(change, (Created, DataSet)) and self._is_offset(change.path):
+            if isinstance(change, (CreatedNode, DataSet)) and self._is_offset(change.path):
                 self._last_write[change.path] = entry.zxid
         for change in entry.changes:
-            if isinstance(change, Created) and self._is_owner(change.path):
+            if isinstance(change, CreatedNode) and self._is_owner(change.path):
                 self._check_owner(entry, change.path)
         left = {c.path for c in entry.changes if isinstance(c, Deleted) and self._is_registration(c.path)}
         if any(self._tree.read(path) is None for path in left):

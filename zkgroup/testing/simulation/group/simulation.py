@@ -29,7 +29,7 @@ from zkgroup.testing.simulation.group.world import GroupWorld
 from zkgroup.testing.simulation.schedule import Action, Schedule, ScheduleReport
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Registration
-from zkgroup.znodes.group_records import Plan
+from zkgroup.znodes.group_records import StoredAssignment
 
 
 class Goal:
@@ -95,8 +95,8 @@ class Goal:
             ]
         )
         if strategy is not None and needs_previous(strategy):
-            path = Plan.path(self._group)
-            return Plan.decode(path, tree[path].data).owners if path in tree else {}
+            path = StoredAssignment.path(self._group)
+            return StoredAssignment.decode(path, tree[path].data).owners if path in tree else {}
         try:
             return assign(strategy or DEFAULT_STRATEGY, members, partitions).owners
         except AssignmentError:
