@@ -13,7 +13,6 @@ These names are public, all others are internal:
 | `zkgroup.zookeeper.embedded` | its `__all__` |
 | `zkgroup.metrics.prometheus` | `PrometheusMetrics` |
 | `zkgroup.lines.producer` | `LineProducer` |
-| `zkgroup.broker.broker` | `Broker` |
 | `zkgroup.audit.spark.sources` | `register` |
 """
 
@@ -30,6 +29,12 @@ if TYPE_CHECKING:
     from zkgroup.admin.client.admin import AsyncAdmin as AsyncAdmin
     from zkgroup.admin.reassign.proposals import PlanRequest as PlanRequest
     from zkgroup.assignment import assign as assign
+    from zkgroup.broker.aio import AsyncBroker as AsyncBroker
+    from zkgroup.broker.broker import Broker as Broker
+    from zkgroup.broker.network import BrokerHealth as BrokerHealth
+    from zkgroup.broker.replicas.replica_view import ReplicaView as ReplicaView
+    from zkgroup.broker.settings import BrokerSettings as BrokerSettings
+    from zkgroup.broker.telemetry import BrokerListener as BrokerListener
     from zkgroup.consumer.aio import AsyncConsumer as AsyncConsumer
     from zkgroup.consumer.aio import AsyncGroupMember as AsyncGroupMember
     from zkgroup.consumer.callbacks import AsyncRebalanceListener as AsyncRebalanceListener
@@ -63,11 +68,16 @@ __version__ = _version.VERSION
 _HOMES = {
     "Admin": "zkgroup.admin.client.admin",
     "AsyncAdmin": "zkgroup.admin.client.admin",
+    "AsyncBroker": "zkgroup.broker.aio",
     "AsyncConsumer": "zkgroup.consumer.aio",
     "AsyncGroupMember": "zkgroup.consumer.aio",
     "AsyncRebalanceListener": "zkgroup.consumer.callbacks",
     "Blacklist": "zkgroup.model",
     "Bounds": "zkgroup.consumer.sources.port",
+    "Broker": "zkgroup.broker.broker",
+    "BrokerHealth": "zkgroup.broker.network",
+    "BrokerListener": "zkgroup.broker.telemetry",
+    "BrokerSettings": "zkgroup.broker.settings",
     "BrokerSource": "zkgroup.consumer.sources.brokers",
     "ChangeResult": "zkgroup.admin.change",
     "ClientSettings": "zkgroup.zookeeper",
@@ -86,6 +96,7 @@ _HOMES = {
     "RebalanceListener": "zkgroup.consumer.callbacks",
     "Record": "zkgroup.consumer.sources.port",
     "RecordSource": "zkgroup.consumer.sources.port",
+    "ReplicaView": "zkgroup.broker.replicas.replica_view",
     "Sasl": "zkgroup.zookeeper",
     "SourceRecord": "zkgroup.consumer.sources.port",
     "Tls": "zkgroup.zookeeper",
@@ -99,11 +110,16 @@ _HOMES = {
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "AsyncBroker",
     "AsyncConsumer",
     "AsyncGroupMember",
     "AsyncRebalanceListener",
     "Blacklist",
     "Bounds",
+    "Broker",
+    "BrokerHealth",
+    "BrokerListener",
+    "BrokerSettings",
     "BrokerSource",
     "ChangeResult",
     "ClientSettings",
@@ -122,6 +138,7 @@ __all__ = [
     "RebalanceListener",
     "Record",
     "RecordSource",
+    "ReplicaView",
     "Sasl",
     "SourceRecord",
     "Tls",

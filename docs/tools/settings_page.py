@@ -20,7 +20,7 @@ def page() -> str:
         "An unknown name, a value out of range or an impossible combination is a `ConfigError` that names it.",
     ]
     of_brokers = [
-        "Those of a broker are fields of `zkgroup.broker.settings.BrokerSettings`; on the command line",
+        "Those of a broker are fields of `zkgroup.BrokerSettings`; on the command line",
         "`zkgroup broker run --set NAME=VALUE`.",
     ]
     return markdown.page(

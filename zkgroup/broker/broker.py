@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import random
-import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import wait as wait_done
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -20,10 +21,11 @@ from zkgroup.broker.lifecycle import (
     HostedController,
     HostedControllerConfig,
     MakeController,
+    MakeLoop,
 )
 from zkgroup.broker.log.data_dir import DataDir, stored_broker_id
 from zkgroup.broker.log.log_config import LogConfig
-from zkgroup.broker.log.storage import Flush
+from zkgroup.broker.log.storage import Flush, MemoryStorage
 from zkgroup.broker.machine.events import BrokerMachineConfig
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
 from zkgroup.broker.network import BrokerHealth, BrokerNetwork
@@ -60,11 +62,29 @@ def make_hosted_controller(config: HostedControllerConfig) -> HostedController:
         listener=config.listener,
         metrics=config.metrics,
         on_failure=config.fail,
+        make_loop=config.make_loop,
     )
 
 
 class Broker:
-    """One broker. Every method may be called from any thread; `start` and `close` once each."""
+    """One broker in this process: it hosts partitions, replicates them and competes to be the controller.
+
+    `start` begins to join the cluster and returns; `wait_registered` waits until the broker is in it. Every
+    method may be called from any thread; `start` and `close` once each. An error that stops the broker later
+    is raised by `check` and `wait_registered` and reported to `BrokerListener.on_failed`:
+
+    * `BrokerIdInUseError`: another broker is registered with this id.
+    * `ForeignBrokersError`: brokers of Kafka are registered at this address.
+    * `ConfigError`, `ConflictError`: the data directory or the port cannot be used.
+    * `ReplicaStorageError`: files of a partition that it leads have failed.
+    * `AccessDeniedError`, `AuthenticationError`: ZooKeeper refuses it.
+
+    Example:
+        >>> with Broker("localhost:2181", broker=1, port=9092, data="/srv/b1") as broker:  # doctest: +SKIP
+        ...     broker.wait_registered(timeout_s=30)
+        ...     print(broker.serving)
+        ('127.0.0.1', 9092)
+    """
 
     def __init__(
         self,
@@ -74,13 +94,14 @@ class Broker:
         broker: int | None = None,
         host: str = HOST_DEFAULT,
         port: int = 0,
-        data: str | Path | None = None,
+        data: str | Path | MemoryStorage | None = None,
         settings: BrokerSettings | None = None,
         listener: BrokerListener | None = None,
         connection: ClientSettings | None = None,
         clock: Clock | None = None,
         metrics: MetricsSink | None = None,
         make_controller: MakeController = make_hosted_controller,
+        make_loop: MakeLoop | None = None,
     ) -> None:
         """
         Args:
@@ -90,18 +111,22 @@ class Broker:
             host: the address to listen on. It is 127.0.0.1 by default, because every client that reaches the
                 port may send control requests.
             port: the port to listen on; 0 lets the system choose.
-            data: the data directory; None keeps the logs in memory.
+            data: the data directory; None keeps the logs in memory, until `close`.
+            settings: `BrokerSettings`, with Kafka's defaults where it is None.
             listener: receives the broker's events.
             connection: credentials and TLS for `address`.
+            clock: of timeouts and sessions; a `FakeClock` with `MemoryZooKeeper` in tests.
             metrics: receives the metrics of broker and controller, on several threads (docs/operations.md).
-            make_controller: makes the elector that competes for `/controller`.
+            make_controller: makes the elector that competes for `/controller`; for tests.
+            make_loop: makes the event loops of its connections; for tests.
 
         Raises ConfigError, also for a data directory that belongs to another broker or to none.
         """
         if (address is None) == (client is None):
             raise ConfigError("a broker takes an address or a client, and exactly one of them")
         self.settings = settings or BrokerSettings()
-        self._folder = None if data is None else Path(data)
+        self._storage = data if isinstance(data, MemoryStorage) else None
+        self._folder = Path(data) if isinstance(data, str | Path) else None
         remembered = None if self._folder is None else stored_broker_id(self._folder)
         if None not in (broker, remembered) and broker != remembered:
             raise ConfigError(f"{self._folder} is the folder of broker {remembered}, not of {broker}")
@@ -113,9 +138,10 @@ class Broker:
         self._clock = clock or SystemClock()
         self._listener = listener or BrokerListener()
         self._metrics = metrics
-        self._make_controller = make_controller
+        self._make_controller, self._make_loop = make_controller, make_loop
         self._failure: BaseException | None = None
-        self._registered = threading.Event()
+        self.registered: Future[None] = Future()
+        """Done once the broker is registered for the first time, or has failed (`check`)."""
         self._lifecycle: BrokerLifecycle | None = None
         self._closed = False
 
@@ -149,7 +175,8 @@ class Broker:
                 open_replicas=self._open_replicas,
                 make_controller=self._make_controller,
                 fail=self._fail,
-                registered=self._registered.set,
+                registered=self._on_registered,
+                make_loop=self._make_loop,
             )
         )
         self._lifecycle.start()
@@ -174,10 +201,16 @@ class Broker:
         Raises the error that stopped the broker, or StoreUnavailableError after `timeout_s`.
         """
         until_ms = None if timeout_s is None else after(self._clock, timeout_s)
-        done = wait_for(self._clock, self._registered.is_set, until_ms, self._registered.wait)
+        done = wait_for(
+            self._clock, self.registered.done, until_ms, lambda left_s: wait_done([self.registered], left_s)
+        )
         self.check()
         if not done:
-            raise StoreUnavailableError(f"the broker was not registered within {timeout_s:g} s")
+            raise self.unregistered(timeout_s or 0)
+
+    def unregistered(self, timeout_s: float) -> StoreUnavailableError:
+        """Returns the error of a wait for the registration that timed out after `timeout_s`."""
+        return StoreUnavailableError(f"the broker was not registered within {timeout_s:g} s")
 
     def check(self) -> None:
         """Raises the error that stopped the broker, if there is one."""
@@ -189,17 +222,33 @@ class Broker:
         if self._lifecycle is not None:
             self._lifecycle.hurry()
 
-    def close(self) -> None:
+    def close(self, *, controlled_shutdown: bool = True) -> None:
         """Asks the controller for a controlled shutdown (5.9), then stops the broker. Idempotent.
 
         It always returns. The controlled shutdown takes at most the settings `controlled_shutdown_*`; `hurry`
-        cancels it.
+        cancels it, and the last live broker does not repeat it.
+
+        `controlled_shutdown`: False leaves it out: new leaders are elected once the broker is gone.
         """
         if self._closed:
             return
         self._closed = True
         if self._lifecycle is not None:
-            self._lifecycle.close(gently=self._failure is None)
+            self._lifecycle.close(gently=controlled_shutdown and self._failure is None)
+        elif self._client is not None:
+            self._client.close()
+
+    def kill(self) -> None:
+        """Stops the broker as the end of its process would, for tests: instead of `close`.
+
+        Connections are cut without an answer, no file is written any more, and the shutdown is not clean. Its
+        session ends, unless the client that it was given is cut off from ZooKeeper: then it expires.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._lifecycle is not None:
+            self._lifecycle.kill()
         elif self._client is not None:
             self._client.close()
 
@@ -209,7 +258,7 @@ class Broker:
         config = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES_MAX, flush=flush)
         wall_ms = self._clock.wall_ms
         if self._folder is None:
-            data_dir = DataDir.in_memory(config, wall_ms)
+            data_dir = DataDir.in_memory(config, wall_ms, self._storage)
         else:
             data_dir = DataDir.on_disk(self._folder, broker, cluster_id, config, wall_ms)
         return ReplicaManager(broker, data_dir, wall_ms)
@@ -220,7 +269,11 @@ class Broker:
             self._failure = error
             log.error("the broker fails: %s", error, extra={"raised": True})
             self._listener.on_failed(error)
-        self._registered.set()
+        self._on_registered()
+
+    def _on_registered(self) -> None:
+        with suppress(InvalidStateError):  # it was registered before
+            self.registered.set_result(None)
 
     # --- state --------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from collections.abc import Callable
@@ -33,6 +34,7 @@ def open_controller(
     alone: bool = False,
     metrics: MetricsSink | None = None,
     on_failure: Callable[[BaseException], None] = lambda error: None,
+    make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> Controller:
     """Makes a controller that is not started yet.
 
@@ -42,7 +44,7 @@ def open_controller(
         store: reports a session once the broker may take part in elections in it.
         alone: it has no replicas and is registered only while it is the active controller
             (`--controller-only`).
-        on_failure: see `Controller`.
+        on_failure: see `Controller`, as `make_loop`.
     """
     config = ElectorConfig(
         broker=broker,
@@ -60,6 +62,7 @@ def open_controller(
         on_failure=on_failure,
         metrics=metrics,
         channels=ChannelSettings(socket_timeout_ms=settings.controller_socket_timeout_ms),
+        make_loop=make_loop,
     )
 
 

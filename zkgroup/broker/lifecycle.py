@@ -62,6 +62,9 @@ CLOSE_S: Final = 5.0
 """Timeout for closing each part."""
 
 
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
 class HostedController(Protocol):
     """The controller in the broker's process (`zkgroup.controller.controller.Controller`)."""
 
@@ -86,6 +89,7 @@ class HostedControllerConfig:
     listener: BrokerListener
     metrics: MetricsSink | None
     fail: Callable[[BaseException], None]
+    make_loop: MakeLoop | None
 
 
 MakeController = Callable[[HostedControllerConfig], HostedController]
@@ -109,6 +113,8 @@ class BrokerComponents:
     fail: Callable[[BaseException], None]
     """Receives the error that stops the broker. Called on any thread; it must only store the error."""
     registered: Callable[[], None]
+    make_loop: MakeLoop | None = None
+    """Makes the event loops of the network and of the controller's connections; None: asyncio's own."""
 
 
 class BrokerLifecycle:
@@ -122,7 +128,7 @@ class BrokerLifecycle:
         self._store, self._clock = parts.store, parts.clock
         self._settings, self._listener = parts.settings, parts.listener
         self.machine = BrokerMachine(parts.config)
-        self.thread = LoopThread("zkgroup-broker-network", parts.clock)
+        self.thread = LoopThread("zkgroup-broker-network", parts.clock, parts.make_loop)
         self.network: BrokerNetwork | None = None
         self.serving: tuple[str, int] | None = None
         """The advertised host and port; None before the broker listens."""
@@ -163,6 +169,16 @@ class BrokerLifecycle:
             self._begin_controlled_shutdown()
         if self._controlled_shutdown is not None:
             self._shut_down(self._controlled_shutdown)
+        self._close_parts(abandon=False)
+        self._store.close(CLOSE_S)
+
+    def kill(self) -> None:
+        """Closes every part as the end of the process would: nothing more is written, anywhere."""
+        self.hurry()
+        self._store.close(CLOSE_S)
+        self._close_parts(abandon=True)
+
+    def _close_parts(self, *, abandon: bool) -> None:
         if self._unlisten is not None:
             self._unlisten()
         if self._controller is not None:
@@ -172,9 +188,8 @@ class BrokerLifecycle:
         self._loop.join(CLOSE_S)
         network = self.network
         if network is not None:
-            self._wait(self.thread.run(network.close()), CLOSE_S)
+            self._wait(self.thread.run(network.close(abandon=abandon)), CLOSE_S)
         self.thread.stop(CLOSE_S)
-        self._store.close(CLOSE_S)
 
     def hurry(self) -> None:
         """Cancels a controlled shutdown in progress."""
@@ -282,12 +297,15 @@ class BrokerLifecycle:
         A broker whose replicas have no role needs none. A failed replica counts: the controller may still
         regard it as the leader.
         """
-        assert self.network is not None
-        replicas = await self.network.replicas()
+        network = self.network
+        assert network is not None
+        replicas = await network.replicas()
         if all(view.role is Role.NONE and view.failure is None for view in replicas.values()):
             return True
-        self.network.end_fetches()
-        return await run_controlled_shutdown(broker, self._find_controller, self._settings)
+        network.end_fetches()
+        return await run_controlled_shutdown(
+            broker, self._find_controller, self._settings, network.wait_while_others_live
+        )
 
     async def _find_controller(self) -> Address | None:
         """The controller's address from ZooKeeper; without an answer, from the last UpdateMetadata."""
@@ -370,6 +388,7 @@ class BrokerLifecycle:
                 self._listener,
                 parts.metrics,
                 parts.fail,
+                parts.make_loop,
             )
             self._controller = self._parts.make_controller(config)
             self._controller.start()
@@ -407,24 +426,30 @@ class BrokerLifecycle:
             self._listener.on_disconnected(cache.age_ms(self._clock.now_ms()), cache.controller_epoch)
 
 
-Pause = Callable[[float], Awaitable[None]]
-
-
 async def run_controlled_shutdown(
     broker: int,
     find_controller: Callable[[], Awaitable[BrokerEndPoint | None]],
     settings: BrokerSettings,
-    pause: Pause = asyncio.sleep,
+    wait_while_others_live: Callable[[float], Awaitable[bool]],
 ) -> bool:
-    """Requests a controlled shutdown until it is complete or the retries are used up; returns which."""
+    """Requests a controlled shutdown until it is complete, is of no use or has no retry left; returns which.
+
+    Once no other broker is live, none can lead its partitions, and a retry would only delay the end. Kafka
+    retries nevertheless: its last broker takes 10 s more.
+
+    Args:
+        wait_while_others_live: waits so many seconds; returns False as soon as no other broker is live.
+    """
     attempts = settings.controlled_shutdown_max_retries
     for attempt in range(1, attempts + 1):
         why = await _try_controlled_shutdown(broker, await find_controller(), settings)
         if why is None:
             return True
         log.warning("broker %d: controlled shutdown, try %d of %d: %s", broker, attempt, attempts, why)
-        if attempt < attempts:
-            await pause(settings.controlled_shutdown_retry_backoff_ms / 1000)
+        retry_s = settings.controlled_shutdown_retry_backoff_ms / 1000
+        if attempt < attempts and not await wait_while_others_live(retry_s):
+            log.warning("broker %d is the last live one: no other can lead its partitions", broker)
+            return False
     log.warning("broker %d stops; its partitions get new leaders when its session ends", broker)
     return False
 

@@ -125,7 +125,8 @@ class BrokerNetwork:
         """Whether the broker is registered, by the last effect of the machine."""
         self._epochs: dict[TopicPartition, int] = {}
         """Partition to the leader epoch of its last role."""
-        self.cache: MetadataCache = _ReportingCache(lambda: self._fetchers.located(self.cache.brokers))
+        self._metadata_updated = asyncio.Event()
+        self.cache: MetadataCache = _ReportingCache(self._on_metadata)
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
         self._follower_quota = ReplicationQuota(broker)
@@ -164,15 +165,26 @@ class BrokerNetwork:
             await asyncio.sleep(CHECKPOINT_S)
             await self._executor.call(lambda host: host.checkpoint())
 
-    async def close(self) -> None:
-        """Closes the port, the fetchers and the replicas, in this order."""
+    async def close(self, *, abandon: bool = False) -> None:
+        """Closes the port, the fetchers and the replicas, in this order; `abandon`: see `ReplicaExecutor`."""
         if self._checkpoints is not None:
             self._checkpoints.cancel()
             await asyncio.gather(self._checkpoints, return_exceptions=True)
         await self._server.close()
         await self._service.close()
         await self._fetchers.close()
-        await self._executor.close()
+        await self._executor.close(abandon=abandon)
+
+    async def wait_while_others_live(self, seconds: float) -> bool:
+        """Waits so long; returns False as soon as the metadata name no live broker but this one."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self.cache.brokers.keys() - {self._broker}:
+                    self._metadata_updated.clear()
+                    await self._metadata_updated.wait()
+        except TimeoutError:
+            return True
+        return False
 
     def end_fetches(self) -> None:
         """Ends all fetches before a controlled shutdown; later control requests start none.
@@ -261,6 +273,10 @@ class BrokerNetwork:
         followed = followed_again(self._control_requests.replicas, request)
         self._fetchers.resume(followed)
         self._post(TopicsFollowed(frozenset(tp.topic for tp in followed)))
+
+    def _on_metadata(self) -> None:
+        self._fetchers.located(self.cache.brokers)
+        self._metadata_updated.set()
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
         self._post(StoppedLeading(tp))

@@ -94,7 +94,8 @@ class BrokerSettings:
     )
     controlled_shutdown_max_retries: int = setting(
         3,
-        "Most requests for a controlled shutdown; after them the broker stops without one.",
+        "Most requests for a controlled shutdown; after them the broker stops without one. The last live "
+        "broker sends one.",
         kafka="controlled.shutdown.max.retries",
     )
     controlled_shutdown_retry_backoff_ms: int = setting(

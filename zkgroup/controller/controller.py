@@ -6,6 +6,7 @@ own (`--controller-only`) it has a store of its own. The store is never closed h
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import random
@@ -98,6 +99,7 @@ class Controller:
         channels: ChannelSettings | None = None,
         metrics: MetricsSink | None = None,
         jitter: Callable[[], float] = random.random,
+        make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         """
         Args:
@@ -107,7 +109,7 @@ class Controller:
             client_id: the client id in requests to brokers (`controller_client_id`).
             on_news: called on the machine's thread, which waits for it; must not raise.
             on_failure: it takes part in no more elections, and why; once, on any thread.
-            metrics: called on the machine's thread.
+            metrics: called on the machine's thread. `make_loop`: see `LoopThread`.
         """
         self.broker = broker
         self._machine = machine
@@ -117,7 +119,7 @@ class Controller:
         self._name = f"zkgroup-controller-{broker}"
         self._lease = SendDeadline(clock)
         self._telemetry = ControllerTelemetry(broker, clock, metrics)
-        self._thread = LoopThread(f"{self._name}-channels", clock)
+        self._thread = LoopThread(f"{self._name}-channels", clock, make_loop)
         self._loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
             machine,
             store,

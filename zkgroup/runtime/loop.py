@@ -320,10 +320,20 @@ T = TypeVar("T")
 class LoopThread:
     """An asyncio event loop on its own thread, from `start` to `stop`. Thread-safe."""
 
-    def __init__(self, name: str, clock: Clock | None = None) -> None:
-        """`clock`: the clock of the loop, if it is a driven one."""
+    def __init__(
+        self,
+        name: str,
+        clock: Clock | None = None,
+        make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
+        """
+        Args:
+            clock: the clock of the loop, if it is a driven one.
+            make_loop: makes the event loop; None: a loop of the clock, else asyncio's own.
+        """
         self._name = name
         self._clock = clock
+        self._make_loop = make_loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -373,7 +383,9 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=loop_factory(self._clock, self._name)) as runner:
+            with asyncio.Runner(
+                loop_factory=self._make_loop or loop_factory(self._clock, self._name)
+            ) as runner:
                 runner.run(self._main())
         finally:
             self._ready.set()

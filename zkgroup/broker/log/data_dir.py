@@ -91,7 +91,8 @@ class DataDir:
         cls, config: LogConfig, wall_ms: Callable[[], int], storage: MemoryStorage | None = None
     ) -> DataDir:
         """Logs in memory; with `storage`, those that another `DataDir` has left there."""
-        return cls(storage or MemoryStorage(), config, wall_ms)
+        storage = storage or MemoryStorage()
+        return cls(storage, config, wall_ms, directory_id=storage.directory_id)
 
     @classmethod
     def on_disk(
@@ -242,6 +243,13 @@ class DataDir:
             self._storage.close()
             if self._lock is not None:
                 self._lock.close()
+
+    def abandon(self) -> None:
+        """Closes the files without a write, as the end of a process does: the shutdown is not clean."""
+        self._logs.clear()
+        self._storage.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _close_logs(self) -> None:
         logs, self._logs = self._logs, {}

@@ -224,6 +224,9 @@ class DiskStorage:
 class MemoryStorage:
     """A `Storage` in memory. It can outlive its log, as a folder outlives the process of its broker."""
 
+    directory_id: str | None = None
+    """The uuid by which a broker finds its own registration again; see `DataDir.folder_id`."""
+
     def __init__(self) -> None:
         self._folders: dict[str, dict[str, bytearray]] = {"": {}}
         self.broken: set[str] = set()

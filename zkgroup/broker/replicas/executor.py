@@ -47,7 +47,7 @@ class ReplicaExecutor:
         self._moved: set[TopicPartition] = set()
         self._waiting: dict[TopicPartition, set[asyncio.Event]] = {}
         self._ended = asyncio.Event()
-        self._closing = False
+        self._closing = self._abandons = False
         host.listen(self._moved.add)
         if leader_failed is not None:
             host.listen_to_failures(lambda tp, why: self._call_back(leader_failed, tp, why))
@@ -93,13 +93,14 @@ class ReplicaExecutor:
                 if not events:
                     del self._waiting[tp]
 
-    async def close(self, timeout_s: float = 5.0) -> bool:
+    async def close(self, timeout_s: float = 5.0, *, abandon: bool = False) -> bool:
         """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.
 
+        `abandon`: nothing more is written, as at the end of a process (`ReplicaManager.abandon`).
         If it did not, the thread is still waiting for its disk and ends later or with the process.
         """
         if not self._closing:
-            self._closing = True
+            self._closing, self._abandons = True, abandon
             self._given += 1
             self._jobs.put(None)
         try:
@@ -122,7 +123,10 @@ class ReplicaExecutor:
                     self._call_back(self._wake, moved)
         finally:
             try:
-                self._host.close()
+                if self._abandons:
+                    self._host.abandon()
+                else:
+                    self._host.close()
             finally:
                 self._call_back(self._ended.set)
                 if self._party is not None:

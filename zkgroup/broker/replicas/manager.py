@@ -357,11 +357,19 @@ class ReplicaManager:
 
     def close(self) -> None:
         """Ends all roles and closes the files. Idempotent; no other method may be called after it."""
+        self._end_roles()
+        self._data_dir.close()
+
+    def abandon(self) -> None:
+        """`close` as the end of a process does it: nothing more is written, and the shutdown is not clean."""
+        self._end_roles()
+        self._data_dir.abandon()
+
+    def _end_roles(self) -> None:
         replicas, self._replicas = self._replicas, {}
         for replica in replicas.values():
             replica.stop()
         self._failures.clear()
-        self._data_dir.close()
 
     # --- opening and failing ----------------------------------------------------------------------
 

@@ -1,0 +1,127 @@
+"""The end of a broker: as the last one, without a controlled shutdown, and as the end of its process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.memory_brokers import T0, MemoryBrokers
+from tests.worlds.replica_managers import lines_on_disk
+from zkgroup.broker.lifecycle import run_controlled_shutdown
+from zkgroup.broker.log.storage import MemoryStorage
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.controller import Controller
+
+CLEAN = ".kafka_cleanshutdown"
+REFUSED = ControlledShutdownResponse(0, (T0,))
+
+
+def controlled_by(world: MemoryBrokers, broker: int) -> None:
+    """This broker's process has the active controller."""
+    world.server.put(Controller.path(), Controller(broker, 0).encode())
+
+
+def test_the_last_broker_does_not_wait_for_others(
+    world: MemoryBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It asks the controller once: a retry could only help if there were another broker."""
+    world.add(1, settings=BrokerSettings())
+    world.running.lead(world.zk, T0, 1, (1, 2), told=(1,))
+    controlled_by(world, 1)
+    world.running.idle[1].answers += [REFUSED, REFUSED, REFUSED]
+    begun_ms = world.clock.now_ms()
+    world.running.brokers[1].close()
+
+    assert world.running.idle[1].asked == [1]
+    assert world.clock.now_ms() - begun_ms < BrokerSettings().controlled_shutdown_retry_backoff_ms
+    assert "broker 1 is the last live one" in caplog.text
+
+
+def test_a_broker_with_others_asks_again(world: MemoryBrokers) -> None:
+    """Another broker may catch up meanwhile: all tries are used."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    controlled_by(world, 1)
+    world.running.idle[1].answers += [REFUSED, REFUSED, REFUSED]
+    world.running.brokers[1].close()
+
+    assert world.running.idle[1].asked == [1, 1, 1]
+
+
+def test_the_pause_between_two_tries_ends_with_the_last_other_broker() -> None:
+    """The other broker is live at the first answer and gone during the pause after it."""
+    tries: list[str] = []
+
+    async def find_controller() -> None:
+        tries.append("try")
+
+    async def others_go(seconds: float) -> bool:
+        tries.append("pause")
+        return len(tries) < 4
+
+    done = asyncio.run(
+        run_controlled_shutdown(
+            1, find_controller, BrokerSettings(controlled_shutdown_max_retries=9), others_go
+        )
+    )
+    assert not done
+    assert tries == ["try", "pause", "try", "pause"]
+
+
+def test_without_a_controlled_shutdown_the_controller_is_not_asked(
+    world: MemoryBrokers, tmp_path: Path
+) -> None:
+    """The broker ends in order otherwise: its shutdown is clean and its registration is gone."""
+    world.add(1, data=tmp_path / "one")
+    world.add(2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    controlled_by(world, 1)
+    world.running.brokers[1].close(controlled_shutdown=False)
+
+    assert world.running.idle[1].asked == []
+    assert (tmp_path / "one" / CLEAN).exists()
+    assert world.zk.exists(BrokerRegistration.path(1)) is None
+
+
+def test_a_killed_broker_writes_nothing_more(world: MemoryBrokers, tmp_path: Path) -> None:
+    """Cut off from ZooKeeper, its registration stays until the session expires; its folder can be used."""
+    folder = tmp_path / "one"
+    world.add(1, data=folder)
+    world.add(2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    controlled_by(world, 1)
+    assert world.running.append(1, T0, 0, b"kept").error == 0
+    before = {path.name for path in folder.iterdir()}
+    world.server.suspend("b1")
+    world.running.brokers[1].kill()
+
+    assert world.running.idle[1].asked == []
+    assert {path.name for path in folder.iterdir()} == before
+    assert CLEAN not in before
+    assert world.zk.exists(BrokerRegistration.path(1)) is not None
+    world.becomes(lambda: world.zk.exists(BrokerRegistration.path(1)), None)
+    world.running.add(world.server.client("again"), 1, data=folder)
+    assert lines_on_disk(folder, T0) == [b"kept"]
+
+
+def test_a_log_in_memory_outlives_its_broker_in_a_storage(world: MemoryBrokers) -> None:
+    """Killed or closed, the next broker has its lines and takes its registration over."""
+    storage = MemoryStorage()
+    storage.directory_id = "of-broker-1"
+    world.add(1, data=storage)
+    world.running.lead(world.zk, T0, 1, (1,))
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    world.server.suspend("b1")
+    world.running.brokers[1].kill()
+    assert CLEAN not in storage.files
+    world.running.add(world.server.client("again"), 1, data=storage)
+    world.running.lead(world.zk, T0, 1, (1,), leader_epoch=1)
+    assert world.running.view(1, T0).log_end_offset == 1
+    assert world.running.append(1, T0, 1, b"b").base_offset == 1
+    world.running.brokers[1].close()
+
+    assert CLEAN in storage.files
