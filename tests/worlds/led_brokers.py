@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from tests.waiting import PATIENCE_S
+from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model.requests import Create
 from zkgroup.runtime.loop import LoopThread
@@ -22,6 +23,7 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
+from zkgroup.wire.requests import READABLE
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -43,7 +45,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         self.answers.set()
         self._thread = LoopThread(f"led-broker-{broker}")
         self._thread.start()
-        self._server = BrokerServer(self._respond)
+        self._server = BrokerServer(self._respond, READABLE)
         self.host, self.port = self._thread.run(self._server.start("127.0.0.1")).result(PATIENCE_S)
         self._client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=30_000))
         zk = Blocking(self._client)
@@ -70,7 +72,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         """The requests of a kind that it has answered, in order."""
         return [request for request in self.requests if isinstance(request, kind)]
 
-    async def _respond(self, request: Request) -> Response | None:
+    async def _respond(self, context: RequestContext, request: Request) -> Answer:
         if not self.answers.is_set():
             self.unanswered.append(request)
             return None

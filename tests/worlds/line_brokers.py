@@ -15,11 +15,14 @@ from typing import Any, Self, TypeVar
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.replica_managers import Hosts, MemoryHosts, lines_in
+from tests.worlds.serving import context_of
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
+from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.clock_loop import loop_factory
@@ -31,7 +34,7 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.messages import Request
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 
 T = TypeVar("T")
@@ -156,21 +159,21 @@ class LineBrokers:
         service = BrokerApis(
             broker=number,
             control_requests=ControlRequestHandler(number, cache),
-            metadata=cache,
+            metadata=cached(cache),
             clock=self.clock,
-            host=thread,
+            replicas=thread,
         )
         requests: list[Request] = []
 
-        async def respond(request: Request) -> Response | None:
+        async def respond(context: RequestContext, request: Request) -> Answer:
             requests.append(request)
-            response = await service.respond(request)
+            response = await service.respond(context, request)
             if number in self.lost_answers and type(request).__name__ == "AppendLinesRequest":
                 self.lost_answers.discard(number)
                 return None
             return response
 
-        server = BrokerServer(respond)
+        server = BrokerServer(respond, service.table.versions)
         address = await server.start("127.0.0.1")
         self._running[number] = _Running(server, service, thread, address, requests)
 
@@ -190,9 +193,10 @@ class LineBrokers:
         for number in told:
             respond = self._running[number].service.respond
             if states:
-                answer = await respond(LeaderAndIsrRequest(CONTROLLER, 1, states, live))
-                assert isinstance(answer, LeaderAndIsrResponse)
-            await respond(UpdateMetadataRequest(CONTROLLER, 1, states, live))
+                roles = LeaderAndIsrRequest(CONTROLLER, 1, states, live)
+                assert isinstance(await respond(context_of(roles), roles), LeaderAndIsrResponse)
+            update = UpdateMetadataRequest(CONTROLLER, 1, states, live)
+            await respond(context_of(update), update)
         for tp in partitions:
             await self._end_copying([key for key in self._copying if key[0] == tp])
             for number in self._states[tp].replicas:

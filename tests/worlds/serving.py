@@ -18,12 +18,21 @@ from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import AppendResult, ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
+from zkgroup.broker.server.handlers import Peer, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.server import BrokerServer, ConnectionLimits
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
-from zkgroup.wire.messages import ErrorCode, Request, Response, decode_response, encode_request
+from zkgroup.wire.messages import (
+    ErrorCode,
+    Request,
+    RequestHeader,
+    Response,
+    decode_response,
+    encode_request,
+)
 from zkgroup.wire.record_batch import check_records
 from zkgroup.wire.replica_host import (
     NO_EPOCH,
@@ -50,6 +59,11 @@ def on_a_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         asyncio.run(whole())
 
     return test
+
+
+def context_of(request: Request, version: int = 0) -> RequestContext:
+    """The context of a request that a test gives to a handler itself."""
+    return RequestContext(RequestHeader(request.API, version, 1, "test"), Peer("127.0.0.1", 1))
 
 
 async def until(predicate: Callable[[], object]) -> None:
@@ -239,15 +253,15 @@ async def served(
     service = BrokerApis(
         broker=1,
         control_requests=receiver,
-        metadata=cache,
+        metadata=cached(cache),
         clock=clock,
-        host=thread,
+        replicas=thread,
         controlled_shutdown=controlled_shutdown,
         observer=noted,
         is_live=is_live,
         min_insync=min_insync,
     )
-    server = BrokerServer(service.respond, limits)
+    server = BrokerServer(service.respond, service.table.versions, limits)
     address = await server.start("127.0.0.1")
     try:
         yield Served(address, server, service, receiver, cache, clock, noted, thread)

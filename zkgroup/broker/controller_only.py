@@ -19,9 +19,9 @@ from typing import Final, Self, TypeVar
 
 from zkgroup.broker.broker import HOST_DEFAULT
 from zkgroup.broker.hosted_controller import client_settings, connection_limits, open_controller
-from zkgroup.broker.server.apis import BrokerApis, metadata_response
+from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
-from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC, MetadataCache
+from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.server import BrokerServer, ConnectionLimits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
@@ -37,8 +37,7 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.messages import Request, Response
-from zkgroup.wire.metadata import PIECE, FindCoordinatorRequest, MetadataRequest
+from zkgroup.wire.metadata import PIECE
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -239,15 +238,14 @@ class ControllerServer:
         """`set_controller` must be called before the first request is answered."""
         self._broker = broker
         self._controller: Controller | None = None
-        cache = MetadataCache()
-        self._service = BrokerApis(
+        self._apis = BrokerApis(
             broker=broker,
-            control_requests=ControlRequestHandler(broker, cache),
-            metadata=cache,
+            control_requests=ControlRequestHandler(broker, MetadataCache()),
+            metadata=self._metadata,
             clock=clock,
             controlled_shutdown=self._shut_down,
         )
-        self._server = BrokerServer(self._respond, limits)
+        self._server = BrokerServer(self._apis.respond, self._apis.table.versions, limits)
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
@@ -260,21 +258,9 @@ class ControllerServer:
     async def close(self) -> None:
         """Closes the port and every connection."""
         await self._server.close()
-        await self._service.close()
+        await self._apis.close()
 
     # --- answers --------------------------------------------------------------------------------
-
-    async def _respond(self, request: Request) -> Response | None:
-        match request:
-            case MetadataRequest():
-                topics = request.names
-                cache = await self._metadata(topics)
-                return None if cache is None else await metadata_response(cache, topics)
-            case FindCoordinatorRequest(group):
-                cache = await self._metadata((OFFSETS_TOPIC,))
-                return (cache or MetadataCache()).coordinator(group)
-            case _:
-                return await self._service.respond(request)
 
     async def _shut_down(self, broker: int) -> ControlledShutdownResponse:
         assert self._controller is not None

@@ -30,14 +30,16 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
-from zkgroup.broker.server.apis import BrokerApis, follower_fetched
+from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import (
     Action,
     ControlRequestHandler,
     DeleteReplica,
     SetReplicas,
 )
+from zkgroup.broker.server.line_requests import follower_fetched
 from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
@@ -139,12 +141,19 @@ class BrokerNetwork:
             quota=self._follower_quota,
             broker_epoch=lambda: self._epoch,
         )
-        self._service = BrokerApis(
-            broker=broker,
+        self._apis = self._make_apis(controlled_shutdown)
+        respond = telemetry.metered(self._apis.respond)
+        self._server = BrokerServer(respond, self._apis.table.versions, connection_limits(settings))
+
+    def _make_apis(
+        self, controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None
+    ) -> BrokerApis:
+        return BrokerApis(
+            broker=self._broker,
             control_requests=self._control_requests,
-            metadata=self.cache,
-            clock=clock,
-            host=self._executor,
+            metadata=cached(self.cache),
+            clock=self._clock,
+            replicas=self._executor,
             controlled_shutdown=controlled_shutdown,
             observer=self,
             leader_quota=self._leader_quota,
@@ -152,7 +161,6 @@ class BrokerNetwork:
             is_live=lambda broker: broker in self.cache.brokers,
             min_insync=self._min_insync,
         )
-        self._server = BrokerServer(telemetry.metered(self._service.respond), connection_limits(settings))
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
@@ -171,7 +179,7 @@ class BrokerNetwork:
             self._checkpoints.cancel()
             await asyncio.gather(self._checkpoints, return_exceptions=True)
         await self._server.close()
-        await self._service.close()
+        await self._apis.close()
         await self._fetchers.close()
         await self._executor.close(abandon=abandon)
 
@@ -232,7 +240,7 @@ class BrokerNetwork:
         """
         self._accepts_control_requests = False
         held = self._fetchers.pause()
-        self._service.drop_control_requests(lambda: self._post(FetchesPaused(held | self._fetchers.pause())))
+        self._apis.drop_control_requests(lambda: self._post(FetchesPaused(held | self._fetchers.pause())))
 
     def resume_fetches(self, partitions: Collection[TopicPartition]) -> None:
         """Resumes the fetches of these partitions."""

@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
-from zkgroup.broker.server.server import Respond
+from zkgroup.broker.server.handlers import Answer, RequestContext, Respond
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import MetricsSink
 from zkgroup.runtime.events import LogEvent
-from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.messages import Request
 from zkgroup.wire.replica_host import AppendLinesRequest, AppendLinesResponse, FetchLinesResponse
 from zkgroup.znodes.config import ConfigEntity
 
@@ -99,10 +99,10 @@ class BrokerTelemetry:
         if metrics is None:
             return respond
 
-        async def counted(request: Request) -> Response | None:
+        async def counted(context: RequestContext, request: Request) -> Answer:
             loop = asyncio.get_running_loop()
             begun = loop.time()
-            response = await respond(request)
+            response = await respond(context, request)
             labels = {**self._labels, "request": type(request).__name__.removesuffix("Request")}
             metrics.count("zkgroup_broker_requests_total", labels)
             metrics.observe("zkgroup_broker_request_seconds", labels, loop.time() - begun)

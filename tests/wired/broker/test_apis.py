@@ -19,7 +19,7 @@ from tests.worlds.broker_requests import (
     stop_replica,
     update_metadata,
 )
-from tests.worlds.serving import ScriptedHost, on_a_loop, served, until
+from tests.worlds.serving import ScriptedHost, context_of, on_a_loop, served, until
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import (
@@ -30,6 +30,7 @@ from zkgroup.broker.server.control_requests import (
     StopReplica,
 )
 from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.model import TopicPartition
 from zkgroup.testing import FakeClock
 from zkgroup.wire.control import (
@@ -122,16 +123,17 @@ async def test_nobody_gives_orders_before_the_broker_is_registered() -> None:
     service = BrokerApis(
         broker=2,
         control_requests=ControlRequestHandler(2, cache),
-        metadata=cache,
+        metadata=cached(cache),
         clock=FakeClock(),
         accepts_control=lambda: bool(registered),
     )
-    assert await service.respond(update_metadata()) is None
+    update, asked = update_metadata(), MetadataRequest.of()
+    assert await service.respond(context_of(update), update) is None
     assert cache.controller_epoch is None
-    assert isinstance(await service.respond(MetadataRequest.of()), MetadataResponse)
+    assert isinstance(await service.respond(context_of(asked), asked), MetadataResponse)
 
     registered.append(1)
-    assert await service.respond(update_metadata()) == UpdateMetadataResponse(0)
+    assert await service.respond(context_of(update), update) == UpdateMetadataResponse(0)
     await service.close()
 
 

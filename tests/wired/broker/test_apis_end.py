@@ -11,7 +11,7 @@ from tests.worlds.broker_requests import (
     leader_and_isr,
     state,
 )
-from tests.worlds.serving import ScriptedHost, on_a_loop, served, until
+from tests.worlds.serving import ScriptedHost, context_of, on_a_loop, served, until
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.model import TopicPartition
 
@@ -32,7 +32,8 @@ async def test_close_returns_while_the_host_is_busy_and_requests_wait() -> None:
         await one.server.close()
         await one.service.close()
         await one.service.close()
-        assert await one.service.respond(leader_and_isr()) is None
+        late = leader_and_isr()
+        assert await one.service.respond(context_of(late), late) is None
         host.gate.set()
         for client in clients:
             assert await client.is_closed()

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.worlds.broker_requests import ORDERS, leader_and_isr, state
 from tests.worlds.serving import ScriptedHost, on_a_loop, served, until
-from zkgroup.broker.server.control_requests import CONTROL_QUEUE_MAX, ControlQueue, ControlRequest
+from zkgroup.broker.server.control_queue import CONTROL_QUEUE_MAX, ControlQueue, ControlRequest
 from zkgroup.wire.control import LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from zkgroup.wire.messages import Response
 

@@ -18,6 +18,7 @@ from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
@@ -25,6 +26,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import Request
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+from zkgroup.wire.requests import READABLE
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS
 
@@ -120,11 +122,11 @@ async def test_a_fetch_that_has_begun_is_not_sent_once_it_is_held() -> None:
     memory.become_follower(T1, 0)
     host = ReplicaExecutor(memory)
 
-    async def answer(request: Request) -> FetchLinesResponse:
+    async def answer(context: RequestContext, request: Request) -> FetchLinesResponse:
         asked.append(request)
         return FetchLinesResponse(0, 0, 0)
 
-    server = BrokerServer(answer)
+    server = BrokerServer(answer, READABLE)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     fetchers = _fetchers(host)
     busy = asyncio.create_task(host.call(lambda one: gate.wait(60)))
@@ -196,7 +198,7 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
     asked: list[int] = []
     at_release: list[int] = []
 
-    async def answer(request: Request) -> FetchLinesResponse:
+    async def answer(context: RequestContext, request: Request) -> FetchLinesResponse:
         """Nothing new; where it is throttled once the other partition was asked for again and again."""
         assert isinstance(request, FetchLinesRequest)
         asked.append(request.partition)
@@ -206,7 +208,7 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
             at_release.append(len(asked) - asked.count(T2.partition))
         return FetchLinesResponse(0, 0, 0)
 
-    server = BrokerServer(answer)
+    server = BrokerServer(answer, READABLE)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     settings = replace(SETTINGS, num_replica_fetchers=3)
     fetchers = ReplicaFetcherManager(host, settings, client_id="b", quota=throttle, broker_epoch=lambda: 1)

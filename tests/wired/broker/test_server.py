@@ -13,11 +13,14 @@ from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.broker.server.server import AHEAD_BYTES_MAX, CHUNK_BYTES, BrokerServer, ConnectionLimits
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.control import UpdateMetadataResponse
-from zkgroup.wire.messages import Request, Response, encode_request
+from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+from zkgroup.wire.records import FetchedPartition, FetchedTopic, FetchRequest, FetchResponse
+from zkgroup.wire.requests import READABLE
 
 ALL = MetadataRequest.of()
 
@@ -127,6 +130,78 @@ async def test_an_end_within_a_frame_is_the_end() -> None:
         assert await client.is_closed()
         await until(lambda: broker.server.connections == 0)
         await client.close()
+
+
+@on_a_loop
+async def test_a_handler_knows_the_header_and_the_client() -> None:
+    """API key, version, correlation id, client id and address; the response has the request's version."""
+    seen: list[tuple[RequestContext, Request]] = []
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        seen.append((context, request))
+        return MetadataResponse((), (), cluster_id="c", controller_id=2)
+
+    server = BrokerServer(respond, READABLE)
+    client = Client(*await asyncio.open_connection(*await server.start("127.0.0.1")))
+    address = client.writer.get_extra_info("sockname")
+    for version in (0, 8, 11):
+        client.writer.write(encode_request(ALL, 70 + version, "reader", version=version))
+        correlation_id, response = decode_response(MetadataResponse, await client.frame(), version=version)
+
+        ((context, request),) = seen
+        assert (context.api_key, context.version, context.client_id) == (3, version, "reader")
+        assert correlation_id == context.correlation_id == 70 + version
+        assert (context.peer, str(context.peer)) == (address, f"127.0.0.1:{address[1]}")
+        assert request == ALL
+        assert response.cluster_id == (None if version == 0 else "c")
+        seen.clear()
+    await server.close()
+    await closed(client)
+
+
+@on_a_loop
+async def test_a_request_without_an_answer_is_followed_by_the_next_one() -> None:
+    """Produce with acks=0: nothing is sent, and the connection goes on."""
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        return NO_ANSWER if context.client_id == "silent" else MetadataResponse((), ())
+
+    server = BrokerServer(respond, READABLE)
+    client = Client(*await asyncio.open_connection(*await server.start("127.0.0.1")))
+    client.writer.write(encode_request(ALL, 1, "silent") * 3 + encode_request(ALL, 2, "asks"))
+
+    assert await client.receive(MetadataResponse, 2) == MetadataResponse((), ())
+    await until(lambda: server.held == 0)
+    await server.close()
+    await closed(client)
+
+
+@on_a_loop
+async def test_a_large_answer_is_sent_whole_to_a_slow_client() -> None:
+    """Records of many writes, behind and before small fields."""
+    records = bytes(range(256)) * 12_000
+    fetched = FetchResponse(
+        (
+            FetchedTopic(
+                "t", (FetchedPartition(0, 0, 7, records), FetchedPartition(1, 0, 7, records[:70_000]))
+            ),
+        )
+    )
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        return fetched
+
+    server = BrokerServer(respond, READABLE)
+    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"), limit=1024)
+    client = Client(reader, writer)
+    client.writer.write(encode_request(FetchRequest(-1, 0, 1, ()), 1, None) * 2)
+    await until(lambda: server.held > len(records))
+
+    for _ in range(2):
+        assert await client.receive(FetchResponse, 1) == fetched
+    await until(lambda: server.held == 0)
+    await server.close()
+    await closed(client)
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -266,7 +341,7 @@ class Gate:
         self.open = asyncio.Event()
         self.waiting = 0
 
-    async def respond(self, request: Request) -> Response | None:
+    async def respond(self, context: RequestContext, request: Request) -> Answer:
         self.waiting += 1
         try:
             await self.open.wait()
@@ -279,7 +354,7 @@ class Gate:
 async def test_one_request_of_a_connection_at_a_time_and_little_is_read_ahead() -> None:
     """The next request is parsed when the one before is answered."""
     gate = Gate()
-    server = BrokerServer(gate.respond)
+    server = BrokerServer(gate.respond, READABLE)
     reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
     client = Client(reader, writer)
     frame = encode_request(MetadataRequest.of(*["t" * 249] * 400), 1, "test")
@@ -306,7 +381,7 @@ async def _all(writer: asyncio.StreamWriter, data: bytes) -> None:
 async def test_what_a_client_waited_for_is_dropped_when_it_leaves() -> None:
     """Also behind requests that it sent ahead."""
     gate = Gate()
-    server = BrokerServer(gate.respond)
+    server = BrokerServer(gate.respond, READABLE)
     address = await server.start("127.0.0.1")
     for ahead in (0, 3):
         reader, writer = await asyncio.open_connection(*address)
@@ -321,11 +396,11 @@ async def test_what_a_client_waited_for_is_dropped_when_it_leaves() -> None:
 async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
     """It is in the log, with its traceback."""
 
-    async def respond(request: Request) -> Response | None:
+    async def respond(context: RequestContext, request: Request) -> Answer:
         assert isinstance(request, MetadataRequest)
         return MetadataResponse((), (TopicMetadata(0, request.names[0], ()),))
 
-    server = BrokerServer(respond)
+    server = BrokerServer(respond, READABLE)
     address = await server.start("127.0.0.1")
     bad, good = [Client(*await asyncio.open_connection(*address)) for _ in range(2)]
     bad.send(ALL)
@@ -345,7 +420,7 @@ async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCapture
 @pytest.mark.parametrize("turns", range(8))
 async def test_whoever_is_just_being_accepted_is_cut_off_too(turns: int) -> None:
     """At each turn of the loop between the system's accept and the first read."""
-    server = BrokerServer(Gate().respond)
+    server = BrokerServer(Gate().respond, READABLE)
     address = await server.start("127.0.0.1")
     client = socket.create_connection(address, timeout=PATIENCE_S)
     for _ in range(turns):
@@ -361,7 +436,7 @@ async def test_whoever_is_just_being_accepted_is_cut_off_too(turns: int) -> None
 async def test_close_cuts_off_whoever_is_there_and_frees_the_port() -> None:
     """Idle, within a request, waiting for an answer, and not taking one."""
     gate = Gate()
-    server = BrokerServer(gate.respond)
+    server = BrokerServer(gate.respond, READABLE)
     address = await server.start("127.0.0.1")
     idle, within, waiting = [Client(*await asyncio.open_connection(*address)) for _ in range(3)]
     within.writer.write(b"\0\0\1\0abc")
@@ -374,7 +449,7 @@ async def test_close_cuts_off_whoever_is_there_and_frees_the_port() -> None:
     for client in (idle, within, waiting):
         assert await client.is_closed()
     assert (gate.waiting, server.connections) == (0, 0)
-    again = BrokerServer(gate.respond)
+    again = BrokerServer(gate.respond, READABLE)
     assert await again.start(*address) == address
     await again.close()
     await closed(idle, within, waiting)
@@ -385,7 +460,7 @@ async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
     """A conflict with another process, or an error in the setting."""
     async with served() as broker:
         host, port = broker.address
-        other = BrokerServer(broker.service.respond)
+        other = BrokerServer(broker.service.respond, READABLE)
 
         with pytest.raises(ConflictError, match=f"cannot listen on {host}:{port}"):
             await other.start(host, port)
@@ -397,4 +472,4 @@ async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
 @on_a_loop
 async def test_a_server_that_never_started_can_be_closed() -> None:
     """The parts of a failed start are closed as those of a successful one."""
-    await BrokerServer(Gate().respond).close()
+    await BrokerServer(Gate().respond, READABLE).close()

@@ -1,7 +1,9 @@
 """The port of a broker: its connections, their requests and the answers.
 
 * `server`: `BrokerServer` listens, `Connection` reads requests and sends answers
-* `apis`: `BrokerApis` answers each request, `LineRequests` decides AppendLines and FetchLines
-* `control_requests`: LeaderAndIsr, StopReplica and UpdateMetadata, one at a time
-* `metadata_cache`: the metadata of the last UpdateMetadata, for clients
+* `handlers`: `ApiTable`, the served APIs with their versions and handlers; `RequestContext`
+* `apis`: `BrokerApis`, the table of a broker
+* `control_requests`: what LeaderAndIsr, StopReplica and UpdateMetadata do; `control_queue`: one at a time
+* `metadata_cache`: the metadata of the last UpdateMetadata; `metadata_requests` answers clients with it
+* `line_requests`: AppendLines and FetchLines; `refused_requests`: Kafka's requests for records
 """

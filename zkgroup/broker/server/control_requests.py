@@ -1,13 +1,11 @@
-"""The control requests of a broker: LeaderAndIsr, StopReplica and UpdateMetadata, one at a time."""
+"""What a broker does on LeaderAndIsr, StopReplica and UpdateMetadata: the actions for its replicas. Pure."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
@@ -22,7 +20,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.messages import ErrorCode, Response
+from zkgroup.wire.messages import ErrorCode
 
 # --- actions for the replica manager --------------------------------------------------------------
 
@@ -257,85 +255,3 @@ class ControlRequestHandler:
             del self._replicas[tp]
         else:
             self._replicas[tp] = AssignedRole(known.state, leads=False, awaits_leader=known.awaits_leader)
-
-
-_log = logging.getLogger("zkgroup.broker")
-
-CONTROL_QUEUE_MAX: Final = 64
-"""Most queued control requests; the connection of a further one waits."""
-
-ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
-_QueuedRequest = tuple[int, ControlRequest, asyncio.Future[Response | None]]
-
-
-class ControlQueue:
-    """Handles control requests one at a time, in order of arrival. Made and used on one event loop."""
-
-    def __init__(self, broker: int, handle: Callable[[ControlRequest], Awaitable[Response]]) -> None:
-        """`handle` handles one request and returns its response."""
-        self._broker = broker
-        self._handle = handle
-        self.generation = 0
-        """Rises with `drop`: queued requests of a former generation are refused."""
-        self._waiting: asyncio.Queue[_QueuedRequest] = asyncio.Queue(CONTROL_QUEUE_MAX)
-        self._is_busy = False
-        self._then: list[Callable[[], None]] = []
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"broker {broker} control")
-
-    async def submit(self, request: ControlRequest) -> Response | None:
-        """Queues a request and returns its answer; None if it is refused, or after `close`."""
-        if self._task.done():
-            return None
-        answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
-        await self._waiting.put((self.generation, request, answer))
-        return await answer
-
-    def drop(self, then: Callable[[], None]) -> None:
-        """Refuses the queued requests; `then` is called after the request in progress, or now."""
-        self.generation += 1
-        if self._is_busy:
-            self._then.append(then)
-        else:
-            then()
-
-    async def close(self) -> None:
-        """Ends the task; queued requests are cancelled."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        while not self._waiting.empty():
-            self._waiting.get_nowait()[2].cancel()
-
-    async def _run(self) -> None:
-        """Handles the queued requests, one after the other.
-
-        A request whose connection has closed is skipped: its sender sends it again, perhaps after others.
-        """
-        while True:
-            generation, request, answer = await self._waiting.get()
-            if answer.done():
-                continue
-            if generation != self.generation:
-                answer.set_result(None)
-                continue
-            self._is_busy = True
-            try:
-                await self._answer(request, answer)
-            finally:
-                self._is_busy = False
-            self._then, called = [], self._then
-            for then in called:
-                then()
-
-    async def _answer(self, request: ControlRequest, answer: asyncio.Future[Response | None]) -> None:
-        try:
-            response = await self._handle(request)
-        except asyncio.CancelledError:
-            answer.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001  # a bug in a handler must not end the task
-            _log.exception("broker %d could not handle %s", self._broker, type(request).__name__)
-            if not answer.done():
-                answer.set_exception(error)
-        else:
-            if not answer.done():
-                answer.set_result(response)

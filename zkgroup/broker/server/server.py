@@ -7,35 +7,44 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from zkgroup.broker.server.handlers import NO_ANSWER, NoAnswer, Peer, RequestContext, Respond
 from zkgroup.errors import ConfigError, ConflictError, UnencodableError, WireError
 from zkgroup.runtime.acceptor import Acceptor
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
     SIZE,
     FrameSplitter,
-    Request,
     Response,
     ResponseHeader,
     encode,
-    encode_response,
     framed,
+    response_buffers,
 )
 from zkgroup.wire.metadata import MetadataResponse, body_in_pieces
-from zkgroup.wire.requests import VERSION_0, decode_request
+from zkgroup.wire.requests import decode_request
+from zkgroup.wire.schema import Buffer
 
 
 class BrokerServer:
     """Serves Kafka's protocol on one TCP port. Made and used on one event loop.
 
     It closes the connection of a client that sends invalid bytes, is too slow, or sends a request that is not
-    served; other connections are not affected. `respond` answers one request (`BrokerApis.respond`).
+    served; other connections are not affected.
     """
 
-    def __init__(self, respond: Respond, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self, respond: Respond, served: Mapping[int, range], limits: ConnectionLimits | None = None
+    ) -> None:
+        """
+        Args:
+            respond: answers one request (`BrokerApis.respond`).
+            served: the versions that are served, by API key; another request closes the connection.
+        """
         self._respond = respond
+        self._served = served
         self._limits = limits or ConnectionLimits()
         self._acceptor = Acceptor(
             self._serve, clients_max=self._limits.connections_max, piece_bytes=CHUNK_BYTES
@@ -69,7 +78,7 @@ class BrokerServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client: socket.socket = writer.get_extra_info("socket")
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(reader, writer, self._limits, self._respond, self._on_held)
+        connection = Connection(reader, writer, self._limits, self._respond, self._served, self._on_held)
         self._connections[connection] = asyncio.current_task()
         try:
             await connection.serve()
@@ -92,8 +101,12 @@ CHUNK_BYTES = 64 * 1024
 """Most bytes of one read."""
 AHEAD_BYTES_MAX = 1024 * 1024
 """Most bytes to read while a request is answered; a closed connection is not noticed behind more bytes."""
+SEND_BYTES = 256 * 1024
+"""Most bytes of one write: the transport copies what the client has not received yet."""
 
-Respond = Callable[[Request], Awaitable[Response | None]]
+
+Sending = list[Buffer] | NoAnswer | None
+"""What a connection sends for a request: the buffers of a response, or nothing; None closes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +136,7 @@ class Connection:
         writer: asyncio.StreamWriter,
         limits: ConnectionLimits,
         respond: Respond,
+        served: Mapping[int, range],
         on_held: Callable[[int], None],
     ) -> None:
         """`on_held` is called with each change of `held` in bytes, positive or negative."""
@@ -130,11 +144,12 @@ class Connection:
         self._writer = writer
         self._limits = limits
         self._respond = respond
+        self._served = served
         self._on_held = on_held
         self._splitter = FrameSplitter(limits.request_bytes_max)
         self._ahead: asyncio.Task[bytes] | None = None
         self._begun_at: float | None = None
-        self.peer = _name(writer)
+        self.peer = _peer(writer)
         self.held = 0
         """Buffered bytes: requests without an answer, and an answer not yet received."""
         writer.transport.set_write_buffer_limits(high=0)
@@ -182,7 +197,8 @@ class Connection:
         while (frame := await self._next_frame()) is not None:
             if (answer := await self._while_there(self._answer(frame))) is None:
                 return
-            await self._send(answer)
+            if answer is not NO_ANSWER:
+                await self._send(answer)
             self._hold(-SIZE.size - len(frame))
 
     # --- in -------------------------------------------------------------------------------------
@@ -230,20 +246,22 @@ class Connection:
 
     # --- out ------------------------------------------------------------------------------------
 
-    async def _answer(self, frame: bytes) -> bytes | None:
-        header, request = decode_request(frame, VERSION_0)
-        response = await self._respond(request)
-        if response is None:
-            return None
+    async def _answer(self, frame: bytes) -> Sending:
+        """The response of a request as buffers; None closes the connection."""
+        header, request = decode_request(frame, self._served)
+        response = await self._respond(RequestContext(header, self.peer), request)
+        if not isinstance(response, Response):
+            return response
         if not isinstance(response, MetadataResponse):
-            return encode_response(response, header.correlation_id, version=header.version)
-        parts = [encode(ResponseHeader(header.correlation_id), 0)]
-        for part in body_in_pieces(response):
+            return response_buffers(response, header.correlation_id, version=header.version)
+        head = ResponseHeader(header.correlation_id)
+        parts = [encode(head, response.header_version(header.version))]
+        for part in body_in_pieces(response, header.version):
             parts.append(part)
             await asyncio.sleep(0)
-        return framed(*parts)
+        return [framed(*parts)]
 
-    async def _while_there(self, answering: Awaitable[bytes | None]) -> bytes | None:
+    async def _while_there(self, answering: Awaitable[Sending]) -> Sending:
         """Waits for the answer; None if the client disconnects before."""
         answer = asyncio.ensure_future(answering)
         most = self.held + AHEAD_BYTES_MAX
@@ -264,17 +282,22 @@ class Connection:
                 answer.cancel()
                 await asyncio.wait([answer])
 
-    async def _send(self, answer: bytes) -> None:
-        self._writer.write(answer)
-        self._hold(len(answer))
+    async def _send(self, answer: list[Buffer]) -> None:
+        """Sends the buffers of an answer, each in parts that the client has received before the next one."""
+        size = sum(map(len, answer))
+        self._hold(size)
         try:
             async with asyncio.timeout(self._limits.answer_ms / 1000):
-                await self._writer.drain()
+                for buffer in answer:
+                    view = memoryview(buffer)
+                    for at in range(0, len(view), SEND_BYTES):
+                        self._writer.write(view[at : at + SEND_BYTES])
+                        await self._writer.drain()
         except TimeoutError as error:
             raise TimeoutError("an answer was not taken in time") from error
-        self._hold(-len(answer))
+        self._hold(-size)
 
 
-def _name(writer: asyncio.StreamWriter) -> str:
-    peer = writer.get_extra_info("peername")
-    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a client"
+def _peer(writer: asyncio.StreamWriter) -> Peer:
+    name = writer.get_extra_info("peername")
+    return Peer(name[0], name[1]) if isinstance(name, tuple) else Peer("unknown", 0)

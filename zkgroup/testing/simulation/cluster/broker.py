@@ -37,7 +37,6 @@ from zkgroup.broker.replicas.actions import (
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
-from zkgroup.broker.server.apis import LineRequests, follower_fetched
 from zkgroup.broker.server.control_requests import (
     Action,
     BecomeFollower,
@@ -46,6 +45,7 @@ from zkgroup.broker.server.control_requests import (
     DeleteReplica,
     SetReplicas,
 )
+from zkgroup.broker.server.line_requests import LineRequests, follower_fetched
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.lines.fetching import lines_in

@@ -1,0 +1,252 @@
+"""The control requests at a broker's port: LeaderAndIsr, StopReplica and UpdateMetadata, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from zkgroup.broker.replicas.actions import partitions_without_role, perform
+from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.control_requests import (
+    Action,
+    ControlRequestHandler,
+    DeleteReplica,
+    Handling,
+    ResponseT,
+    StopReplica,
+)
+from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
+from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from zkgroup.wire.messages import ErrorCode, Response
+
+_log = logging.getLogger("zkgroup.broker")
+
+ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+
+
+class ControlObserver(Protocol):
+    """Receives notifications of handled control requests, on the loop, before the answer. Must not raise."""
+
+    def on_action(self, action: Action, error: int) -> None:
+        """The replica manager has performed an action of the controller, with this error code."""
+        ...
+
+    def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
+        """A LeaderAndIsr was applied, except for partitions with a stale leader epoch.
+
+        Not called for a request that was in progress when the control queue was dropped.
+        """
+        ...
+
+    def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
+        """This broker has logs of partitions that a controller's first LeaderAndIsr does not name."""
+        ...
+
+
+class ControlHandlers:
+    """The handlers of the control requests. Made and used on one event loop; `close` ends its task."""
+
+    def __init__(
+        self,
+        broker: int,
+        control_requests: ControlRequestHandler,
+        clock: Clock,
+        replicas: ReplicaExecutor | None,
+        observer: ControlObserver | None = None,
+        accepts: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """
+        Args:
+            broker: the id of this broker.
+            clock: gives the time of each UpdateMetadata.
+            replicas: None for a broker without replicas: it can neither lead nor follow (56).
+            observer: is notified of handled requests.
+            accepts: whether control requests are handled now. Otherwise they close the connection: they were
+                sent for an earlier start or session, whose registration still exists (K8).
+        """
+        self._broker = broker
+        self._control_requests = control_requests
+        self._clock = clock
+        self._replicas = replicas
+        self._observer = observer
+        self._stray_replicas_reported_for: int | None = None
+        """The controller epoch for which stray replicas were reported last."""
+        self._accepts = accepts
+        self._queue = ControlQueue(broker, self._handle)
+
+    async def close(self) -> None:
+        """Ends the task; requests in the queue are cancelled."""
+        await self._queue.close()
+
+    def drop(self, then: Callable[[], None]) -> None:
+        """Refuses the queued control requests; `then` is called after the request in progress, or now."""
+        self._queue.drop(then)
+
+    async def submit(self, context: RequestContext, request: ControlRequest) -> Response | None:
+        """Handles a request after those before it; None closes the connection."""
+        return await self._queue.submit(request) if self._accepts() else None
+
+    async def _handle(self, request: ControlRequest) -> Response:
+        match request:
+            case UpdateMetadataRequest():
+                return self._control_requests.update_metadata(request, self._clock.now_ms())
+            case LeaderAndIsrRequest():
+                generation = self._queue.generation
+                response = await self._drive(self._control_requests.leader_and_isr(request))
+                if response.error == ErrorCode.NONE:
+                    if self._observer is not None and generation == self._queue.generation:
+                        self._observer.on_leader_and_isr(request)
+                    await self._report_stray_replicas(request.controller_epoch)
+                return response
+            case _:
+                return await self._drive(self._control_requests.stop_replica(request))
+
+    async def _report_stray_replicas(self, controller_epoch: int) -> None:
+        """Reports the stray replicas once for each controller epoch.
+
+        A controller's first LeaderAndIsr names all replicas of this broker (recipes 15).
+        """
+        if (
+            self._replicas is None
+            or self._observer is None
+            or controller_epoch == self._stray_replicas_reported_for
+        ):
+            return
+        self._stray_replicas_reported_for = controller_epoch
+        if found := await self._replicas.call(partitions_without_role):
+            self._observer.on_stray_replicas(found)
+
+    async def _drive(self, handling: Handling[ResponseT]) -> ResponseT:
+        """Performs the actions that a handler yields, in one call on the thread of the replicas."""
+        done: list[tuple[Action, int]] = []
+        if self._replicas is None:
+            response = _driven(handling, _refuse, done)
+        else:
+            response = await self._replicas.call(
+                lambda replicas: _driven(
+                    handling, lambda action: _perform(replicas, self._broker, action), done
+                )
+            )
+        if self._observer is not None:
+            for action, error in done:
+                self._observer.on_action(action, error)
+        return response
+
+
+# --- on the thread of the replicas ----------------------------------------------------------------
+
+
+def _driven(
+    handling: Handling[ResponseT], perform: Callable[[Action], int], done: list[tuple[Action, int]]
+) -> ResponseT:
+    try:
+        action = next(handling)
+        while True:
+            error = perform(action)
+            done.append((action, error))
+            action = handling.send(error)
+    except StopIteration as end:
+        response: ResponseT = end.value
+        return response
+
+
+def _perform(replicas: ReplicaManager, broker: int, action: Action) -> int:
+    """Performs an action; a bug of the replica manager is error -1 of this partition, and is logged."""
+    try:
+        return perform(replicas, broker, action)
+    except Exception:  # noqa: BLE001
+        _log.exception("broker %d: %s failed", broker, action)
+        return ErrorCode.UNKNOWN
+
+
+def _refuse(action: Action) -> int:
+    """The error code of an action at a broker without replicas: 0 for a stop or deletion, else 56."""
+    return (
+        ErrorCode.NONE if isinstance(action, StopReplica | DeleteReplica) else ErrorCode.KAFKA_STORAGE_ERROR
+    )
+
+
+# --- the queue
+
+CONTROL_QUEUE_MAX: Final = 64
+"""Most queued control requests; the connection of a further one waits."""
+
+_QueuedRequest = tuple[int, ControlRequest, asyncio.Future[Response | None]]
+
+
+class ControlQueue:
+    """Handles control requests one at a time, in order of arrival. Made and used on one event loop."""
+
+    def __init__(self, broker: int, handle: Callable[[ControlRequest], Awaitable[Response]]) -> None:
+        """`handle` handles one request and returns its response."""
+        self._broker = broker
+        self._handle = handle
+        self.generation = 0
+        """Rises with `drop`: queued requests of a former generation are refused."""
+        self._waiting: asyncio.Queue[_QueuedRequest] = asyncio.Queue(CONTROL_QUEUE_MAX)
+        self._is_busy = False
+        self._then: list[Callable[[], None]] = []
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"broker {broker} control")
+
+    async def submit(self, request: ControlRequest) -> Response | None:
+        """Queues a request and returns its answer; None if it is refused, or after `close`."""
+        if self._task.done():
+            return None
+        answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+        await self._waiting.put((self.generation, request, answer))
+        return await answer
+
+    def drop(self, then: Callable[[], None]) -> None:
+        """Refuses the queued requests; `then` is called after the request in progress, or now."""
+        self.generation += 1
+        if self._is_busy:
+            self._then.append(then)
+        else:
+            then()
+
+    async def close(self) -> None:
+        """Ends the task; queued requests are cancelled."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        while not self._waiting.empty():
+            self._waiting.get_nowait()[2].cancel()
+
+    async def _run(self) -> None:
+        """Handles the queued requests, one after the other.
+
+        A request whose connection has closed is skipped: its sender sends it again, perhaps after others.
+        """
+        while True:
+            generation, request, answer = await self._waiting.get()
+            if answer.done():
+                continue
+            if generation != self.generation:
+                answer.set_result(None)
+                continue
+            self._is_busy = True
+            try:
+                await self._answer(request, answer)
+            finally:
+                self._is_busy = False
+            self._then, called = [], self._then
+            for then in called:
+                then()
+
+    async def _answer(self, request: ControlRequest, answer: asyncio.Future[Response | None]) -> None:
+        try:
+            response = await self._handle(request)
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001  # a bug in a handler must not end the task
+            _log.exception("broker %d could not handle %s", self._broker, type(request).__name__)
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if not answer.done():
+                answer.set_result(response)

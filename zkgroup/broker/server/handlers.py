@@ -1,0 +1,99 @@
+"""The table of the requests that a broker serves, and what reaches their handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from zkgroup.wire.messages import Request, RequestHeader, Response
+
+
+class Peer(NamedTuple):
+    """The address of a client."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What a handler knows of a request besides its body."""
+
+    header: RequestHeader
+    peer: Peer
+
+    @property
+    def api_key(self) -> int:
+        return self.header.api_key
+
+    @property
+    def version(self) -> int:
+        """The version of the request; its response has the same one."""
+        return self.header.version
+
+    @property
+    def correlation_id(self) -> int:
+        return self.header.correlation_id
+
+    @property
+    def client_id(self) -> str | None:
+        return self.header.client_id
+
+
+class NoAnswer(Enum):
+    """The type of `NO_ANSWER`."""
+
+    NO_ANSWER = "no answer"
+
+
+NO_ANSWER: Final = NoAnswer.NO_ANSWER
+"""A handler returns it for a request without a response (Produce with acks=0): the connection goes on."""
+
+Answer = Response | NoAnswer | None
+"""What a handler returns; None closes the connection without a response."""
+Respond = Callable[[RequestContext, Request], Awaitable[Answer]]
+
+RequestT = TypeVar("RequestT", bound=Request)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedApi(Generic[RequestT]):
+    """A row of the table: one API, its versions and its handler.
+
+    Cancellation of the handler ends its wait: the connection is closed.
+    """
+
+    kind: type[RequestT]
+    versions: range
+    """The versions that reach the handler; any other closes the connection."""
+    handle: Callable[[RequestContext, RequestT], Awaitable[Answer]]
+    listed: range | None = None
+    """The versions in the answer to ApiVersions; None: those that are served."""
+
+
+class ApiTable:
+    """The served APIs: their versions, and the handler of each."""
+
+    def __init__(self, rows: Iterable[ServedApi[Any]]) -> None:
+        self._rows: dict[int, ServedApi[Any]] = {}
+        for row in rows:
+            key = row.kind.API.value
+            assert key not in self._rows, f"two handlers of {row.kind.__name__}"
+            assert set(row.versions) <= set(row.kind.VERSIONS), f"{row.kind.__name__} cannot be read"
+            self._rows[key] = row
+        self.versions: Mapping[int, range] = {key: row.versions for key, row in self._rows.items()}
+        """Served versions by API key."""
+        self.listed: Mapping[int, range] = {
+            key: row.versions if row.listed is None else row.listed for key, row in sorted(self._rows.items())
+        }
+        """Versions in the answer to ApiVersions, by API key in ascending order."""
+
+    async def respond(self, context: RequestContext, request: Request) -> Answer:
+        """The answer of the request's handler; None for an API that is not served."""
+        row = self._rows.get(request.API)
+        return None if row is None else await row.handle(context, request)
