@@ -22,7 +22,10 @@ from click.shell_completion import get_completion_class
 
 from zkgroup.errors import ZkGroupError
 
-from .params import SOME_TIME, nearest
+from .param_types import (
+    SOME_TIME,
+    nearest,
+)
 from .render import FORMATS, Output
 
 EXIT_ERROR = 1

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import click
 
-from zkgroup.admin.change import (
+from zkgroup.admin.changes.change import (
     AdminChange,
     ChangeResult,
     OutcomeT,

@@ -17,7 +17,7 @@ import click
 from zkgroup.errors import ConfigError, StoreUnavailableError
 
 from .app import Shared, quiet_connecting, shared
-from .params import nearest
+from .param_types import nearest
 from .render import echo_err
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkgroup.admin.cluster.brokers import Brokers
-from zkgroup.admin.cluster.status import CLEAR_THROTTLE, Finding, Status
 from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.offsets.planning import OffsetChange
 from zkgroup.admin.reassign.throttles import Throttled
+from zkgroup.admin.status import CLEAR_THROTTLE, Finding, Status
 from zkgroup.admin.topics.creation import LeadersSeen
 from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
 from zkgroup.admin.topics.listing import (
@@ -25,7 +25,7 @@ from zkgroup.admin.topics.listing import (
     TopicPartitionDescription,
     TopicSummary,
 )
-from zkgroup.admin.undo import UndoRecord
+from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupSummary,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from zkgroup import version as _version
 
 if TYPE_CHECKING:
-    from zkgroup.admin.change import ChangeResult as ChangeResult
+    from zkgroup.admin.changes.change import ChangeResult as ChangeResult
     from zkgroup.admin.client.admin import Admin as Admin
     from zkgroup.admin.client.admin import AsyncAdmin as AsyncAdmin
     from zkgroup.admin.reassign.proposals import PlanRequest as PlanRequest
@@ -79,7 +79,7 @@ _HOMES = {
     "BrokerListener": "zkgroup.broker.telemetry",
     "BrokerSettings": "zkgroup.broker.settings",
     "BrokerSource": "zkgroup.consumer.sources.brokers",
-    "ChangeResult": "zkgroup.admin.change",
+    "ChangeResult": "zkgroup.admin.changes.change",
     "ClientSettings": "zkgroup.zookeeper",
     "CommitResult": "zkgroup.errors",
     "Consumer": "zkgroup.consumer.sync",

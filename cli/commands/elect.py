@@ -36,7 +36,15 @@ from ..confirm import (
     run_change,
 )
 from ..context import connected
-from ..params import TopicAndPartitions, confirm_options, file_text, wait_options, wait_s
+from ..param_types import (
+    TopicAndPartitions,
+    file_text,
+)
+from ..params import (
+    confirm_options,
+    wait_options,
+    wait_s,
+)
 from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 

@@ -17,7 +17,14 @@ from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
 from ..confirm import run_change
 from ..context import connected
-from ..params import NameAndCount, confirm_options, group_argument, source_option, wait_options, wait_s
+from ..param_types import NameAndCount
+from ..params import (
+    confirm_options,
+    group_argument,
+    source_option,
+    wait_options,
+    wait_s,
+)
 from ..render import echo_err
 from ..sources import log_ends, own_log_ends
 from ..units import counted, is_whole

@@ -8,7 +8,7 @@ from typing import IO, Any
 import click
 
 from zkgroup.admin import files
-from zkgroup.admin.change import AdminChange
+from zkgroup.admin.changes.change import AdminChange
 from zkgroup.admin.changes.offsets import delete_offsets_change, reset_offsets_change, set_offsets_change
 from zkgroup.admin.offsets import planning
 from zkgroup.admin.offsets.planning import OffsetPlan
@@ -23,12 +23,14 @@ from ..app import group as make_group
 from ..app import output
 from ..confirm import run_changes
 from ..context import connected
-from ..params import (
+from ..param_types import (
     PartitionValue,
     TopicAndPartitions,
+    file_text,
+)
+from ..params import (
     allow_missing_option,
     confirm_options,
-    file_text,
     force_option,
     group_argument,
     source_option,

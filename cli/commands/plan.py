@@ -59,7 +59,16 @@ from ..confirm import (
     undo_recorder,
 )
 from ..context import connected
-from ..params import Rate, confirm_options, disable_racks_option, file_text, wait_options, wait_s
+from ..param_types import (
+    Rate,
+    file_text,
+)
+from ..params import (
+    confirm_options,
+    disable_racks_option,
+    wait_options,
+    wait_s,
+)
 from ..render import Output, echo_err
 from ..units import counted, is_whole
 

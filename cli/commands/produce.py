@@ -21,7 +21,8 @@ from zkgroup.errors import (
 
 from ..app import command, output
 from ..context import connected
-from ..params import SOME_TIME, complete_topics
+from ..param_types import SOME_TIME
+from ..params import complete_topics
 from ..render import Output, TableColumn, echo_err
 from ..schema import Document, Shape, given, word
 

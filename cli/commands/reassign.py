@@ -8,7 +8,7 @@ from typing import IO, Any
 import click
 
 from zkgroup.admin import Compat, Move, NotifyFormat, Reassignment
-from zkgroup.admin.change import AdminChange, default_undo_folder
+from zkgroup.admin.changes.change import AdminChange, default_undo_folder
 from zkgroup.admin.changes.reassign import (
     cancel_reassignments_change,
     clear_throttles_change,
@@ -47,12 +47,14 @@ from ..confirm import (
     run_change,
 )
 from ..context import connected, target
-from ..params import (
+from ..param_types import (
     Rate,
     TopicAndPartitions,
+    file_text,
+)
+from ..params import (
     confirm_options,
     disable_racks_option,
-    file_text,
     force_option,
     wait_options,
     wait_s,

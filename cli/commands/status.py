@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
-from zkgroup.admin.cluster.status import CLEAR_THROTTLE, Status, read_findings, read_status
+from zkgroup.admin.status import CLEAR_THROTTLE, Status, read_findings, read_status
 
 from .. import documents, group_tables
 from ..app import EXIT_CHECK_FAILED, command, output, shared

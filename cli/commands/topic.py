@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from zkgroup.admin import Compat, NotifyFormat
-from zkgroup.admin.change import default_undo_folder
+from zkgroup.admin.changes.change import default_undo_folder
 from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
 from zkgroup.admin.cluster.brokers import by_role, readable, registrations
 from zkgroup.admin.topics import creation
@@ -29,8 +29,8 @@ from ..confirm import (
     run_change,
 )
 from ..context import connected
+from ..param_types import ReplicaLists
 from ..params import (
-    ReplicaLists,
     confirm_options,
     disable_racks_option,
     set_option,

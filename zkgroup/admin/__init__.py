@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from zkgroup.admin.cluster.controller import PastController as PastController
     from zkgroup.admin.cluster.controller import Resignation as Resignation
     from zkgroup.admin.cluster.controller import ResignationPlan as ResignationPlan
-    from zkgroup.admin.cluster.status import Finding as Finding
-    from zkgroup.admin.cluster.status import Status as Status
     from zkgroup.admin.cluster.usage import ClusterUsage as ClusterUsage
     from zkgroup.admin.cluster.usage import Counts as Counts
     from zkgroup.admin.cluster.usage import Estimate as Estimate
@@ -64,6 +62,8 @@ if TYPE_CHECKING:
     from zkgroup.admin.reassign.submission import ReassignmentPlan as ReassignmentPlan
     from zkgroup.admin.reassign.submission import ReplicaMove as ReplicaMove
     from zkgroup.admin.reassign.throttles import Throttled as Throttled
+    from zkgroup.admin.status import Finding as Finding
+    from zkgroup.admin.status import Status as Status
     from zkgroup.admin.topics.alteration import AlterationPlan as AlterationPlan
     from zkgroup.admin.topics.creation import LeadersSeen as LeadersSeen
     from zkgroup.admin.topics.creation import NewTopic as NewTopic
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.topics.listing import TopicDescription as TopicDescription
     from zkgroup.admin.topics.listing import TopicPartitionDescription as TopicPartitionDescription
     from zkgroup.admin.topics.listing import TopicSummary as TopicSummary
-    from zkgroup.admin.undo import UndoRecord as UndoRecord
+    from zkgroup.admin.undo_records import UndoRecord as UndoRecord
     from zkgroup.admin.znodes import ChrootPlan as ChrootPlan
     from zkgroup.groups.descriptions import GroupDescription as GroupDescription
     from zkgroup.groups.descriptions import GroupState as GroupState
@@ -144,7 +144,7 @@ _HOMES = {
     "EntityConfig": "zkgroup.znodes.config",
     "EntityKind": "zkgroup.znodes.config",
     "Estimate": "zkgroup.admin.cluster.usage",
-    "Finding": "zkgroup.admin.cluster.status",
+    "Finding": "zkgroup.admin.status",
     "ForgettingPlan": "zkgroup.admin.cluster.brokers",
     "GroupDescription": "zkgroup.groups.descriptions",
     "GroupState": "zkgroup.groups.descriptions",
@@ -197,7 +197,7 @@ _HOMES = {
     "Shift": "zkgroup.admin.offsets.planning",
     "Sizes": "zkgroup.admin.reassign.proposals",
     "Skew": "zkgroup.placement",
-    "Status": "zkgroup.admin.cluster.status",
+    "Status": "zkgroup.admin.status",
     "Store": "zkgroup.model.ports",
     "StoredPlan": "zkgroup.znodes.reassignment_records",
     "Storing": "zkgroup.admin.reassign.stored_plans",
@@ -210,7 +210,7 @@ _HOMES = {
     "TopicSummary": "zkgroup.admin.topics.listing",
     "UncleanElectionDone": "zkgroup.znodes.admin_requests",
     "UncleanPlan": "zkgroup.admin.elections",
-    "UndoRecord": "zkgroup.admin.undo",
+    "UndoRecord": "zkgroup.admin.undo_records",
     "Usage": "zkgroup.admin.cluster.usage",
     "Verification": "zkgroup.groups.descriptions",
     "Znode": "zkgroup.model",

@@ -19,7 +19,10 @@ from zkgroup.audit.spark.session import require_spark, session
 
 from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, Command, output, shared
-from ...params import NameValue, nearest
+from ...param_types import (
+    NameValue,
+    nearest,
+)
 from ...render import Cell, TableColumn, echo_err
 from ...units import counted, iso_time
 from .inputs import (

@@ -26,7 +26,8 @@ from zkgroup.zkfiles.names import list_files
 
 from ...app import Command, shared
 from ...context import connected, target
-from ...params import TopicAndPartitions, set_option
+from ...param_types import TopicAndPartitions
+from ...params import set_option
 from ...render import echo_err
 from ...units import parse_time_ms
 

@@ -11,7 +11,13 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import LosingStore
-from zkgroup.admin.change import AdminChange, UndoRecorder, as_they_are, default_undo_folder, undo_record
+from zkgroup.admin.changes.change import (
+    AdminChange,
+    UndoRecorder,
+    as_they_are,
+    default_undo_folder,
+    undo_record,
+)
 from zkgroup.admin.changes.cluster import elect_preferred_change, forget_broker_change
 from zkgroup.admin.changes.offsets import delete_group_change, nudge_group_change, set_offsets_change
 from zkgroup.admin.changes.reassign import (
@@ -28,7 +34,7 @@ from zkgroup.admin.changes.topics import (
 from zkgroup.admin.changes.undo import executions, undo_change
 from zkgroup.admin.files import parse_reassignment
 from zkgroup.admin.topics.alteration import AddedPartitions
-from zkgroup.admin.undo import UndoFolder
+from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.errors import ConfigError, ConflictError, OutcomeUnknownError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment

@@ -12,7 +12,7 @@ from zkgroup.admin.cluster.controller import (
     is_hung,
     read_controller_health,
 )
-from zkgroup.admin.cluster.status import diagnose, read_status
+from zkgroup.admin.status import diagnose, read_status
 from zkgroup.model.requests import Create
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.controller import ControllerRegistration, ControllerStatus

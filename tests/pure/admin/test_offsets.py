@@ -10,7 +10,6 @@ import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import LosingStore, MeddledStore, before_nth
-from zkgroup.admin.change import ChangeRecord
 from zkgroup.admin.offsets.planning import (
     Absolute,
     AtTime,
@@ -26,6 +25,7 @@ from zkgroup.admin.offsets.planning import (
     plan_values,
 )
 from zkgroup.admin.offsets.writes import LIVE_TRIES, PARTITIONS_AT_ONCE, apply_plan
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import (
     ConfigError,
     ConflictError,

@@ -7,7 +7,6 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.admin.cluster.status import diagnose, read_status
 from zkgroup.admin.reassign.cancellation import (
     CancelPlan,
     Execution,
@@ -19,6 +18,7 @@ from zkgroup.admin.reassign.cancellation import (
 from zkgroup.admin.reassign.progress import list_reassignments, nothing_moves, verify_reassignments
 from zkgroup.admin.reassign.submission import plan_reassignment
 from zkgroup.admin.reassign.throttles import Throttled
+from zkgroup.admin.status import diagnose, read_status
 from zkgroup.errors import ConflictError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi, SetData

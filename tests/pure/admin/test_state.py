@@ -8,7 +8,7 @@ from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup import Admin
-from zkgroup.admin.cluster.status import diagnose, read_status
+from zkgroup.admin.status import diagnose, read_status
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.descriptions import GroupState
 from zkgroup.groups.reader import TRIES, read_snapshot

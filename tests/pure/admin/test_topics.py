@@ -9,10 +9,10 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
-from zkgroup.admin.change import ChangeRecord
 from zkgroup.admin.changes.topics import delete_topic_change
 from zkgroup.admin.topics import creation, listing
 from zkgroup.admin.topics.deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model.requests import Create, Delete, Multi
 from zkgroup.znodes.admin_requests import TopicDeletion

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
+from zkgroup.admin.undo_records import UndoFolder, UndoRecord, new_undo_id
 from zkgroup.errors import (
     AccessDeniedError,
     ConfigError,

@@ -10,19 +10,21 @@ import pytest
 from tests.worlds.acls import READ_ONLY
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.admin.change import ChangeRecord
 from zkgroup.admin.groups import delete_group, plan_deletion
 from zkgroup.admin.offsets.planning import OffsetPlan, plan_values
 from zkgroup.admin.offsets.writes import apply_plan, missing_parents
 from zkgroup.admin.topics.deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import (
     ZNODES_AT_ONCE,
-    UndoFolder,
-    UndoRecord,
     check_untouched,
     plan_restoration,
     plan_undo,
     restore_znodes,
+)
+from zkgroup.admin.undo_records import (
+    ChangeRecord,
+    UndoFolder,
+    UndoRecord,
 )
 from zkgroup.errors import (
     AccessDeniedError,

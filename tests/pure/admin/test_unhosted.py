@@ -8,15 +8,19 @@ import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.cluster.brokers import describe_broker
-from zkgroup.admin.cluster.status import read_findings, read_status
 from zkgroup.admin.elections import plan_preferred, plan_unclean
 from zkgroup.admin.reassign.proposals import PlanRequest, make_plan, planner_balance, planner_set_rf, propose
 from zkgroup.admin.reassign.submission import plan_reassignment, submit
+from zkgroup.admin.status import read_findings, read_status
 from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic, plan_alteration
 from zkgroup.admin.topics.creation import create_topic, plan_topic
 from zkgroup.admin.topics.deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.topics.listing import describe_topics, is_unavailable, only
-from zkgroup.admin.undo import UndoRecord, plan_restoration, restore_znodes
+from zkgroup.admin.undo import (
+    plan_restoration,
+    restore_znodes,
+)
+from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError, ConflictError, PlacementError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete

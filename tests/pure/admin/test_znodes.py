@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import RecordedStore
 from zkgroup.admin import znodes
-from zkgroup.admin.cluster.status import diagnose, read_status
+from zkgroup.admin.status import diagnose, read_status
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete

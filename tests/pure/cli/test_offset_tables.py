@@ -7,10 +7,11 @@ from zkgroup_cli import offset_tables
 from zkgroup_cli.render import Output
 
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.change import ChangeRecord, UndoRecord
+from zkgroup.admin.changes.change import UndoRecord
 from zkgroup.admin.changes.offsets import delete_offsets_change, set_offsets_change
 from zkgroup.admin.offsets.planning import OffsetPlan
 from zkgroup.admin.undo import plan_undo
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.model import TopicPartition
 
 BY = ChangeRecord(undo_id="x", command="offsets delete", user="me")

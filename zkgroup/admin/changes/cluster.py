@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkgroup.admin.change import (
+from zkgroup.admin.changes.change import (
     AdminChange,
     counted,
 )

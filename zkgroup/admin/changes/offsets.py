@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from zkgroup.admin.change import (
+from zkgroup.admin.changes.change import (
     AdminChange,
-    ChangeRecord,
     counted,
     undo_record,
 )
@@ -23,6 +22,7 @@ from zkgroup.admin.offsets.planning import (
     plan_values,
 )
 from zkgroup.admin.offsets.writes import Applied, apply_plan, missing_parents
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshot, snapshot_to_change
 from zkgroup.model import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.change import (
+from zkgroup.admin.changes.change import (
     AdminChange,
     as_they_are,
     counted,

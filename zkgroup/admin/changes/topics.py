@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from zkgroup.admin.change import (
+from zkgroup.admin.changes.change import (
     AdminChange,
     as_they_are,
     nothing,
@@ -29,10 +29,8 @@ from zkgroup.admin.topics.deletion import (
     plan_topic_deletion,
     wait_until_gone,
 )
-from zkgroup.admin.undo import (
-    UndoRecord,
-    replica_lists,
-)
+from zkgroup.admin.undo import replica_lists
+from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from zkgroup.admin.change import (
+from zkgroup.admin.changes.change import (
     AdminChange,
     counted,
     undo_record,
@@ -27,12 +27,14 @@ from zkgroup.admin.offsets.writes import Applied
 from zkgroup.admin.reassign.cancellation import Execution
 from zkgroup.admin.undo import (
     Restoration,
-    UndoFolder,
-    UndoRecord,
     check_untouched,
     plan_restoration,
     plan_undo,
     restore_znodes,
+)
+from zkgroup.admin.undo_records import (
+    UndoFolder,
+    UndoRecord,
 )
 from zkgroup.errors import ConfigError, RefusedError
 from zkgroup.groups.ensemble import Ensemble

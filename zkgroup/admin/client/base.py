@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from zkgroup.admin import Move
-from zkgroup.admin.change import (
+from zkgroup.admin.changes.change import (
     AdminChange,
     ChangeResult,
     OutcomeT,
@@ -29,7 +29,7 @@ from zkgroup.admin.offsets.planning import (
 )
 from zkgroup.admin.reassign import progress
 from zkgroup.admin.topics import listing
-from zkgroup.admin.undo import UndoFolder
+from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition

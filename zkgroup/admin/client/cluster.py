@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkgroup.admin import znodes
-from zkgroup.admin.change import ChangeResult
+from zkgroup.admin import status, znodes
 from zkgroup.admin.changes import cluster as cluster_changes
 from zkgroup.admin.changes import undo as undo_changes
+from zkgroup.admin.changes.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing
-from zkgroup.admin.cluster import brokers, controller, status, usage
+from zkgroup.admin.cluster import brokers, controller, usage
 from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.admin.cluster.controller import Resignation, ResignationPlan
-from zkgroup.admin.undo import UndoRecord
+from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError
 from zkgroup.model import Znode
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT

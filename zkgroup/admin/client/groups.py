@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from zkgroup.admin import files
-from zkgroup.admin.change import ChangeResult, apply_changes
 from zkgroup.admin.changes import offsets as offset_changes
+from zkgroup.admin.changes.change import ChangeResult, apply_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
 from zkgroup.admin.offsets.planning import (

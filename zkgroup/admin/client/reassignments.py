@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from zkgroup.admin import Compat, NotifyFormat
-from zkgroup.admin.change import ChangeResult, nothing
 from zkgroup.admin.changes import reassign as reassign_changes
 from zkgroup.admin.changes import undo as undo_changes
+from zkgroup.admin.changes.change import ChangeResult, nothing
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, moves_of
 from zkgroup.admin.reassign import progress, proposals, stored_plans
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone
-from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.changes import cluster as cluster_changes
 from zkgroup.admin.changes import topics as topic_changes
+from zkgroup.admin.changes.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, describe_configs
 from zkgroup.admin.elections import ElectionPlan, UncleanPlan

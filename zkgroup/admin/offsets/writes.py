@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from zkgroup.admin.change import ChangeRecord
 from zkgroup.admin.guards import Guard, idle_guard, living_group_error, read_back
 from zkgroup.admin.offsets.planning import OffsetChange, OffsetPlan
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol, TypeVar
 
-from zkgroup.admin.change import ChangeRecord
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, topics
 from zkgroup.broker.admin.configs import KnownConfigs
 from zkgroup.broker.admin.failures import Failure, failure_of

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.admin.change import ChangeRecord
 from zkgroup.admin.changes.topics import alter_config_change
 from zkgroup.admin.configs import is_secret
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import RequestPartError, failure_of, refused_as
 from zkgroup.errors import ConfigError, NotFoundError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble

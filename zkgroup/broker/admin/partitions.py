@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from zkgroup.admin.change import ChangeRecord
 from zkgroup.admin.changes.cluster import elect_preferred_change, elect_unclean_change
 from zkgroup.admin.changes.reassign import cancel_reassignments_change, reassign_change
 from zkgroup.admin.elections import BEING_DELETED, ELECTS, LEADS, LED, UNHOSTED
 from zkgroup.admin.reassign.submission import topics_named
 from zkgroup.admin.topics.listing import topic_names
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, failure_of, refused_as
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble

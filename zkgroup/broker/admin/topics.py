@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.change import ChangeRecord
 from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
 from zkgroup.admin.topics.alteration import AddedPartitions
 from zkgroup.admin.topics.creation import PARTITIONS_MAX
 from zkgroup.admin.topics.deletion import DeletionSeen
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble

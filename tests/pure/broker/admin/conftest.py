@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.change import ChangeRecord
+from zkgroup.admin.undo_records import ChangeRecord
 
 BY = ChangeRecord(undo_id="", command="a request", user="test")
 

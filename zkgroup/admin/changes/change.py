@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from zkgroup.admin.files import reassignment_text
-from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id, write_whole
+from zkgroup.admin.undo_records import ChangeRecord, UndoFolder, UndoRecord, new_undo_id, write_whole
 from zkgroup.errors import ConfigError, PartlyDoneError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition, Znode
@@ -24,15 +24,6 @@ from zkgroup.model import TopicPartition, Znode
 PlanT = TypeVar("PlanT")
 WrittenT = TypeVar("WrittenT")
 OutcomeT = TypeVar("OutcomeT")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRecord:
-    """Who makes a change, for the undo record and the audit znode of a group."""
-
-    undo_id: str
-    command: str
-    user: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
