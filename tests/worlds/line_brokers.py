@@ -18,6 +18,7 @@ from tests.worlds.replica_managers import Hosts, MemoryHosts, lines_in
 from tests.worlds.serving import context_of
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica_view import FollowerId
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import Answer, RequestContext
@@ -35,6 +36,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Request
+from zkgroup.wire.records import NO_EPOCH_END
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 
 T = TypeVar("T")
@@ -219,18 +221,18 @@ class LineBrokers:
             with source.changed(tp) as change:
                 while True:
                     if follower not in self.held:
-                        await self._fetch(tp, source, target)
+                        await self._fetch(tp, follower, source, target)
                     await change.wait()
                     change.clear()
         except RuntimeError:
             return  # one of the two is closed
 
-    async def _fetch(self, tp: TopicPartition, source: ReplicaExecutor, target: ReplicaExecutor) -> None:
+    async def _fetch(
+        self, tp: TopicPartition, follower: int, source: ReplicaExecutor, target: ReplicaExecutor
+    ) -> None:
         """Runs a follower's fetcher until it has everything."""
-        while request := await target.call(
-            lambda host: host.next_fetch(tp, broker_epoch=0, max_bytes=1 << 20, max_wait_ms=0)
-        ):
-            response = await source.call(methodcaller("fetch", request))
-            again = await target.call(methodcaller("take", request, response))
-            if not again or (not response.records and response.diverging is None):
+        while request := await target.call(lambda host: host.next_fetch(tp, 1 << 20)):
+            response = await source.call(methodcaller("fetch", tp, request, FollowerId(follower, 0)))
+            again = await target.call(methodcaller("take", tp, request, response))
+            if not again or (not response.records and response.diverging == NO_EPOCH_END):
                 return

@@ -16,9 +16,9 @@ from random import Random
 
 from tests.worlds.replica_managers import TP, Hosts, append
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.replicas.replica_view import FollowerId, Role
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+from zkgroup.wire.records import FetchedPartition, FetchPartition
 
 BROKERS = (1, 2, 3)
 
@@ -74,7 +74,7 @@ class Cluster:
         self.untold: dict[int, State] = {}
         self.follows: dict[int, State] = {}
         self.leading: dict[int, Leading] = {}
-        self.answers: dict[int, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
+        self.answers: dict[int, tuple[FetchPartition, FetchedPartition]] = {}
         self.waiting: list[Waiting] = []
         self.committed: dict[int, bytes] = {}
         self.watermarks: dict[tuple[int, int, int], int] = {}
@@ -223,19 +223,18 @@ class Cluster:
 
     def ask(self, broker: int) -> bool:
         """A follower fetches from the leader that it knows; the answer is in flight."""
-        request = self.up[broker].next_fetch(
-            TP, broker_epoch=self.broker_epochs[broker], max_bytes=self.random.choice((1, 40)), max_wait_ms=0
-        )
+        request = self.up[broker].next_fetch(TP, self.random.choice((1, 40)))
         leader = self.follows[broker].leader
         if request is None or leader not in self.up:
             return False
-        self.answers[broker] = request, self.up[leader].fetch(request)
+        follower = FollowerId(broker, self.broker_epochs[broker])
+        self.answers[broker] = request, self.up[leader].fetch(TP, request, follower)
         if leader in self.leading:
             self.propose(leader, joins=broker)
         return True
 
     def answer(self, broker: int) -> None:
-        self.up[broker].take(*self.answers.pop(broker))
+        self.up[broker].take(TP, *self.answers.pop(broker))
 
     # --- what must hold ---------------------------------------------------------------------------
 

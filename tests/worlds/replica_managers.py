@@ -14,19 +14,12 @@ from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.storage import DiskStorage, Flush, MemoryStorage, Storage
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import ReplicaView
+from zkgroup.broker.replicas.replica_view import FollowerId, ReplicaView
 from zkgroup.lines import fetching
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import (
-    CONSUMER,
-    NO_BROKER_EPOCH,
-    NO_EPOCH,
-    AppendLinesRequest,
-    AppendLinesResponse,
-    FetchLinesRequest,
-    FetchLinesResponse,
-)
+from zkgroup.wire.records import NO_EPOCH_END, FetchedPartition, FetchPartition
+from zkgroup.wire.replica_host import NO_EPOCH, AppendLinesRequest, AppendLinesResponse, EpochEnd
 
 TP = TopicPartition("orders", 0)
 EVERYTHING = 1 << 30
@@ -140,15 +133,16 @@ def replicate(
     The leader then knows the follower's offset. Returns whether the follower came that far.
     """
     while True:
-        request = follower.next_fetch(topic_partition, broker_epoch=broker_epoch, max_bytes=1, max_wait_ms=0)
+        request = follower.next_fetch(topic_partition, 1)
         if request is None:
             return False
-        response = leader.fetch(request)
-        if until is not None and request.offset >= until and response.diverging is None:
+        response = leader.fetch(topic_partition, request, FollowerId(follower.broker, broker_epoch))
+        agrees = response.diverging == NO_EPOCH_END and response.error != ErrorCode.OFFSET_OUT_OF_RANGE
+        if until is not None and request.offset >= until and agrees:
             return response.error == 0
-        if not follower.take(request, response):
+        if not follower.take(topic_partition, request, response):
             return False
-        if response.diverging is None and request.offset >= response.log_end_offset:
+        if agrees and request.offset >= response.log_end_offset:
             return until is None
 
 
@@ -160,31 +154,47 @@ def fetch(
     host: ReplicaManager,
     offset: int,
     *,
-    replica: int = CONSUMER,
+    replica: int | None = None,
     leader_epoch: int = NO_EPOCH,
     last_fetched_epoch: int = NO_EPOCH,
-    broker_epoch: int = NO_BROKER_EPOCH,
+    broker_epoch: int = -1,
     max_bytes: int = EVERYTHING,
     held: bool = False,
-) -> FetchLinesResponse:
-    return host.fetch(
-        FetchLinesRequest(
-            replica_id=replica,
-            broker_epoch=broker_epoch,
-            topic=TP.topic,
-            partition=TP.partition,
-            leader_epoch=leader_epoch,
-            last_fetched_epoch=last_fetched_epoch,
-            offset=offset,
-            max_bytes=max_bytes,
-            max_wait_ms=0,
-        ),
-        held=held,
+) -> FetchedPartition:
+    """A fetch of `TP` by the follower on broker `replica`, or by a consumer."""
+    request = FetchPartition(
+        TP.partition,
+        offset,
+        max_bytes,
+        current_leader_epoch=leader_epoch,
+        last_fetched_epoch=last_fetched_epoch,
+    )
+    return host.fetch(TP, request, None if replica is None else FollowerId(replica, broker_epoch), held=held)
+
+
+def fetched(
+    error: int = 0,
+    high_watermark: int = -1,
+    end: int = -1,
+    *,
+    diverging: EpochEnd = NO_EPOCH_END,
+    start: int = 0,
+    records: bytes = b"",
+) -> FetchedPartition:
+    """A leader's answer to a follower of `TP`."""
+    return FetchedPartition(
+        TP.partition,
+        error,
+        high_watermark,
+        log_start_offset=start,
+        diverging=diverging,
+        log_end_offset=end,
+        records=records,
     )
 
 
-def text_of(response: FetchLinesResponse) -> bytes:
-    return b"".join(line + b"\n" for line in lines_in(response.records))
+def text_of(response: FetchedPartition) -> bytes:
+    return b"".join(line + b"\n" for line in lines_in(bytes(response.records or b"")))
 
 
 def changes_of(host: ReplicaManager) -> Callable[[], int]:
@@ -214,8 +224,14 @@ def view(host: ReplicaManager) -> ReplicaView:
     return seen
 
 
-def asked(host: ReplicaManager) -> FetchLinesRequest:
-    """The next fetch request of a follower."""
-    request = host.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=7)
+def asked(host: ReplicaManager) -> FetchPartition:
+    """The next fetch of a follower."""
+    request = host.next_fetch(TP, 100)
     assert request is not None
     return request
+
+
+def answered(leader: ReplicaManager, follower: ReplicaManager) -> tuple[FetchPartition, FetchedPartition]:
+    """The next fetch of a follower, and the leader's answer."""
+    request = asked(follower)
+    return request, leader.fetch(TP, request, FollowerId(follower.broker, 0))

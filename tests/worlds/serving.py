@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from tests.waiting import PATIENCE_S
 from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.line_fetches import as_fetched
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import AppendResult, ReplicaView, Role
+from zkgroup.broker.replicas.replica_view import AppendResult, FollowerId, ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
 from zkgroup.broker.server.handlers import Peer, RequestContext
@@ -34,7 +35,9 @@ from zkgroup.wire.messages import (
     encode_request,
 )
 from zkgroup.wire.record_batch import check_records
+from zkgroup.wire.records import FetchedPartition, FetchPartition
 from zkgroup.wire.replica_host import (
+    CONSUMER,
     NO_EPOCH,
     AppendLinesRequest,
     AppendLinesResponse,
@@ -180,9 +183,27 @@ class ScriptedHost(ReplicaManager):
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         return self.views[topic_partition].high_watermark
 
-    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
-        self._note("fetch, held" if held else "fetch", request)
-        return self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
+    def fetch(
+        self,
+        topic_partition: TopicPartition,
+        request: FetchPartition,
+        follower: FollowerId | None = None,
+        *,
+        held: bool = False,
+        **limits: object,
+    ) -> FetchedPartition:
+        asked = FetchLinesRequest(
+            *(follower or (CONSUMER, 5)),
+            *topic_partition,
+            request.current_leader_epoch,
+            request.last_fetched_epoch,
+            request.offset,
+            request.max_bytes,
+            0,
+        )
+        self._note("fetch, held" if held else "fetch", asked)
+        response = self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
+        return as_fetched(topic_partition.partition, response)
 
     def partitions(self) -> Collection[TopicPartition]:
         return sorted(self.views)

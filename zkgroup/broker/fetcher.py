@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Mapping
 
 from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.executor import ExecutorClosedError, ReplicaExecutor
+from zkgroup.broker.replicas.line_fetches import as_fetched
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import WireError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint
-from zkgroup.wire.replica_host import FetchLinesResponse
+from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 
 log = logging.getLogger("zkgroup.broker")
 
@@ -37,6 +38,7 @@ class ReplicaFetcherManager:
         host: ReplicaExecutor,
         settings: BrokerSettings,
         *,
+        broker: int,
         client_id: str,
         quota: ReplicationQuota,
         broker_epoch: Callable[[], int],
@@ -44,6 +46,7 @@ class ReplicaFetcherManager:
         """`broker_epoch` returns the present epoch of this broker, which each fetch carries."""
         self._host = host
         self._settings = settings
+        self._broker = broker
         self._client_id = client_id
         self._quota = quota
         self._broker_epoch = broker_epoch
@@ -250,20 +253,27 @@ class _ReplicaFetcher:
         wait_ms = max(WAIT_MIN_MS, settings.replica_fetch_wait_max_ms // len(self.partitions))
         if quota.holds(tp):
             wait_ms = 0  # other connections wait until this fetch ends
-        request = await host.call(
-            lambda one: one.next_fetch(
-                tp, broker_epoch=self._all._broker_epoch(), max_bytes=max_bytes, max_wait_ms=wait_ms
-            )
-        )
-        if request is None:
+        partition = await host.call(lambda one: one.next_fetch(tp, max_bytes))
+        if partition is None:
             await self._reopen(tp)
             return False
         self._reopens_at.pop(tp, None)
+        request = FetchLinesRequest(
+            self._all._broker,
+            self._all._broker_epoch(),
+            *tp,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+            partition.offset,
+            max_bytes,
+            wait_ms,
+        )
         response = await self._client.ask(request, FetchLinesResponse)
         size = len(response.records)
         quota.took(tp, size, asyncio.get_running_loop().time())
         quota.catches_up(tp, response.error == 0 and request.offset >= response.log_end_offset)
-        return await host.call(lambda one: one.take(request, response))
+        fetched = as_fetched(tp.partition, response)
+        return await host.call(lambda one: one.take(tp, partition, fetched))
 
     async def _reopen(self, tp: TopicPartition) -> None:
         """Opens the failed files of a follower again after `REOPEN_S`: the disk may have been full."""

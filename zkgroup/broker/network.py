@@ -137,6 +137,7 @@ class BrokerNetwork:
         self._fetchers = ReplicaFetcherManager(
             self._executor,
             settings,
+            broker=broker,
             client_id=f"broker-{broker}",
             quota=self._follower_quota,
             broker_epoch=lambda: self._epoch,

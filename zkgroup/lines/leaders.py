@@ -66,7 +66,7 @@ def epoch_question(tp: TopicPartition) -> FetchLinesRequest:
         partition=tp.partition,
         leader_epoch=NO_EPOCH,
         last_fetched_epoch=NO_EPOCH_IS_THIS_HIGH,
-        offset=1,
+        offset=NO_EPOCH_IS_THIS_HIGH,
         max_bytes=0,
         max_wait_ms=0,
     )

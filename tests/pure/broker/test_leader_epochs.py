@@ -15,7 +15,7 @@ MARKS = LeaderEpochs((EpochStart(1, 0), EpochStart(3, 4), EpochStart(6, 9)))
     ("leader_epoch", "expected"),
     [
         (-1, EpochEnd(-1, 0)),
-        (0, EpochEnd(-1, 0)),
+        (0, EpochEnd(0, 0)),
         (1, EpochEnd(1, 4)),
         (2, EpochEnd(1, 4)),
         (3, EpochEnd(3, 9)),
@@ -25,7 +25,7 @@ MARKS = LeaderEpochs((EpochStart(1, 0), EpochStart(3, 4), EpochStart(6, 9)))
     ],
 )
 def test_end_of_an_epoch(leader_epoch: int, expected: EpochEnd) -> None:
-    """The end of the latest epoch that is not later; before the first epoch there is none."""
+    """The end of the latest epoch that is not later; an epoch before the first ends where that starts."""
     assert MARKS.end_of(leader_epoch, 12) == expected
 
 
@@ -46,12 +46,12 @@ def test_epoch_of_the_line_before(offset: int, expected: int) -> None:
         (2, 3, EpochEnd(1, 4)),
         (6, 12, None),
         (6, 13, EpochEnd(6, 12)),
-        (0, 1, EpochEnd(-1, 0)),
-        (-1, 1, EpochEnd(-1, 0)),
+        (0, 1, EpochEnd(0, 0)),
+        (-1, 1, None),
     ],
 )
 def test_what_diverges(last_fetched_epoch: int, offset: int, expected: EpochEnd | None) -> None:
-    """The epoch is not there, or ends below the offset; nothing diverges from an empty log."""
+    """The epoch is not there, or ends below the offset; a log without records does not diverge."""
     assert MARKS.diverging(12, last_fetched_epoch, offset) == expected
 
 
@@ -68,6 +68,16 @@ def test_what_diverges(last_fetched_epoch: int, offset: int, expected: EpochEnd 
 def test_where_a_follower_cuts(diverging: EpochEnd, expected: int) -> None:
     """The smaller of the follower's own end of the epoch and the leader's."""
     assert MARKS.cut_point(12, diverging) == expected
+
+
+def test_a_log_whose_first_records_are_deleted_agrees_with_one_that_ends_where_it_starts() -> None:
+    """The epoch of the record before is not known any more; with a record more the other log diverges."""
+    marks = MARKS.drop_before(6)
+
+    assert marks == (EpochStart(3, 6), EpochStart(6, 9))
+    assert (marks.end_of(1, 12), marks.end_of(-1, 12)) == (EpochEnd(1, 6), EpochEnd(-1, 0))
+    assert marks.diverging(12, 1, 6) is None
+    assert marks.diverging(12, 1, 7) == EpochEnd(1, 6)
 
 
 def test_an_epoch_without_lines_is_forgotten() -> None:

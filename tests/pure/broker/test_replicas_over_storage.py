@@ -67,7 +67,7 @@ def test_a_replica_that_is_stopped_neither_leads_nor_follows() -> None:
     follower = Replica(2, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     follower.follow(0)
     follower.stop()
-    assert (follower.following, follower.next_fetch(0, 1, 0)) == (None, None)
+    assert (follower.following, follower.next_fetch(1)) == (None, None)
 
 
 def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:

@@ -12,6 +12,7 @@ from tests.worlds.replica_managers import (
     changes_of,
     end,
     fetch,
+    fetched,
     replicate,
     text_of,
     view,
@@ -25,15 +26,15 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire import replica_host
 from zkgroup.wire.messages import REQUEST_BYTES_MAX, ErrorCode, encode_response
 from zkgroup.wire.record_batch import HEADER_BYTES
+from zkgroup.wire.records import NO_EPOCH_END, FetchedTopic, FetchPartition, FetchResponse
 from zkgroup.wire.replica_host import (
     BATCH_BYTES_MAX,
     RECORD_BYTES_MAX,
     EpochEnd,
-    FetchLinesRequest,
-    FetchLinesResponse,
     batches_in,
     records_of,
 )
+from zkgroup.wire.schema import Buffer
 
 OTHER = TopicPartition("orders", 1)
 
@@ -129,7 +130,14 @@ def test_fetch_gives_whole_batches_up_to_max_bytes_and_at_least_one(one: Replica
     second = records_of([b"b" * 9], timestamp_ms=1_000, base_offset=1, leader_epoch=0)
     two, three = (number * len(second) for number in (2, 3))
     sizes = (0, 1, two - 1, two, three - 1, three)
-    assert [len(fetch(one, 0, max_bytes=size).records) // len(second) for size in sizes] == [1, 1, 1, 2, 2, 3]
+    assert [len(fetch(one, 0, max_bytes=size).records or b"") // len(second) for size in sizes] == [
+        1,
+        1,
+        1,
+        2,
+        2,
+        3,
+    ]
     assert fetch(one, 1, max_bytes=1).records == second
 
 
@@ -142,8 +150,8 @@ def test_an_answer_has_a_bound_whatever_is_asked_for(
     for line in (b"a" * 9, b"b" * 9, b"c" * 500):
         append(one, 0, line)
 
-    def count(records: bytes) -> int:
-        return len(list(batches_in(records)))
+    def count(records: Buffer | None) -> int:
+        return len(list(batches_in(records or b"")))
 
     assert [count(fetch(one, offset).records) for offset in (0, 2)] == [2, 1]
     assert count(fetch(one, 0, replica=2, leader_epoch=0).records) == 2
@@ -163,7 +171,8 @@ def test_lines_that_no_answer_could_carry_are_refused(
 
 def test_the_largest_batch_fits_an_answer_that_everybody_takes() -> None:
     """The overhead is as documented, and a frame of the default size has room for it."""
-    answer = encode_response(FetchLinesResponse(0, 1, 1, EpochEnd(1, 1)), 1)
+    topic = FetchedTopic("t" * 249, (fetched(0, 1, 1, diverging=EpochEnd(1, 1)),))
+    answer = encode_response(FetchResponse((topic,)), 1, version=12)
     longest = records_of([b"a" * 1_000_000] * 3, timestamp_ms=1 << 60)
 
     assert len(longest) <= HEADER_BYTES + 3 * (RECORD_BYTES_MAX + 1_000_000)
@@ -177,7 +186,7 @@ def test_a_consumer_that_names_its_epoch_is_told_what_diverges(one: ReplicaManag
     one.become_leader(TP, 2, (1,), {1})
 
     assert fetch(one, 3, last_fetched_epoch=1).diverging == EpochEnd(0, 1)
-    assert fetch(one, 1, last_fetched_epoch=0).diverging is None
+    assert fetch(one, 1, last_fetched_epoch=0).diverging == NO_EPOCH_END
 
 
 # --- a follower takes in --------------------------------------------------------------------------
@@ -186,12 +195,13 @@ def test_a_consumer_that_names_its_epoch_is_told_what_diverges(one: ReplicaManag
 def test_a_follower_says_where_it_is(two: ReplicaManager) -> None:
     """Who leads or has no role asks for nothing."""
     two.become_follower(TP, 3)
-    assert asked(two) == FetchLinesRequest(2, 0, TP.topic, TP.partition, 3, -1, 0, 100, 7)
+    expected = FetchPartition(TP.partition, 0, 100, current_leader_epoch=3, log_start_offset=0)
+    assert asked(two) == expected
 
     two.stop(TP)
 
-    assert two.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=7) is None
-    assert two.next_fetch(OTHER, broker_epoch=0, max_bytes=100, max_wait_ms=7) is None
+    assert two.next_fetch(TP, 100) is None
+    assert two.next_fetch(OTHER, 100) is None
 
 
 GOOD = records_of([b"a"], timestamp_ms=1, base_offset=0, leader_epoch=0)
@@ -212,7 +222,7 @@ def test_a_follower_takes_no_damaged_batch(two: ReplicaManager, records: bytes) 
     """Nor one with a gap; it fetches again later, with the reason as its failure."""
     two.become_follower(TP, 3)
 
-    assert not two.take(asked(two), FetchLinesResponse(0, 0, 1, records=records))
+    assert not two.take(TP, asked(two), fetched(0, 0, 1, records=records))
     assert end(two) == 0
     assert "the leader's batch" in (view(two).failure or "")
 
@@ -222,27 +232,27 @@ def test_a_follower_keeps_what_was_sound_before_a_damaged_batch(two: ReplicaMana
     bad = DAMAGED[:7] + b"\1" + DAMAGED[8:]
     two.become_follower(TP, 3)
 
-    assert not two.take(asked(two), FetchLinesResponse(0, 0, 2, records=GOOD + bad))
+    assert not two.take(TP, asked(two), fetched(0, 0, 2, records=GOOD + bad))
     assert end(two) == 1
-    assert two.take(asked(two), FetchLinesResponse(0, 0, 1))
+    assert two.take(TP, asked(two), fetched(0, 0, 1))
     assert view(two).failure is None
 
 
 def test_an_answer_to_another_question_changes_nothing(two: ReplicaManager) -> None:
     """Of an earlier leader epoch, of an earlier offset, or after the role has ended."""
-    good = FetchLinesResponse(0, 1, 1, records=GOOD)
+    good = fetched(0, 1, 1, records=GOOD)
     two.become_follower(TP, 3)
     old_term = asked(two)
     two.become_follower(TP, 4)
-    assert two.take(old_term, good)
+    assert two.take(TP, old_term, good)
     assert end(two) == 0
 
     request = asked(two)
-    assert two.take(request, good)
-    assert two.take(request, good)
+    assert two.take(TP, request, good)
+    assert two.take(TP, request, good)
     assert end(two) == 1
     two.stop(TP)
-    assert two.take(request, good)
+    assert two.take(TP, request, good)
     assert end(two) == 1
 
 
@@ -250,8 +260,8 @@ def test_a_follower_waits_after_an_error(two: ReplicaManager) -> None:
     """And after an answer without the lines that the leader has."""
     two.become_follower(TP, 3)
 
-    assert not two.take(asked(two), FetchLinesResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1))
-    assert not two.take(asked(two), FetchLinesResponse(0, 2, 2))
+    assert not two.take(TP, asked(two), fetched(ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1))
+    assert not two.take(TP, asked(two), fetched(0, 2, 2))
 
 
 # --- roles ----------------------------------------------------------------------------------------

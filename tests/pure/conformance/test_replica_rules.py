@@ -11,10 +11,12 @@ import dataclasses
 from tests.worlds.replica_managers import (
     TP,
     Hosts,
+    answered,
     append,
     asked,
     end,
     fetch,
+    fetched,
     pair,
     replicate,
     text_of,
@@ -25,7 +27,8 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import Follower, Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse, records_of
+from zkgroup.wire.records import NO_EPOCH_END
+from zkgroup.wire.replica_host import EpochEnd, records_of
 
 OTHER = TopicPartition("orders", 1)
 
@@ -52,8 +55,7 @@ def test_rule_1_followers_do_not_cut_to_the_high_watermark(one: ReplicaManager, 
     """Lines above the high watermark stay through changes of role: the leader finds the diverging ones."""
     pair(one, two)
     append(one, 0, b"a", b"b")
-    request = asked(two)
-    two.take(request, one.fetch(request))
+    two.take(TP, *answered(one, two))
     assert (end(two), watermark(two)) == (2, 0)
 
     two.become_follower(TP, 1)
@@ -87,7 +89,7 @@ def test_rule_1_a_leader_whose_end_of_the_epoch_is_below_answers_diverging(one: 
     at_the_end = fetch(one, 2, replica=2, leader_epoch=3, last_fetched_epoch=0)
     further = fetch(one, 3, replica=2, leader_epoch=3, last_fetched_epoch=0)
 
-    assert (at_the_end.diverging, text_of(at_the_end)) == (None, b"c\n")
+    assert (at_the_end.diverging, text_of(at_the_end)) == (NO_EPOCH_END, b"c\n")
     assert further.diverging == EpochEnd(0, 2)
 
 
@@ -105,10 +107,9 @@ def test_rule_1_a_follower_cuts_to_the_smaller_end_and_asks_again(
     one.become_leader(TP, 2, (1, 2), {1})
     two.become_follower(TP, 2)
 
-    request = asked(two)
-    response = one.fetch(request)
+    request, response = answered(one, two)
     assert (request.last_fetched_epoch, request.offset, response.diverging) == (1, 4, EpochEnd(0, 3))
-    assert two.take(request, response)
+    assert two.take(TP, request, response)
     assert end(two) == 1
     assert replicate(one, two, TP)
 
@@ -141,7 +142,7 @@ def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaManager, tw
     assert replicate(one, two, TP)
     request = asked(two)
 
-    again = two.take(request, FetchLinesResponse(0, 0, 0, diverging=EpochEnd(-1, 0)))
+    again = two.take(TP, request, fetched(0, 0, 0, diverging=EpochEnd(-1, 0)))
 
     assert not again
     assert end(two) == 1
@@ -256,8 +257,8 @@ def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaManager, tw
     append(one, 0, b"b")
     assert replicate(one, two, TP)
     assert watermark(two) == 2
-    request = asked(two)
-    two.take(request, dataclasses.replace(one.fetch(request), high_watermark=1))
+    request, response = answered(one, two)
+    two.take(TP, request, dataclasses.replace(response, high_watermark=1))
 
     assert watermark(two) == 2
 
@@ -401,7 +402,7 @@ def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
         records_of([line], timestamp_ms=1, base_offset=offset, leader_epoch=0)
         for offset, line in enumerate((b"a", b"b"))
     )
-    one.take(asked(one), FetchLinesResponse(0, 0, 2, records=records))
+    one.take(TP, asked(one), fetched(0, 0, 2, records=records))
     one.become_leader(TP, 1, (1, 2), {1, 2})
     assert (end(one), watermark(one)) == (2, 0)
     emptied = hosts.open(2)
@@ -439,14 +440,13 @@ def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaManager, 
     """Leader, follower or stopped; an observer gets no lines and does not count as a replica."""
     pair(one, two)
     append(one, 0, b"a", b"b")
-    request = asked(two)
-    two.take(request, one.fetch(request))
+    two.take(TP, *answered(one, two))
     append(one, 0, b"c")
     before = view(one).followers
 
-    told = [fetch(host, 0, replica=OBSERVER) for host in (one, two)]
+    told = [host.offsets(TP) for host in (one, two)]
     two.stop(TP)
-    stopped = fetch(two, 0, replica=OBSERVER)
+    stopped = two.offsets(TP)
 
     ends = [(each.error, each.log_end_offset, each.high_watermark) for each in (*told, stopped)]
     assert ends == [(0, 3, 0), (0, 2, 0), (0, 2, 0)]

@@ -27,7 +27,7 @@ from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Multi, Read
 from zkgroup.runtime.procedures import Procedure, Query, read_done
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.wire.replica_host import NO_EPOCH, EpochEnd, FetchLinesRequest, FetchLinesResponse
+from zkgroup.wire.replica_host import NO_EPOCH, EpochEnd
 from zkgroup.znodes.brokers import PartitionState, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch
 
@@ -260,12 +260,12 @@ def _lease_twice_as_long(patch: Patch) -> None:
 
 def _consumers_read_to_the_end(patch: Patch) -> None:
     """Beyond the high watermark."""
-    records = Replica._records
+    read = Replica._read
 
-    def further(self: Replica, request: FetchLinesRequest, end: int) -> FetchLinesResponse:
-        return records(self, request, self.end_offset)
+    def further(self: Replica, offset: int, end: int, limit: Any) -> bytes:
+        return read(self, offset, self.end_offset, limit)
 
-    patch.setattr(Replica, "_records", further)
+    patch.setattr(Replica, "_read", further)
 
 
 def _epoch_ends_a_line_later(patch: Patch) -> None:

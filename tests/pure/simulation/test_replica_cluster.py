@@ -13,6 +13,7 @@ from tests.worlds.replica_managers import (
     DirectoryHosts,
     Hosts,
     MemoryHosts,
+    answered,
     append,
     end,
     pair,
@@ -71,12 +72,8 @@ def test_kip_101_scenario_1_a_follower_that_restarts_does_not_cut_what_was_ackno
     append(leader, 0, b"m1")
     assert replicate(leader, follower, TP)
     append(leader, 0, b"m2")
-    request = follower.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=0)
-    assert request is not None
-    follower.take(request, leader.fetch(request))
-    request = follower.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=0)
-    assert request is not None
-    leader.fetch(request)  # the leader acknowledges m2; its answer does not arrive
+    follower.take(TP, *answered(leader, follower))
+    answered(leader, follower)  # the leader acknowledges m2; its answer does not arrive
     assert (watermark(leader), watermark(follower)) == (2, 1)
     follower.close()
     again = hosts.open(2)

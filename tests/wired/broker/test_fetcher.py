@@ -25,6 +25,7 @@ from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import Request
+from zkgroup.wire.records import FetchPartition
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.wire.requests import READABLE
 from zkgroup.znodes.config import ConfigEntity
@@ -43,9 +44,7 @@ class Broken(ReplicaManager):
         super().__init__(1, DataDir.in_memory(LogConfig(), lambda: 1_000))
         self.asked: list[TopicPartition] = []
 
-    def next_fetch(
-        self, topic_partition: TopicPartition, *, broker_epoch: int, max_bytes: int, max_wait_ms: int
-    ) -> FetchLinesRequest | None:
+    def next_fetch(self, topic_partition: TopicPartition, max_bytes: int) -> FetchPartition | None:
         self.asked.append(topic_partition)
         if topic_partition == T0:
             raise ValueError("a mistake of the host")
@@ -54,7 +53,9 @@ class Broken(ReplicaManager):
 
 def _fetchers(host: ReplicaExecutor, broker_epoch: Callable[[], int] = lambda: 1) -> ReplicaFetcherManager:
     throttle = ReplicationQuota(1)
-    return ReplicaFetcherManager(host, SETTINGS, client_id="b", quota=throttle, broker_epoch=broker_epoch)
+    return ReplicaFetcherManager(
+        host, SETTINGS, broker=1, client_id="b", quota=throttle, broker_epoch=broker_epoch
+    )
 
 
 @on_a_loop
@@ -211,7 +212,9 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
     server = BrokerServer(answer, READABLE)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     settings = replace(SETTINGS, num_replica_fetchers=3)
-    fetchers = ReplicaFetcherManager(host, settings, client_id="b", quota=throttle, broker_epoch=lambda: 1)
+    fetchers = ReplicaFetcherManager(
+        host, settings, broker=1, client_id="b", quota=throttle, broker_epoch=lambda: 1
+    )
     for tp in (T0, T1, T2):
         fetchers.follow(tp, leader)
     await until(lambda: not throttle.holds(T0) and not throttle.holds(T1))  # both are level

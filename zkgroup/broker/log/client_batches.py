@@ -82,7 +82,7 @@ def stamped(
 
 
 def follower_batches(
-    records: bytes, next_offset: int, last_epoch: int, leader_epoch: int
+    records: Buffer, next_offset: int, last_epoch: int, leader_epoch: int
 ) -> tuple[list[BatchHeader], str | None]:
     """The headers of a leader's batches that continue a log, which ends at an offset with a record of
     `last_epoch`; and what is wrong with the batch behind them, None where nothing is.

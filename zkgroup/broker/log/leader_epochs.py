@@ -60,23 +60,29 @@ class LeaderEpochs(tuple[EpochStart, ...]):
         return self[index - 1].leader_epoch if index else NO_EPOCH
 
     def end_of(self, leader_epoch: int, log_end_offset: int) -> EpochEnd:
-        """The latest epoch here that is not later than this one, and where it ends; (-1, 0) with none."""
+        """The latest epoch here that is not later than this one, and its end offset.
+
+        For an epoch before the first one here, that epoch and the start offset of the first one: the records
+        between are deleted, or there were none. (-1, 0) for no epoch, and in a log without epochs.
+        """
         index = bisect_right(self, leader_epoch, key=attrgetter("leader_epoch"))
         if index == 0:
-            return EpochEnd(NO_EPOCH, 0)
+            if leader_epoch == NO_EPOCH or not self:
+                return EpochEnd(NO_EPOCH, 0)
+            return EpochEnd(leader_epoch, self[0].start_offset)
         end = self[index].start_offset if index < len(self) else log_end_offset
         return EpochEnd(self[index - 1].leader_epoch, end)
 
     def diverging(self, log_end_offset: int, last_fetched_epoch: int, offset: int) -> EpochEnd | None:
         """What a leader answers to one whose log ends at `offset` with a line of `last_fetched_epoch`.
 
-        None where that log is the beginning of this one. Else the latest epoch that both can have, and where
-        it ends here.
+        None where that log is the beginning of this one, or has no record (-1): after it was truncated fully,
+        an empty log starts above 0. Else the latest epoch that both can have, and where it ends here.
         """
-        if offset == 0:
+        if offset == 0 or last_fetched_epoch == NO_EPOCH:
             return None
         end = self.end_of(last_fetched_epoch, log_end_offset)
-        if end.leader_epoch == last_fetched_epoch != NO_EPOCH and end.end_offset >= offset:
+        if end.leader_epoch == last_fetched_epoch and end.end_offset >= offset:
             return None
         return end
 

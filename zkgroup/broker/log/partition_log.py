@@ -187,7 +187,7 @@ class PartitionLog:
             self._append(data, headers)
         return Appended(ErrorCode.NONE, base_offset, self._end_offset, now_ms if at_append else -1)
 
-    def append_as_follower(self, records: bytes, leader_epoch: int) -> str | None:
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> str | None:
         """Appends the batches that a leader of this epoch has sent, with their offsets and epochs.
 
         Returns None, or why it stopped before one that is damaged or does not follow.
@@ -216,7 +216,7 @@ class PartitionLog:
             self._has_failed = True
             raise
 
-    def _append(self, data: bytes | bytearray, batches: list[BatchHeader]) -> None:
+    def _append(self, data: Buffer | bytearray, batches: list[BatchHeader]) -> None:
         active = self._segments[-1]
         if self._must_roll(active, len(data), batches):
             active = self._roll()

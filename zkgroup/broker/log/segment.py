@@ -17,6 +17,7 @@ from zkgroup.broker.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIn
 from zkgroup.broker.log.storage import Storage
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, BatchHeader, has_crc, read_header
+from zkgroup.wire.schema import Buffer
 
 WALK_BYTES: Final = 4096
 """What a walk over headers reads at once."""
@@ -287,7 +288,7 @@ class Segment:
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def append(self, data: bytes | bytearray, headers: Sequence[BatchHeader], flush: bool) -> None:
+    def append(self, data: Buffer | bytearray, headers: Sequence[BatchHeader], flush: bool) -> None:
         """Writes whole batches, which `headers` are of, behind the last one; all or, with an error, none."""
         state = self._loaded
         entries, times = len(self.index), len(self.times)

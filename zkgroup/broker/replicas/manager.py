@@ -8,7 +8,7 @@ parts of the broker connect to ZooKeeper, the controller and the network.
 * An error of a peer, a client or the disk is returned as an error code, not raised. A partition whose files
   fail has no role from then on (`ReplicaView.failure`, `reopen`); the other partitions are not affected.
   `IllegalTransitionError` is a bug of the caller.
-* Offsets are counts of lines from 0. Leader epochs never decrease for a partition: `ControlRequestHandler`
+* Offsets are counts of records from 0. Leader epochs never decrease for a partition: `ControlRequestHandler`
   refuses earlier ones (partition error 13) before the manager is called.
 * The caller measures the lag of followers: a follower is level with the leader if the offset of a fetch is at
   least the `log_end_offset` of its response; the lag is the time since then.
@@ -27,18 +27,22 @@ from types import TracebackType
 
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.replicas.replica import FollowerState, Replica, no_fetch
-from zkgroup.broker.replicas.replica_view import AppendResult, ReplicaFailure, ReplicaView, Role
+from zkgroup.broker.replicas.replica_view import (
+    FETCH_BYTES_MAX,
+    AppendResult,
+    FollowerId,
+    ReplicaFailure,
+    ReplicaView,
+    Role,
+)
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.records import FetchedPartition, FetchPartition
 from zkgroup.wire.replica_host import (
-    CONSUMER,
     NO_EPOCH,
-    OBSERVER,
     AppendLinesRequest,
     AppendLinesResponse,
-    FetchLinesRequest,
-    FetchLinesResponse,
     are_lines,
     records_of,
 )
@@ -210,37 +214,50 @@ class ReplicaManager:
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.keeps(leader_epoch, end_offset)
 
-    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
-        """Returns the response to a fetch of a follower or a consumer at once.
+    def fetch(
+        self,
+        topic_partition: TopicPartition,
+        request: FetchPartition,
+        follower: FollowerId | None = None,
+        *,
+        max_bytes: int = FETCH_BYTES_MAX,
+        at_least_one: bool = True,
+        held: bool = False,
+    ) -> FetchedPartition:
+        """Returns the answer to a follower, or to a consumer (None), for one partition of a Fetch at once.
 
         The caller handles `max_wait_ms`: it may call again when `listen` notifies it, and sends the last
-        response at the end of that time. `held`: this is such a repeated call, and no response was sent yet.
-        A follower joins the ISR only after a response was sent to it.
+        answer at the end of that time. `held`: this is such a repeated call, and no answer was sent yet. A
+        follower joins the ISR only after an answer was sent to it.
 
         A follower's fetch updates its progress. A consumer gets record batches below the high watermark.
-        Batches are whole, as they were appended. At least one is returned, even if it is larger than
-        `max_bytes` or `FETCH_BYTES_MAX`; a consumer's first batch may begin before `offset`. An observer gets
-        the offsets of this replica in any role.
-        Errors: 1 a consumer's offset is below 0 or above the log end offset; 3, 6, 74, 75; 77 for an earlier
-        incarnation of a follower (its broker epoch is lower than in an earlier fetch), or for a follower
-        outside the ISR that has more lines of this leader epoch than this leader: they may belong to a
-        deleted topic of the same name.
+        Batches are whole, as they were appended; a consumer's first batch may begin before `offset`.
+        `max_bytes` are left in the whole answer. `at_least_one`: at least one batch is returned, even if it
+        is larger than `max_bytes`, the partition's `max_bytes` or `FETCH_BYTES_MAX`.
+        Errors: 1 an offset below the log start offset, or above the log end offset; 3, 6, 74, 75; 77 for an
+        earlier incarnation of a follower (its broker epoch is lower than in an earlier fetch), or for a
+        follower outside the ISR that has more records of this leader epoch than this leader: they may belong
+        to a deleted topic of the same name. Error 1 to a follower has this log's start offset.
         """
-        topic_partition = TopicPartition(request.topic, request.partition)
-        if not self._is_latest_incarnation(request):
-            return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
+        if follower is not None and not self._is_latest_incarnation(follower):
+            return no_fetch(request.partition, ErrorCode.STALE_BROKER_EPOCH)
         if (replica := self._replicas.get(topic_partition)) is None:
-            return no_fetch(self._absence(topic_partition))
+            return no_fetch(request.partition, self._absence(topic_partition))
         with self._changing(topic_partition):
-            return replica.fetch(request, held=held)
-        return no_fetch(ErrorCode.NOT_LEADER_FOR_PARTITION)
+            broker = None if follower is None else follower.broker
+            return replica.fetch(request, broker, max_bytes, at_least_one=at_least_one, held=held)
+        return no_fetch(request.partition, ErrorCode.NOT_LEADER_FOR_PARTITION)
 
-    def _is_latest_incarnation(self, request: FetchLinesRequest) -> bool:
-        if request.replica_id in (CONSUMER, OBSERVER):
-            return True
-        known = self._broker_epochs.get(request.replica_id, request.broker_epoch)
-        self._broker_epochs[request.replica_id] = max(known, request.broker_epoch)
-        return request.broker_epoch >= known
+    def offsets(self, topic_partition: TopicPartition) -> FetchedPartition:
+        """The offsets of this replica in any role, without records. Error 3: there is none; 6: it failed."""
+        if (replica := self._replicas.get(topic_partition)) is None:
+            return no_fetch(topic_partition.partition, self._absence(topic_partition))
+        return replica.offsets()
+
+    def _is_latest_incarnation(self, follower: FollowerId) -> bool:
+        known = self._broker_epochs.get(follower.broker, follower.broker_epoch)
+        self._broker_epochs[follower.broker] = max(known, follower.broker_epoch)
+        return follower.broker_epoch >= known
 
     def _absence(self, topic_partition: TopicPartition) -> ErrorCode:
         if topic_partition in self._failures:
@@ -249,21 +266,23 @@ class ReplicaManager:
 
     # --- a follower -------------------------------------------------------------------------------
 
-    def next_fetch(
-        self, topic_partition: TopicPartition, *, broker_epoch: int, max_bytes: int, max_wait_ms: int
-    ) -> FetchLinesRequest | None:
-        """The next FetchLines for the leader; None if the replica does not follow."""
+    def next_fetch(self, topic_partition: TopicPartition, max_bytes: int) -> FetchPartition | None:
+        """What to fetch from the leader next; None if the replica does not follow."""
         replica = self._replicas.get(topic_partition)
-        return None if replica is None else replica.next_fetch(broker_epoch, max_bytes, max_wait_ms)
+        return None if replica is None else replica.next_fetch(max_bytes)
 
-    def take(self, request: FetchLinesRequest, response: FetchLinesResponse) -> bool:
-        """Handles the leader's response: appends its record batches, or truncates diverging lines.
+    def take(
+        self, topic_partition: TopicPartition, request: FetchPartition, response: FetchedPartition
+    ) -> bool:
+        """Handles the leader's answer: appends its record batches, or truncates diverging ones.
 
-        Returns whether to fetch again at once. After an error, a wrong checksum or a response that the
-        replica refuses (the reason is in `ReplicaView.failure`) it returns False: back off first. A response
-        for another offset or leader epoch than the present one changes nothing.
+        A log that ends below the leader's log start offset is truncated fully, and starts there. The log
+        start offset follows the leader's up to the high watermark.
+
+        Returns whether to fetch again at once. After an error, a wrong checksum or an answer that the replica
+        refuses (the reason is in `ReplicaView.failure`) it returns False: back off first. An answer for
+        another offset or leader epoch than the present one changes nothing.
         """
-        topic_partition = TopicPartition(request.topic, request.partition)
         if (replica := self._replicas.get(topic_partition)) is None:
             return True
         with self._changing(topic_partition):

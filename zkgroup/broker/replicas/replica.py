@@ -1,4 +1,4 @@
-"""One replica of a partition: its role, its appends, and its answers to FetchLines. Pure but for its log.
+"""One replica of a partition: its role, its appends, and its answers to Fetch. Pure but for its log.
 
 `LeaderState` has the progress of a leader's followers in one leader epoch, and computes the high watermark
 (kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybeExpandIsr`).
@@ -23,13 +23,10 @@ from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, AppendResult, 
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.records import NO_EPOCH_END, NO_OFFSET, FetchedPartition, FetchPartition
 from zkgroup.wire.replica_host import (
-    CONSUMER,
     NO_EPOCH,
-    OBSERVER,
     EpochEnd,
-    FetchLinesRequest,
-    FetchLinesResponse,
 )
 from zkgroup.wire.schema import Buffer
 
@@ -136,6 +133,14 @@ class LeaderState:
         return None if follower is None else follower.end
 
 
+class _Limit(NamedTuple):
+    """The size of the records in an answer."""
+
+    max_bytes: int
+    at_least_one: bool
+    """Whether the first batch comes however large it is."""
+
+
 class FollowerState(NamedTuple):
     """The progress of a follower in one leader epoch."""
 
@@ -166,7 +171,8 @@ class Replica:
 
     @property
     def high_watermark(self) -> int:
-        return min(self._log.kept_high_watermark or 0, self._log.end_offset)
+        log = self._log
+        return max(log.start_offset, min(log.kept_high_watermark or 0, log.end_offset))
 
     @property
     def mark(self) -> tuple[Role, int, int, int]:
@@ -316,22 +322,23 @@ class Replica:
             return False
         return self._log.epochs.of_line_before(end_offset) == leader_epoch
 
-    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
-        """Answers a follower, a consumer or an observer at once, and updates a follower's progress."""
-        if request.replica_id == OBSERVER:
-            return self._fetched()
-        consumes = request.replica_id == CONSUMER
-        if not (consumes and request.leader_epoch == NO_EPOCH):
-            error = self._refusal(request.leader_epoch)
-        else:
+    def fetch(
+        self, request: FetchPartition, follower: int | None, max_bytes: int, *, at_least_one: bool, held: bool
+    ) -> FetchedPartition:
+        """Answers a follower or a consumer at once, and updates a follower's progress."""
+        leader_epoch = request.current_leader_epoch
+        if follower is None and leader_epoch == NO_EPOCH:
             error = ErrorCode.NONE if self._leader_state else ErrorCode.NOT_LEADER_FOR_PARTITION
+        else:
+            error = self._refusal(leader_epoch)
         if error is ErrorCode.NONE and request.offset < 0:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if error is not ErrorCode.NONE or self._leader_state is None:
-            return no_fetch(error)
-        return (
-            self._to_consumer(request) if consumes else self._to_follower(request, self._leader_state, held)
-        )
+            return no_fetch(request.partition, error)
+        limit = _Limit(min(request.max_bytes, max_bytes, FETCH_BYTES_MAX), at_least_one)
+        if follower is None:
+            return self._to_consumer(request, limit)
+        return self._to_follower(request, limit, self._leader_state, follower, held)
 
     def _refusal(self, leader_epoch: int) -> ErrorCode:
         if self._leader_state is None:
@@ -342,45 +349,81 @@ class Replica:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE
 
-    def _to_consumer(self, request: FetchLinesRequest) -> FetchLinesResponse:
-        if request.last_fetched_epoch != NO_EPOCH and (diverging := self._diverging(request)) is not None:
-            return self._fetched(diverging=diverging)
-        return self._records(request, self.high_watermark)
+    def _to_consumer(self, request: FetchPartition, limit: _Limit) -> FetchedPartition:
+        if request.offset < self._log.start_offset:
+            return no_fetch(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if (diverging := self._diverging(request)) is not None:
+            return self._fetched(request, diverging=diverging)
+        if request.offset > self.end_offset:
+            return no_fetch(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self._fetched(request, self._read(request.offset, self.high_watermark, limit))
 
     def _to_follower(
-        self, request: FetchLinesRequest, leader_state: LeaderState, held: bool
-    ) -> FetchLinesResponse:
-        if not leader_state.replicates(request.replica_id):
-            return no_fetch(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self, request: FetchPartition, limit: _Limit, leader_state: LeaderState, broker: int, held: bool
+    ) -> FetchedPartition:
+        if not leader_state.replicates(broker):
+            return no_fetch(request.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if request.last_fetched_epoch == leader_state.leader_epoch and request.offset > self.end_offset:
-            if not leader_state.in_maximal_isr(request.replica_id):
+            if not leader_state.in_maximal_isr(broker):
                 # The leader never waited for it, so its lines may be of a deleted topic of the same name.
-                return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
+                return no_fetch(request.partition, ErrorCode.STALE_BROKER_EPOCH)
             self._log.keep_high_watermark(request.offset)  # it must not lead again without these lines
             raise ReplicaStorageError(
-                f"lines are lost: broker {request.replica_id} has {request.offset} of them from this leader "
+                f"lines are lost: broker {broker} has {request.offset} of them from this leader "
                 f"in epoch {leader_state.leader_epoch}, and {self.end_offset} are left"
             )
-        if (diverging := self._diverging(request)) is not None:
-            return self._fetched(diverging=diverging)
-        leader_state.update_follower(request.replica_id, request.offset, self.end_offset, held=held)
+        is_below = request.offset < self._log.start_offset
+        if not is_below and (diverging := self._diverging(request)) is not None:
+            return self._fetched(request, diverging=diverging, is_of_follower=True)
+        if request.offset > self.end_offset:
+            return self._out_of_range(request)
+        leader_state.update_follower(broker, request.offset, self.end_offset, held=held)
         self._advance(leader_state)
-        if leader_state.has_lost_lines(request.replica_id, self.high_watermark):
-            return self._fetched()  # until it is out of the ISR: with some of its lines it could be elected
-        return self._records(request, self.end_offset)
+        if leader_state.has_lost_lines(broker, self.high_watermark):
+            # Until it is out of the ISR: with some of its lines it could be elected.
+            return self._fetched(request, is_of_follower=True)
+        if is_below:
+            return self._out_of_range(request)
+        records = self._read(request.offset, self.end_offset, limit)
+        return self._fetched(request, records, is_of_follower=True)
 
-    def _records(self, request: FetchLinesRequest, end: int) -> FetchLinesResponse:
-        if not self._log.start_offset <= request.offset <= self.end_offset:
-            return no_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return self._fetched(self._log.read(request.offset, end, min(request.max_bytes, FETCH_BYTES_MAX)))
+    def _out_of_range(self, request: FetchPartition) -> FetchedPartition:
+        """The answer to a follower whose log ends before this one starts: it starts there."""
+        return no_fetch(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE, self._log.start_offset)
 
-    def _diverging(self, request: FetchLinesRequest) -> EpochEnd | None:
+    def _read(self, offset: int, end: int, limit: _Limit) -> bytes:
+        if limit.max_bytes <= 0 and not limit.at_least_one:
+            return b""
+        records = self._log.read(offset, end, limit.max_bytes)
+        return records if limit.at_least_one or len(records) <= limit.max_bytes else b""
+
+    def _diverging(self, request: FetchPartition) -> EpochEnd | None:
         return self._log.epochs.diverging(self.end_offset, request.last_fetched_epoch, request.offset)
 
-    def _fetched(self, records: bytes = b"", diverging: EpochEnd | None = None) -> FetchLinesResponse:
-        return FetchLinesResponse(
-            ErrorCode.NONE, self.high_watermark, self.end_offset, diverging=diverging, records=records
+    def _fetched(
+        self,
+        request: FetchPartition,
+        records: bytes = b"",
+        diverging: EpochEnd = NO_EPOCH_END,
+        *,
+        is_of_follower: bool = False,
+    ) -> FetchedPartition:
+        high_watermark = self.high_watermark
+        return FetchedPartition(
+            request.partition,
+            ErrorCode.NONE,
+            high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=self._log.start_offset,
+            diverging=diverging,
+            log_end_offset=self.end_offset if is_of_follower else NO_OFFSET,
+            records=records,
         )
+
+    def offsets(self) -> FetchedPartition:
+        """The offsets of this replica in any role, without records."""
+        request = FetchPartition(self._topic_partition.partition, self.end_offset, 0)
+        return self._fetched(request, is_of_follower=True)
 
     def _advance(self, leader_state: LeaderState) -> None:
         present = self.high_watermark
@@ -389,36 +432,56 @@ class Replica:
 
     # --- a follower -------------------------------------------------------------------------------
 
-    def next_fetch(self, broker_epoch: int, max_bytes: int, max_wait_ms: int) -> FetchLinesRequest | None:
-        """The next FetchLines for the leader; None if this replica does not follow."""
+    def next_fetch(self, max_bytes: int) -> FetchPartition | None:
+        """What to fetch from the leader next; None if this replica does not follow."""
         if self._role is not Role.FOLLOWER:
             return None
-        return FetchLinesRequest(
-            replica_id=self._broker,
-            broker_epoch=broker_epoch,
-            topic=self._topic_partition.topic,
-            partition=self._topic_partition.partition,
-            leader_epoch=self._leader_epoch,
-            last_fetched_epoch=self._log.epochs.of_line_before(self.end_offset),
-            offset=self.end_offset,
-            max_bytes=max_bytes,
-            max_wait_ms=max_wait_ms,
+        log = self._log
+        return FetchPartition(
+            self._topic_partition.partition,
+            log.end_offset,
+            max_bytes,
+            current_leader_epoch=self._leader_epoch,
+            last_fetched_epoch=log.epochs.of_line_before(log.end_offset),
+            log_start_offset=log.start_offset,
         )
 
-    def take(self, request: FetchLinesRequest, response: FetchLinesResponse) -> bool:
+    def take(self, request: FetchPartition, response: FetchedPartition) -> bool:
         """Handles the leader's answer; see `ReplicaManager.take`."""
-        position = request.leader_epoch, request.offset
+        position = request.current_leader_epoch, request.offset
         if self._role is not Role.FOLLOWER or position != (self._leader_epoch, self.end_offset):
             return True
+        if response.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._start_anew(response.log_start_offset)
         if response.error != ErrorCode.NONE:
             return False
         self._failure = None
-        if response.diverging is not None:
+        if response.diverging != NO_EPOCH_END:
             return self._cut_back(response.diverging)
-        damage = self._log.append_as_follower(response.records, self._leader_epoch)
-        self._failure = damage
+        if response.log_end_offset == NO_OFFSET:
+            self._failure = "the leader's answer has no log end offset: it is no zkgroup broker"
+            return False
+        records: Buffer = response.records or b""
+        self._failure = damage = self._log.append_as_follower(records, self._leader_epoch)
         self._learn(response.high_watermark, response.log_end_offset)
-        return damage is None and (bool(response.records) or self.end_offset >= response.log_end_offset)
+        start = min(response.log_start_offset, self.high_watermark)
+        if start > self._log.start_offset:
+            self._log.advance_start(start)
+        return damage is None and (bool(records) or self.end_offset >= response.log_end_offset)
+
+    def _start_anew(self, log_start_offset: int) -> bool:
+        """Truncates fully and starts at the leader's log start offset, which is beyond the end of this log.
+
+        A log without records may also be beyond the end of the leader's log, and goes back.
+        """
+        log = self._log
+        is_beyond = log_start_offset > log.end_offset
+        is_ahead = self._level_at is None and log.start_offset == log.end_offset
+        if log_start_offset < 0 or not (is_beyond or is_ahead):
+            return False
+        self._failure = None
+        log.truncate_fully_and_start_at(log_start_offset)
+        return True
 
     def _cut_back(self, diverging: EpochEnd) -> bool:
         offset = self._log.epochs.cut_point(self.end_offset, diverging)
@@ -450,6 +513,6 @@ class Replica:
             self._log.keep_high_watermark(offset)
 
 
-def no_fetch(error: ErrorCode) -> FetchLinesResponse:
-    """The answer to a FetchLines that was refused with `error`."""
-    return FetchLinesResponse(error, -1, -1)
+def no_fetch(partition: int, error: ErrorCode, log_start_offset: int = NO_OFFSET) -> FetchedPartition:
+    """The answer to a fetch of a partition that was refused with `error`."""
+    return FetchedPartition(partition, error, -1, log_start_offset=log_start_offset, records=b"")

@@ -26,6 +26,14 @@ class Role(Enum):
     """Stopped, failed, or without a role since the manager was opened: its log is kept and not served."""
 
 
+class FollowerId(NamedTuple):
+    """The broker of a follower, and which incarnation of it."""
+
+    broker: int
+    broker_epoch: int
+    """czxid of its registration."""
+
+
 @dataclass(frozen=True, slots=True)
 class Follower:
     """The progress of a follower, as its leader knows it."""

@@ -14,9 +14,9 @@ from typing import Protocol
 from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replicas.actions import failed_replicas
 from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.line_fetches import fetch_lines, no_lines
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
@@ -97,7 +97,7 @@ class LineRequests:
         May be called on any thread.
         """
         if is_of_follower(request) and not self._is_live(request.replica_id):
-            return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
+            return no_lines(ErrorCode.STALE_BROKER_EPOCH)
         return None
 
     @staticmethod
@@ -201,7 +201,7 @@ class LineHandlers:
         if (refusal := self._lines.refused(request)) is not None:
             return refusal
         with self._replicas.changed(TopicPartition(request.topic, request.partition)) as change:
-            first = response = await self._replicas.call(lambda one: one.fetch(request))
+            first = response = await self._replicas.call(lambda one: fetch_lines(one, request))
             self._observe(request, response)
             try:
                 wait_ms = min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS)
@@ -209,7 +209,7 @@ class LineHandlers:
                     while self._lines.says_nothing(first, response):
                         await change.wait()
                         change.clear()
-                        response = await self._replicas.call(lambda one: one.fetch(request, held=True))
+                        response = await self._replicas.call(lambda one: fetch_lines(one, request, held=True))
                         self._observe(request, response)
             except TimeoutError:
                 pass

@@ -36,7 +36,8 @@ from zkgroup.broker.replicas.actions import (
 )
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.replicas.replica import no_fetch
+from zkgroup.broker.replicas.replica_view import FollowerId, ReplicaView, Role
 from zkgroup.broker.server.control_requests import (
     Action,
     BecomeFollower,
@@ -45,7 +46,8 @@ from zkgroup.broker.server.control_requests import (
     DeleteReplica,
     SetReplicas,
 )
-from zkgroup.broker.server.line_requests import LineRequests, follower_fetched
+from zkgroup.broker.server.fetch_requests import follower_fetched, has_news
+from zkgroup.broker.server.line_requests import LineRequests
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.lines.fetching import lines_in
@@ -55,13 +57,8 @@ from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
 from zkgroup.testing.simulation.cluster.shell import MachineShell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
-from zkgroup.wire.replica_host import (
-    ACKS_ALL,
-    AppendLinesRequest,
-    AppendLinesResponse,
-    FetchLinesRequest,
-    FetchLinesResponse,
-)
+from zkgroup.wire.records import FetchedPartition, FetchPartition
+from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 
 if TYPE_CHECKING:
@@ -89,11 +86,16 @@ class HeldFetch:
 
     topic_partition: TopicPartition
     follower: SimulatedBroker
-    request: FetchLinesRequest
+    broker_epoch: int
+    request: FetchPartition
     """The request as the leader handles it."""
-    asked: FetchLinesRequest
-    first: FetchLinesResponse
+    asked: FetchPartition
+    first: FetchedPartition
     until_ms: int
+
+    @property
+    def follower_id(self) -> FollowerId:
+        return FollowerId(self.follower.broker, self.broker_epoch)
 
 
 class SimulatedBroker:
@@ -131,7 +133,7 @@ class SimulatedBroker:
         self._changed: set[TopicPartition] = set()
         """Partitions that changed since the held fetches were checked."""
         self.host.listen(self._changed_at)
-        self.answers: dict[TopicPartition, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
+        self.answers: dict[TopicPartition, tuple[FetchPartition, FetchedPartition]] = {}
         self.asking: dict[TopicPartition, HeldFetch] = {}
         """Fetches of this broker that a leader holds."""
         self._world, self._is_kafka = world, is_kafka
@@ -336,8 +338,8 @@ class SimulatedBroker:
                 continue  # its connection is closed
             response = fetch.first
             if tp in changed:
-                response = self.host.fetch(fetch.request, held=True)
-                self._fetched(fetch.request, response)
+                response = self.host.fetch(tp, fetch.request, fetch.follower_id, held=True)
+                self._fetched(fetch, response)
             self._answer(fetch, response)
 
     def _acknowledged(self, one: UnacknowledgedAppend) -> None:
@@ -380,25 +382,30 @@ class SimulatedBroker:
             return False
         leader = self._world.network.processes.get(self.follows[tp])
         wait_ms = FETCH_WAIT_MS if self._world.setup.holds_fetches else 0
-        asked = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=wait_ms)
+        asked = self.host.next_fetch(tp, 1_000)
         if asked is None or not isinstance(leader, SimulatedBroker) or not leader.is_up:
             return False
         request = self._as_asked(asked, leader.leads(tp))
-        response = leader.line_requests.refused(asked) or leader.host.fetch(request)
-        leader._fetched(request, response)
+        if leader.knows(self.broker):
+            response = leader.host.fetch(tp, request, FollowerId(self.broker, self.epoch))
+        else:
+            response = no_fetch(tp.partition, ErrorCode.STALE_BROKER_EPOCH)
         until_ms = self._world.clock.now_ms() + wait_ms
-        leader._answer(HeldFetch(tp, self, request, asked, response, until_ms), response)
+        fetch = HeldFetch(tp, self, self.epoch, request, asked, response, until_ms)
+        leader._fetched(fetch, response)
+        leader._answer(fetch, response)
         return True
 
-    def _fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
-        if (event := follower_fetched(request, response)) is not None:
+    def _fetched(self, fetch: HeldFetch, response: FetchedPartition) -> None:
+        event = follower_fetched(fetch.topic_partition, fetch.follower_id, fetch.request, response)
+        if event is not None:
             self.shell.enqueue(event)
 
-    def _answer(self, fetch: HeldFetch, response: FetchLinesResponse) -> None:
+    def _answer(self, fetch: HeldFetch, response: FetchedPartition) -> None:
         """Sends the response, or holds the fetch while there is nothing new."""
         tp, follower = fetch.topic_partition, fetch.follower
         is_over = self._world.clock.now_ms() >= fetch.until_ms
-        if self.line_requests.says_nothing(fetch.first, response) and not is_over:
+        if not has_news(fetch.first, response) and not is_over:
             follower.asking[tp] = fetch
             self.held_fetches.append(fetch)
             return
@@ -409,16 +416,16 @@ class SimulatedBroker:
         """Whether the metadata cache has this broker as live."""
         return broker in self.cache.brokers
 
-    def _as_asked(self, request: FetchLinesRequest, leader: ReplicaView | None) -> FetchLinesRequest:
+    def _as_asked(self, request: FetchPartition, leader: ReplicaView | None) -> FetchPartition:
         """The request as the leader handles it."""
         if leader is None or not self._world.setup.fetches_without_terms:
             return request
-        return dataclasses.replace(request, leader_epoch=leader.leader_epoch)
+        return dataclasses.replace(request, current_leader_epoch=leader.leader_epoch)
 
     def take(self, tp: TopicPartition) -> None:
         """The leader's response arrives."""
         request, response = self.answers.pop(tp)
-        self.host.take(request, response)
+        self.host.take(tp, request, response)
 
 
 class Kafka08Startup(BrokerStartup):

@@ -21,7 +21,8 @@ from zkgroup.testing.simulation.cluster.network import SimulatedNetwork
 from zkgroup.testing.simulation.cluster.setup import ClusterSetup
 from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import CONSUMER, NO_EPOCH, FetchLinesRequest, batches_in
+from zkgroup.wire.records import FetchPartition
+from zkgroup.wire.replica_host import batches_in
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
 
@@ -416,12 +417,10 @@ class Consumers:
         if process.lives.get(tp) != life:
             return
         offset = self._positions.get((tp, life), 0)
-        response = process.host.fetch(
-            FetchLinesRequest(CONSUMER, -1, *tp, NO_EPOCH, NO_EPOCH, offset, 1_000, 0)
-        )
+        response = process.host.fetch(tp, FetchPartition(tp.partition, offset, 1_000))
         if response.error != ErrorCode.NONE:
             return  # beyond its end: lines read before are checked at the end
-        for batch in batches_in(response.records):
+        for batch in batches_in(response.records or b""):
             lines = batch.lines[max(0, offset - batch.base_offset) :]
             if lines:
                 process.note_read(tp, offset, [*lines], batch.leader_epoch, life)
