@@ -59,7 +59,7 @@ def test_without_a_registered_broker_it_says_so_and_can_be_asked_again() -> None
     """It raises a temporary error, after which the consumer's fetcher tries again."""
     source = KafkaSource()
     source.open(Registered())
-    with pytest.raises(SourceUnavailableError, match="no Kafka broker is registered"):
+    with pytest.raises(SourceUnavailableError, match="no broker that hosts partitions is registered"):
         source.bounds(TopicPartition("orders", 0))
     source.close()
 

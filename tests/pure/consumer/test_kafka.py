@@ -8,9 +8,9 @@ import kafka
 import pytest
 from kafka import errors
 
+from zkgroup.clients.kafka_python import address_of, addresses_of, asked, protocol_of
 from zkgroup.consumer.fetcher import ZooKeeperCluster
-from zkgroup.consumer.sources import kafka as module
-from zkgroup.consumer.sources.kafka import KafkaSource, address_of, protocol_of
+from zkgroup.consumer.sources.kafka import KafkaSource
 from zkgroup.consumer.sources.port import Bounds
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
@@ -53,6 +53,20 @@ def test_the_address_is_the_plain_listener_or_the_first(
     assert address_of(broker) == address
 
 
+OURS = {"zkgroup": {"role": "data"}}
+
+
+def test_brokers_of_zkgroup_negotiate_and_those_without_partitions_are_not_asked() -> None:
+    """A zkgroup broker registers in the format of its controller, whatever requests it serves."""
+    ours = BrokerRegistration(host="a", port=1, version=1, extensions=OURS)
+    alone = BrokerRegistration(host="b", port=2, version=1, extensions={"zkgroup": {"role": "controller"}})
+    kafkas = BrokerRegistration(host="c", port=3, version=2)
+
+    assert addresses_of([ours, alone, kafkas]) == ["a:1", "c:3"]
+    assert protocol_of([ours, alone]) is None
+    assert protocol_of([ours, kafkas]) == (0, 9)
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
@@ -71,7 +85,7 @@ def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception
         raise error
 
     with pytest.raises(told) as raised:
-        module._requested(asking, "k1:9092,k2:9092")
+        asked(asking, "k1:9092,k2:9092", "KafkaSource")
     assert type(raised.value) is told
     assert raised.value is error or raised.value.__cause__ is error
     assert ("k1:9092,k2:9092" in str(raised.value)) == (raised.value is not error)
@@ -96,7 +110,7 @@ def test_what_waiting_does_not_mend_says_what_to_do(error: Exception, remedy: st
         raise error
 
     with pytest.raises(SourceError, match=re.escape(remedy)):
-        module._requested(asking, "k1:9092")
+        asked(asking, "k1:9092", "KafkaSource")
 
 
 class Brokers:

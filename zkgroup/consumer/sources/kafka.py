@@ -1,31 +1,30 @@
-"""`KafkaSource`: records from Kafka brokers, 0.8.2.2 to today, through kafka-python (extra `kafka`).
+"""`KafkaSource`: records from brokers through kafka-python (extra `kafka`).
 
-Partitions are assigned and sought explicitly: the group is in ZooKeeper, and Kafka's own groups and offsets
-are not used. `tests/long/interop` tests kafka-python 3.0.12: an 0.8.2.2 broker closes the connection at
-`ApiVersions`, so the protocol version is taken from the brokers' registrations.
+The brokers are Kafka's, 0.8.2.2 to today, or zkgroup's. Partitions are assigned and sought explicitly: the
+group is in ZooKeeper, and Kafka's own groups and offsets are not used. `tests/long/interop` tests
+kafka-python 3.0.12: an 0.8.2.2 broker closes the connection at `ApiVersions`, so the protocol version is
+taken from the brokers' registrations.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from zkgroup.clients import kafka_python
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
-from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
+from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
-from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.clock import SystemClock
 
 log = logging.getLogger("zkgroup.consumer")
 
 T = TypeVar("T")
 
-OLD_VERSIONS = {1: (0, 8, 2), 2: (0, 9)}
-"""Version of a registration to the protocol version of its broker; later brokers negotiate."""
 SLICE_S = 0.1
 """Longest wait inside kafka-python in seconds, after which `wake` is checked."""
 ANSWER_TIMEOUT_MS = 10_000
@@ -34,7 +33,7 @@ KEEP_S = 10.0
 
 
 class KafkaSource(RecordSource):
-    """`RecordSource` over Kafka brokers, for one consumer at a time: it has that consumer's positions.
+    """`RecordSource` over brokers of Kafka or zkgroup, for one consumer at a time: it has its positions.
 
     A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers that
     cannot be reached are retried without limit, with a warning. `options` are passed on to
@@ -72,7 +71,8 @@ class KafkaSource(RecordSource):
         forbidden = sorted(RESERVED_SETTINGS & self._options.keys())
         if forbidden:
             raise ConfigError(
-                f"KafkaSource options: {', '.join(forbidden)} cannot be set: the group is managed by zkgroup"
+                f"{type(self).__name__} options: {', '.join(forbidden)} cannot be set: "
+                "the group is managed by zkgroup"
             )
         self._cluster: Cluster | None = None
         self._lock = threading.Lock()
@@ -91,8 +91,8 @@ class KafkaSource(RecordSource):
         with self._lock:
             if self._group is not None:
                 raise ConfigError(
-                    f"source: this KafkaSource is used by a consumer of group {self._group} already: "
-                    "give each consumer one of its own"
+                    f"source: this {type(self).__name__} is used by a consumer of group {self._group} "
+                    "already: give each consumer one of its own"
                 )
             self._group = group
         self._configured = {
@@ -241,22 +241,19 @@ class KafkaSource(RecordSource):
     def _consumer(self) -> Any:
         if self._made is None:
             brokers = self._cluster.brokers().values() if self._cluster is not None else ()
-            kafkas = [broker for broker in brokers if not broker.is_zkgroup]
-            bootstrap = self._bootstrap or [address for broker in kafkas if (address := address_of(broker))]
+            bootstrap = self._bootstrap or kafka_python.addresses_of(brokers)
             if not bootstrap:
-                raise SourceUnavailableError("no Kafka broker is registered in /brokers/ids")
-            version = self._api_version or protocol_of(kafkas)
+                raise SourceUnavailableError("no broker that hosts partitions is registered in /brokers/ids")
+            version = self._api_version or kafka_python.protocol_of(brokers)
             self._brokers = ",".join(bootstrap)
             self._made = self._ask(lambda: self._connect(bootstrap, version))
         return self._made
 
     def _ask(self, question: Callable[[], T]) -> T:
-        return _requested(question, self._brokers)
+        return kafka_python.asked(question, self._brokers, type(self).__name__)
 
     def _connect(self, bootstrap: Sequence[str], version: tuple[int, ...] | None) -> Any:
-        log.info(
-            "reading from Kafka brokers %s, protocol %s", ",".join(bootstrap), version or "as negotiated"
-        )
+        log.info("reading from brokers %s, protocol %s", ",".join(bootstrap), version or "as negotiated")
         options: dict[str, object] = {**self._configured, **self._options}
         if version is not None:
             options["api_version"] = version
@@ -275,63 +272,8 @@ RESERVED_SETTINGS = frozenset(
 """Options of kafka-python that the source sets itself."""
 
 
-def address_of(broker: BrokerRegistration) -> str | None:
-    """`host:port` of the plain listener, or of the first one if there is no plain listener."""
-    if broker.host is not None and broker.port > 0:
-        return f"{broker.host}:{broker.port}"
-    return broker.endpoints[0].partition("://")[2] if broker.endpoints else None
-
-
-def protocol_of(brokers: Iterable[BrokerRegistration]) -> tuple[int, ...] | None:
-    """The protocol version that all of these support; None if they negotiate it (0.10 and newer)."""
-    oldest = min((broker.version for broker in brokers), default=None)
-    return OLD_VERSIONS.get(oldest) if oldest is not None else None
-
-
 def _kafka() -> Any:
-    try:
-        import kafka
-    except ImportError as error:
-        raise ConfigError("KafkaSource needs kafka-python: pip install 'zkgroup[kafka]'") from error
-    return kafka
-
-
-def _requested(question: Callable[[], T], brokers: str) -> T:
-    """The result of a call of kafka-python, whose errors become zkgroup's, except `OffsetOutOfRangeError`.
-
-    Errors that a retry may resolve are `SourceUnavailableError`.
-    """
-    errors = _kafka().errors
-    try:
-        return question()
-    except errors.OffsetOutOfRangeError:
-        raise
-    except errors.RetriableError as error:
-        raise SourceUnavailableError(f"Kafka brokers {brokers}: {error}") from error
-    except errors.KafkaConfigurationError as error:
-        raise ConfigError(f"KafkaSource, for Kafka brokers {brokers}: {error}; see its options") from error
-    except errors.KafkaError as error:
-        raise SourceError(f"Kafka brokers {brokers}: {error}; {_remedy(error)}") from error
-
-
-def _remedy(error: Exception) -> str:
-    """What a user can do about an error that a retry does not resolve."""
-    errors = _kafka().errors
-    if isinstance(error, errors.AuthorizationError):
-        return (
-            "allow the user to describe and read the topics (kafka-acls.sh), or connect as another one: "
-            "KafkaSource(options={'security_protocol': ..., 'sasl_mechanism': ...})"
-        )
-    if isinstance(error, (errors.UnsupportedVersionError, errors.UnrecognizedBrokerVersion)):
-        return "set their protocol version, for example KafkaSource(api_version=(0, 10, 2))"
-    sasl = (
-        errors.SaslAuthenticationFailedError,
-        errors.UnsupportedSaslMechanismError,
-        errors.IllegalSaslStateError,
-    )
-    if isinstance(error, sasl):
-        return "check the credentials and the mechanism in KafkaSource(options={'sasl_mechanism': ..., ...})"
-    return "a retry would not help: see the brokers' logs"
+    return kafka_python.load("KafkaSource")
 
 
 def _record(record: Any) -> SourceRecord:

@@ -1,0 +1,91 @@
+"""kafka-python (extra `kafka`): its brokers by their registrations, and its errors as zkgroup's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
+from zkgroup.znodes.brokers import BrokerRegistration
+
+T = TypeVar("T")
+
+OLD_VERSIONS = {1: (0, 8, 2), 2: (0, 9)}
+"""Version of a registration to the protocol version of its broker; later brokers negotiate."""
+
+
+def load(needed_by: str) -> Any:
+    """The module `kafka`. Raises ConfigError where it is not installed; `needed_by` names the user."""
+    try:
+        import kafka
+    except ImportError as error:
+        raise ConfigError(f"{needed_by} needs kafka-python: pip install 'zkgroup[kafka]'") from error
+    return kafka
+
+
+def address_of(broker: BrokerRegistration) -> str | None:
+    """`host:port` of the plain listener, or of the first one if there is no plain listener."""
+    if broker.host is not None and broker.port > 0:
+        return f"{broker.host}:{broker.port}"
+    return broker.endpoints[0].partition("://")[2] if broker.endpoints else None
+
+
+def addresses_of(brokers: Iterable[BrokerRegistration]) -> list[str]:
+    """Addresses of the brokers that host partitions: those that only take part in elections are left out."""
+    hosts = (address_of(broker) for broker in brokers if broker.role == "data")
+    return [address for address in hosts if address is not None]
+
+
+def protocol_of(brokers: Iterable[BrokerRegistration]) -> tuple[int, ...] | None:
+    """The protocol version that all Kafka brokers of these have; None if they negotiate it.
+
+    Kafka's negotiate from 0.10 on; zkgroup's do, whatever the version of their registration.
+    """
+    oldest = min((broker.version for broker in brokers if not broker.is_zkgroup), default=None)
+    return OLD_VERSIONS.get(oldest) if oldest is not None else None
+
+
+def asked(question: Callable[[], T], brokers: str, user: str) -> T:
+    """The result of a call of kafka-python, whose errors become zkgroup's, except `OffsetOutOfRangeError`.
+
+    Errors that a retry may resolve are `SourceUnavailableError`. `user` is the class whose options the user
+    can set, for messages.
+    """
+    errors = load(user).errors
+    try:
+        return question()
+    except errors.OffsetOutOfRangeError:
+        raise
+    except errors.RetriableError as error:
+        raise SourceUnavailableError(f"brokers {brokers}: {text_of(error)}") from error
+    except errors.KafkaConfigurationError as error:
+        raise ConfigError(f"{user}, for brokers {brokers}: {error}; see its options") from error
+    except errors.KafkaError as error:
+        raise SourceError(f"brokers {brokers}: {text_of(error)}; {_remedy(error, user)}") from error
+
+
+def text_of(error: BaseException) -> str:
+    """The class of an error of kafka-python, and its message where it has one."""
+    message = ", ".join(str(part) for part in error.args if part is not None)
+    name = type(error).__name__
+    return f"{name}: {message}" if message and name not in message else message or name
+
+
+def _remedy(error: Exception, user: str) -> str:
+    """What a user can do about an error that a retry does not resolve."""
+    errors = load(user).errors
+    if isinstance(error, errors.AuthorizationError):
+        return (
+            "allow the user to describe and read the topics (kafka-acls.sh), or connect as another one: "
+            f"{user}(options={{'security_protocol': ..., 'sasl_mechanism': ...}})"
+        )
+    if isinstance(error, (errors.UnsupportedVersionError, errors.UnrecognizedBrokerVersion)):
+        return f"set their protocol version, for example {user}(api_version=(0, 10, 2))"
+    sasl = (
+        errors.SaslAuthenticationFailedError,
+        errors.UnsupportedSaslMechanismError,
+        errors.IllegalSaslStateError,
+    )
+    if isinstance(error, sasl):
+        return f"check the credentials and the mechanism in {user}(options={{'sasl_mechanism': ..., ...}})"
+    return "a retry would not help: see the brokers' logs"
