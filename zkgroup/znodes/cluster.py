@@ -28,6 +28,9 @@ from zkgroup.znodes.notifications import config_changes_path, isr_changes_path
 RESERVED_BROKER_MAX_ID: Final = 1000
 """The highest broker id that people may choose (`reserved.broker.max.id`); generated ids are higher."""
 
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -115,19 +118,42 @@ class FinalizedFeatures:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """`/latest_producer_id_block`: the last block of producer ids taken. Persistent; read, never written.
+    """`/latest_producer_id_block`: the last block of producer ids that a broker has claimed. Persistent.
 
-    `{"version":1,"broker":1,"block_start":"0","block_end":"999"}`, since 0.11; no data until the first block
+    `{"version":1,"broker":1,"block_start":"0","block_end":"999"}`, since 0.11; no data until the first block.
+    A broker claims the next block with a write at the version that it has read
     (kafka/coordinator/transaction/ProducerIdManager.scala@2.8.2).
     """
 
     broker: int
+    """The broker that gives out these ids."""
     first: int
     last: int
 
     @staticmethod
     def path() -> str:
         return "/latest_producer_id_block"
+
+    @classmethod
+    def after(cls, latest: Self | None, broker: int) -> Self:
+        """The block of a broker that follows the latest one. Raises ConfigError when the ids are used up."""
+        first = 0 if latest is None else latest.last + 1
+        last = first + PRODUCER_ID_BLOCK_SIZE - 1
+        if last > PRODUCER_ID_MAX:
+            raise ConfigError(
+                f"producer ids: expected a block up to {PRODUCER_ID_MAX}, found {first}, {last}"
+            )
+        return cls(broker, first, last)
+
+    def encode(self) -> bytes:
+        return write_object(
+            {
+                "version": 1,
+                "broker": self.broker,
+                "block_start": str(self.first),
+                "block_end": str(self.last),
+            }
+        )
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:

@@ -47,7 +47,7 @@ CODECS: dict[str, Any] = {
     r"/latest_producer_id_block": ProducerIdBlock,
 }
 
-READ_ONLY = (FinalizedFeatures, ProducerIdBlock)
+READ_ONLY = (FinalizedFeatures,)
 """Of later brokers; zkgroup never writes them, so they cannot be encoded."""
 
 WITHOUT_DATA = (BrokerSequence, TopicDeletion)

@@ -58,6 +58,7 @@ def test_a_block_of_producer_ids_is_read() -> None:
     block = b'{"version":1,"broker":3,"block_start":"9000000000","block_end":"9000000999"}'
 
     assert ProducerIdBlock.decode("/x", block) == ProducerIdBlock(3, 9_000_000_000, 9_000_000_999)
+    assert ProducerIdBlock(3, 9_000_000_000, 9_000_000_999).encode() == block
     for data in (
         None,
         b'{"broker":3,"block_start":0,"block_end":"9"}',
@@ -66,6 +67,19 @@ def test_a_block_of_producer_ids_is_read() -> None:
     ):
         with pytest.raises(CorruptZnodeError):
             ProducerIdBlock.decode("/x", data)
+
+
+def test_a_block_of_producer_ids_follows_the_latest_one() -> None:
+    """1,000 ids each, as in Kafka, until they are used up."""
+    first = ProducerIdBlock.after(None, 1)
+    assert (first, ProducerIdBlock.after(first, 2)) == (
+        ProducerIdBlock(1, 0, 999),
+        ProducerIdBlock(2, 1000, 1999),
+    )
+    last = ProducerIdBlock(1, 0, 2**63 - 1001)
+    assert ProducerIdBlock.after(last, 1).last == 2**63 - 1
+    with pytest.raises(ConfigError, match="producer ids"):
+        ProducerIdBlock.after(ProducerIdBlock(1, 0, 2**63 - 1000), 1)
 
 
 def test_where_they_are() -> None:

@@ -5,6 +5,7 @@
 * `isr_manager`: writes the ISRs of the partitions that it leads; `isr`: one of them, and the notifications of
   changes for the controller
 * `followed_topics`: the topics that may be fetched again after a session has ended
+* `producer_ids`: blocks of ids for idempotent producers
 * `dynamic_config`: configurations, and the notifications of their changes
 * `events`: events, effects, and the context that all components share
 """

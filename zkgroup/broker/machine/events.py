@@ -11,8 +11,9 @@ from zkgroup.model import TopicPartition
 from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 from zkgroup.runtime.procedures import MachineContext
 from zkgroup.wire.control import BrokerEndPoint, PartitionStateInfo
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import VERSION_DEFAULT
-from zkgroup.znodes.cluster import RESERVED_BROKER_MAX_ID
+from zkgroup.znodes.cluster import RESERVED_BROKER_MAX_ID, ProducerIdBlock
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.notifications import CHANGE_AGE_MAX_MS
 
@@ -99,6 +100,11 @@ class FindController:
     """The broker needs the controller's address; `ControllerFound` follows."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimProducerIds:
+    """The broker needs a block of producer ids; `ProducerIdsClaimed` follows."""
+
+
 BrokerEvent = (
     Serving
     | BecameLeader
@@ -110,6 +116,7 @@ BrokerEvent = (
     | FetchesPaused
     | TopicsFollowed
     | FindController
+    | ClaimProducerIds
 )
 Event = BrokerEvent | SharedEvent
 
@@ -202,6 +209,16 @@ class ControllerFound:
 
 
 @dataclass(frozen=True, slots=True)
+class ProducerIdsClaimed:
+    """The result of `ClaimProducerIds`."""
+
+    block: ProducerIdBlock | None
+    """None with an error."""
+    error: ErrorCode = ErrorCode.NONE
+    """14 without an answer of ZooKeeper: the client tries again; -1 if the znode cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The broker has failed; it submits nothing more."""
 
@@ -218,6 +235,7 @@ BrokerEffect = (
     | IsrChanged
     | ConfigChanged
     | ControllerFound
+    | ProducerIdsClaimed
     | Failed
     | LogEvent
 )

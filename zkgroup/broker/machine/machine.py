@@ -12,6 +12,7 @@ from zkgroup.broker.machine.events import (
     BrokerContext,
     BrokerEffect,
     BrokerMachineConfig,
+    ClaimProducerIds,
     ControllerFound,
     Effect,
     Event,
@@ -27,6 +28,7 @@ from zkgroup.broker.machine.events import (
 )
 from zkgroup.broker.machine.followed_topics import FollowedTopics
 from zkgroup.broker.machine.isr_manager import LAG_TIMER, PROPAGATION_TIMER, IsrManager
+from zkgroup.broker.machine.producer_ids import ProducerIdClaims
 from zkgroup.broker.machine.registration import REGISTRATION_TIMER, BrokerRegistrar, BrokerStartup
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model.ports import Instant
@@ -54,6 +56,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self.isr_manager = IsrManager(core)
         self.followed_topics = FollowedTopics(core)
         self.dynamic_config = DynamicConfig(core)
+        self.producer_ids = ProducerIdClaims(core)
         self._seeks_controller = False
 
     def step(self, event: Event, now: Instant) -> tuple[Effect, ...]:
@@ -62,6 +65,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self._take(event)
         if self._seeks_controller and not self.core.connected:
             self._found(None)
+        self.producer_ids.refuse_without_connection()
         self._run()
         return self.core.take_effects()
 
@@ -90,6 +94,8 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
                 self.followed_topics.ordered(topics)
             case FindController():
                 self._seeks_controller = True
+            case ClaimProducerIds():
+                self.producer_ids.wanted()
             case _:
                 self._take_shared(event)
 
@@ -126,6 +132,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         return (
             self.registration.next()
             or (self._next_of_partitions() if self.registration.is_registered else None)
+            or self.producer_ids.next()
             or self.dynamic_config.next()
             or self.dynamic_config.next_later()
         )
