@@ -40,6 +40,8 @@ NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 CONSUMER_REPLICA: Final = -1
 """`replica_id` of who is no replica."""
+OBSERVER_REPLICA: Final = -2
+"""`replica_id` of a client that may ask a replica in any role: Kafka's `DEBUGGING_REPLICA_ID`."""
 FINAL_SESSION_EPOCH: Final = -1
 """Epoch of a fetch that wants no session (and closes the one it names)."""
 NO_PRODUCER_ID: Final = -1

@@ -38,7 +38,14 @@ from zkgroup.broker.replicas.replica_view import (
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import FetchedPartition, FetchPartition
+from zkgroup.wire.records import (
+    EpochEndResult,
+    EpochPartition,
+    FetchedPartition,
+    FetchPartition,
+    ListedPartition,
+    ListOffsetsPartition,
+)
 from zkgroup.wire.replica_host import (
     NO_EPOCH,
     AppendLinesRequest,
@@ -199,6 +206,33 @@ class ReplicaManager:
         expected = request.leader_epoch if request.leader_epoch >= 0 else -2  # lines always name an epoch
         result = self.append(TopicPartition(request.topic, request.partition), records, expected)
         return AppendLinesResponse(result.error, result.base_offset, result.high_watermark)
+
+    def list_offset(
+        self, topic_partition: TopicPartition, request: ListOffsetsPartition, replica_id: int
+    ) -> ListedPartition:
+        """The answer of ListOffsets for one partition: an offset with its leader epoch.
+
+        -2 asks for the log start offset, -1 for the end: the high watermark for a consumer (`replica_id` -1),
+        else the log end offset. Any other time asks for the first record below that end with this timestamp
+        or a later one, and returns -1 with none. Replica -2 may ask a replica in any role.
+        Errors: 3, 6, 74, 75; 78 in a new leader epoch, until the high watermark has reached its start.
+        """
+        number = request.partition
+        if (replica := self._replicas.get(topic_partition)) is None:
+            return ListedPartition(number, self._absence(topic_partition))
+        with self._changing(topic_partition):
+            return replica.list_offset(request, replica_id)
+        return ListedPartition(number, ErrorCode.NOT_LEADER_FOR_PARTITION)
+
+    def epoch_end(self, topic_partition: TopicPartition, request: EpochPartition) -> EpochEndResult:
+        """The answer of OffsetForLeaderEpoch for one partition: where a leader epoch ends in its log.
+
+        The epoch is the latest one with records that is not later than the one asked for; -1 with offset -1
+        for none, and for an epoch later than the log's last one. Errors: 3, 6, 74, 75.
+        """
+        if (replica := self._replicas.get(topic_partition)) is None:
+            return EpochEndResult(self._absence(topic_partition), request.partition)
+        return replica.epoch_end(request)
 
     def maximal_isr_size(self, topic_partition: TopicPartition) -> int | None:
         """Size of the maximal ISR, for which the high watermark waits; None if this replica does not lead."""

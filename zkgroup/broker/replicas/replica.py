@@ -23,7 +23,20 @@ from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, AppendResult, 
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import NO_EPOCH_END, NO_OFFSET, FetchedPartition, FetchPartition
+from zkgroup.wire.records import (
+    CONSUMER_REPLICA,
+    EARLIEST,
+    LATEST,
+    NO_EPOCH_END,
+    NO_OFFSET,
+    OBSERVER_REPLICA,
+    EpochEndResult,
+    EpochPartition,
+    FetchedPartition,
+    FetchPartition,
+    ListedPartition,
+    ListOffsetsPartition,
+)
 from zkgroup.wire.replica_host import (
     NO_EPOCH,
     EpochEnd,
@@ -315,6 +328,52 @@ class Replica:
             self._log.start_offset,
             self.high_watermark,
         )
+
+    def list_offset(self, request: ListOffsetsPartition, replica_id: int) -> ListedPartition:
+        """Answers ListOffsets for this partition; see `ReplicaManager.list_offset`."""
+        number = request.partition
+        if (
+            error := self._refusal_of_offsets(request.current_leader_epoch, replica_id)
+        ) is not ErrorCode.NONE:
+            return ListedPartition(number, error)
+        log, is_client = self._log, replica_id == CONSUMER_REPLICA
+        if request.time_ms == EARLIEST:
+            epoch = log.epochs.of_line_before(log.start_offset + 1)
+            return ListedPartition(number, error, offset=log.start_offset, leader_epoch=epoch)
+        end = self.high_watermark if is_client else log.end_offset
+        # Until the high watermark has reached the start of the epoch, it may be lower than it was before.
+        lags = is_client and self._leader_state is not None and self._leader_state.start_offset > end
+        if request.time_ms == LATEST:
+            if lags:
+                return ListedPartition(number, ErrorCode.OFFSET_NOT_AVAILABLE)
+            return ListedPartition(number, error, offset=end, leader_epoch=self._leader_epoch)
+        found = log.offset_for_time(request.time_ms, end)
+        if found is None:
+            return ListedPartition(number, ErrorCode.OFFSET_NOT_AVAILABLE if lags else error)
+        epoch = log.epochs.of_line_before(found.offset + 1)
+        return ListedPartition(
+            number, error, time_ms=found.timestamp, offset=found.offset, leader_epoch=epoch
+        )
+
+    def _refusal_of_offsets(self, leader_epoch: int, replica_id: int) -> ErrorCode:
+        """The error for a reader of offsets; an observer may ask a replica in any role."""
+        if self._leader_state is None and replica_id != OBSERVER_REPLICA:
+            return ErrorCode.NOT_LEADER_FOR_PARTITION
+        if leader_epoch == NO_EPOCH or leader_epoch == self._leader_epoch:
+            return ErrorCode.NONE
+        is_old = leader_epoch < self._leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def epoch_end(self, request: EpochPartition) -> EpochEndResult:
+        """Answers OffsetForLeaderEpoch for this partition; see `ReplicaManager.epoch_end`."""
+        number, epochs = request.partition, self._log.epochs
+        error = self._refusal_of_offsets(request.current_leader_epoch, CONSUMER_REPLICA)
+        if error is not ErrorCode.NONE or not NO_EPOCH < request.leader_epoch <= epochs.last:
+            return EpochEndResult(error, number)
+        if request.leader_epoch < epochs[0].leader_epoch:
+            return EpochEndResult(error, number, request.leader_epoch, epochs[0].start_offset)
+        end = epochs.end_of(request.leader_epoch, self.end_offset)
+        return EpochEndResult(error, number, end.leader_epoch, end.end_offset)
 
     def keeps(self, leader_epoch: int, end_offset: int) -> bool:
         """Whether this replica leads, and its last line before `end_offset` is of that leader epoch."""
