@@ -22,6 +22,7 @@ from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
 from zkgroup.broker.server.handlers import Peer, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
+from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer, ConnectionLimits
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
@@ -266,6 +267,7 @@ async def served(
     controlled_shutdown: Callable[[int], asyncio.Future[ControlledShutdownResponse]] | None = None,
     is_live: Callable[[int], bool] = lambda broker: True,
     min_insync: MinInsync | None = None,
+    producer_ids: ProducerIdManager | None = None,
 ) -> AsyncIterator[Served]:
     """A served broker; at the end closes everything and checks that no task of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
@@ -281,6 +283,8 @@ async def served(
         observer=noted,
         is_live=is_live,
         min_insync=min_insync,
+        is_known=lambda tp: cache.partition(tp) is not None,
+        producer_ids=producer_ids,
     )
     server = BrokerServer(service.respond, service.table.versions, limits)
     address = await server.start("127.0.0.1")
@@ -317,9 +321,9 @@ class Client:
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return await self.reader.readexactly(size)
 
-    async def receive(self, kind: type[ResponseT], number: int | None = None) -> ResponseT:
+    async def receive(self, kind: type[ResponseT], number: int | None = None, version: int = 0) -> ResponseT:
         """The next answer, which must belong to the request of that number, by default the last one sent."""
-        correlation_id, response = decode_response(kind, await self.frame())
+        correlation_id, response = decode_response(kind, await self.frame(), version=version)
         assert correlation_id == (self.sent if number is None else number)
         return response
 

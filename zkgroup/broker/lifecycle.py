@@ -31,6 +31,7 @@ from zkgroup.broker.machine.events import (
     IsrChanged,
     PauseFetches,
     Prepared,
+    ProducerIdsClaimed,
     ReadFollowers,
     Registered,
     ResumeFetches,
@@ -321,6 +322,13 @@ class BrokerLifecycle:
         assert self.network is not None
         return controller or self.network.cache.controller
 
+    def _take_result(self, result: ControllerFound | ProducerIdsClaimed) -> None:
+        """Passes the result of an event on to what waits for it."""
+        if isinstance(result, ControllerFound):
+            self._found(result.controller)
+        elif self.network is not None:
+            self.network.producer_ids_claimed(result)
+
     def _found(self, controller: Address | None) -> None:
         finding, self._controller_waiters = self._controller_waiters, []
         for future in finding:
@@ -349,8 +357,8 @@ class BrokerLifecycle:
                 self._listener.on_isr(tp, leader_epoch, isr)
             case ConfigChanged():
                 self._on_config_changed(effect)
-            case ControllerFound(controller):
-                self.thread.call(self._found, controller)
+            case ControllerFound() | ProducerIdsClaimed():
+                self.thread.call(self._take_result, effect)
             case Failed(error):
                 self._parts.fail(error)
             case LogEvent():

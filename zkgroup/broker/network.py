@@ -16,8 +16,10 @@ from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.machine.events import (
     BrokerEvent,
+    ClaimProducerIds,
     FetchesPaused,
     MaximalIsrsSet,
+    ProducerIdsClaimed,
     ReadFollowers,
     ReplicasChanged,
     SetMaximalIsrs,
@@ -40,6 +42,7 @@ from zkgroup.broker.server.control_requests import (
 from zkgroup.broker.server.line_requests import follower_fetched
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
+from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
@@ -142,6 +145,7 @@ class BrokerNetwork:
             quota=self._follower_quota,
             broker_epoch=lambda: self._epoch,
         )
+        self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
         respond = telemetry.metered(self._apis.respond)
         self._server = BrokerServer(respond, self._apis.table.versions, connection_limits(settings))
@@ -161,6 +165,8 @@ class BrokerNetwork:
             accepts_control=lambda: self._accepts_control_requests,
             is_live=lambda broker: broker in self.cache.brokers,
             min_insync=self._min_insync,
+            is_known=lambda tp: self.cache.partition(tp) is not None,
+            producer_ids=self._producer_ids,
         )
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
@@ -246,6 +252,10 @@ class BrokerNetwork:
     def resume_fetches(self, partitions: Collection[TopicPartition]) -> None:
         """Resumes the fetches of these partitions."""
         self._fetchers.resume(partitions)
+
+    def producer_ids_claimed(self, result: ProducerIdsClaimed) -> None:
+        """Takes a block of producer ids, or the error of a claim."""
+        self._producer_ids.claimed(result)
 
     async def report_metrics(self) -> None:
         """Reports the metrics of connections and replicas."""

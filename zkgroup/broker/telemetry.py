@@ -8,12 +8,13 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
-from zkgroup.broker.server.handlers import Answer, RequestContext, Respond
+from zkgroup.broker.server.handlers import Answer, NoAnswer, RequestContext, Respond
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import MetricsSink
 from zkgroup.runtime.events import LogEvent
 from zkgroup.wire.messages import Request
+from zkgroup.wire.records import ProduceRequest, ProduceResponse
 from zkgroup.wire.replica_host import AppendLinesRequest, AppendLinesResponse, FetchLinesResponse
 from zkgroup.znodes.config import ConfigEntity
 
@@ -106,9 +107,8 @@ class BrokerTelemetry:
             labels = {**self._labels, "request": type(request).__name__.removesuffix("Request")}
             metrics.count("zkgroup_broker_requests_total", labels)
             metrics.observe("zkgroup_broker_request_seconds", labels, loop.time() - begun)
-            if isinstance(request, AppendLinesRequest) and isinstance(response, AppendLinesResponse):
-                if response.base_offset >= 0:
-                    self._count("bytes_in_total", sum(map(len, request.lines)))
+            if size := bytes_in(request, response):
+                self._count("bytes_in_total", size)
             elif isinstance(response, FetchLinesResponse) and response.records:
                 self._count("bytes_out_total", len(response.records))
             return response
@@ -142,3 +142,18 @@ class BrokerTelemetry:
         if self._metrics is not None:
             of = {} if tp is None else {"topic": tp.topic, "partition": str(tp.partition)}
             self._metrics.gauge(f"zkgroup_broker_{name}", {**self._labels, **of}, value)
+
+
+def bytes_in(request: Request, response: Answer) -> int:
+    """The bytes that a request has appended to logs of this leader."""
+    match request, response:
+        case AppendLinesRequest(), AppendLinesResponse() if response.base_offset >= 0:
+            return sum(map(len, request.lines))
+        case ProduceRequest(), ProduceResponse():
+            offsets = [each.offset for topic in response.topics for each in topic.partitions]
+        case ProduceRequest(), NoAnswer.NO_ANSWER:
+            offsets = [0 for topic in request.topics for _ in topic.partitions]
+        case _:
+            return 0
+    records = (each.records for topic in request.topics for each in topic.partitions)
+    return sum(len(each or b"") for each, offset in zip(records, offsets, strict=True) if offset >= 0)

@@ -5,5 +5,7 @@
 * `apis`: `BrokerApis`, the table of a broker
 * `control_requests`: what LeaderAndIsr, StopReplica and UpdateMetadata do; `control_queue`: one at a time
 * `metadata_cache`: the metadata of the last UpdateMetadata; `metadata_requests` answers clients with it
-* `line_requests`: AppendLines and FetchLines; `refused_requests`: Kafka's requests for records
+* `produce_requests`: Produce; `offset_requests`: ListOffsets and OffsetForLeaderEpoch; `producer_ids`:
+  InitProducerId
+* `line_requests`: AppendLines and FetchLines; `refused_requests`: Kafka's Fetch
 """

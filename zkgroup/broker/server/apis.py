@@ -18,7 +18,11 @@ from zkgroup.broker.server.line_requests import (
     no_failed_replicas,
 )
 from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource
-from zkgroup.broker.server.refused_requests import refuse_fetch, refuse_list_offsets, refuse_produce
+from zkgroup.broker.server.offset_requests import OffsetHandlers
+from zkgroup.broker.server.produce_requests import ProduceHandler
+from zkgroup.broker.server.producer_ids import ProducerIdManager
+from zkgroup.broker.server.refused_requests import refuse_fetch
+from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
@@ -29,7 +33,13 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.messages import ErrorCode, Request
 from zkgroup.wire.metadata import FindCoordinatorRequest, MetadataRequest
-from zkgroup.wire.records import FetchRequest, ListOffsetsRequest, ProduceRequest
+from zkgroup.wire.records import (
+    FetchRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+)
 from zkgroup.wire.replica_host import AppendLinesRequest, FailedReplicasRequest, FetchLinesRequest
 
 
@@ -56,6 +66,9 @@ class BrokerApis:
         is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes from an
             earlier incarnation (77), which may follow a topic that was deleted and created again (ADR 0024).
         min_insync: None appends with acks=all without a check of the ISR size.
+        is_known: whether a partition exists, by the last UpdateMetadata. One without a replica here is
+            answered with error 6 if it exists, else with 3.
+        producer_ids: None does not serve InitProducerId.
     """
 
     def __init__(
@@ -72,6 +85,8 @@ class BrokerApis:
         accepts_control: Callable[[], bool] = lambda: True,
         is_live: Callable[[int], bool] = lambda broker: True,
         min_insync: MinInsync | None = None,
+        is_known: Callable[[TopicPartition], bool] = lambda tp: False,
+        producer_ids: ProducerIdManager | None = None,
     ) -> None:
         self._controlled_shutdown = controlled_shutdown
         self._control = ControlHandlers(broker, control_requests, clock, replicas, observer, accepts_control)
@@ -82,6 +97,11 @@ class BrokerApis:
         else:
             lines = LineHandlers(replicas, LineRequests(is_live, min_insync), observer, leader_quota)
             rows += _rows_of_replicas(lines)
+            rows += _rows_of_producers(
+                ProduceHandler(replicas, min_insync, is_known), OffsetHandlers(replicas, is_known)
+            )
+        if producer_ids is not None:
+            rows.append(ServedApi(InitProducerIdRequest, range(5), producer_ids.init_producer_id))
         self.table = ApiTable(rows)
         """The APIs that this broker serves."""
 
@@ -121,9 +141,14 @@ class BrokerApis:
 
 def _rows_of_replicas(lines: LineHandlers) -> Iterator[ServedApi[Any]]:
     """The rows of a broker with replicas."""
-    yield ServedApi(ProduceRequest, range(1), refuse_produce)
     yield ServedApi(FetchRequest, range(1), refuse_fetch)
-    yield ServedApi(ListOffsetsRequest, range(1), refuse_list_offsets)
     yield ServedApi(AppendLinesRequest, range(1), lines.append)
     yield ServedApi(FetchLinesRequest, range(1), lines.fetch)
     yield ServedApi(FailedReplicasRequest, range(1), lines.failed_replicas)
+
+
+def _rows_of_producers(producing: ProduceHandler, offsets: OffsetHandlers) -> Iterator[ServedApi[Any]]:
+    """The rows of producers, and of consumers that look for offsets."""
+    yield ServedApi(ProduceRequest, range(9), producing.produce)
+    yield ServedApi(ListOffsetsRequest, range(1, 7), offsets.list_offsets)
+    yield ServedApi(OffsetForLeaderEpochRequest, range(2, 5), offsets.epoch_ends)

@@ -1,0 +1,117 @@
+"""ListOffsets and OffsetForLeaderEpoch: offsets by time, and where leader epochs end.
+
+Sources: kafka/server/KafkaApis.scala (`handleListOffsetRequestV1AndAbove`,
+`handleOffsetForLeaderEpochRequest`) @2.8.2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.model import TopicPartition
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.records import (
+    EpochEndResult,
+    EpochTopicResult,
+    ListedPartition,
+    ListedTopic,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+OFFSET_NOT_AVAILABLE_VERSION: Final = 5
+"""The first version of ListOffsets whose clients know error 78; others get 5."""
+
+
+class OffsetHandlers:
+    """The handlers of ListOffsets and OffsetForLeaderEpoch. Used on one event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaExecutor,
+        is_known: Callable[[TopicPartition], bool] = lambda tp: False,
+    ) -> None:
+        """`is_known`: whether a partition exists, by the last UpdateMetadata (error 6 instead of 3)."""
+        self._replicas = replicas
+        self._is_known = is_known
+
+    async def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """The offsets of all partitions, from one call on the thread of the replicas."""
+        repeated = repeated_partitions(request)
+
+        def listed(host: ReplicaManager) -> list[list[ListedPartition]]:
+            return [
+                [
+                    ListedPartition(each.partition, ErrorCode.INVALID_REQUEST)
+                    if (tp := TopicPartition(topic.topic, each.partition)) in repeated
+                    else host.list_offset(tp, each, request.replica_id)
+                    for each in topic.partitions
+                ]
+                for topic in request.topics
+            ]
+
+        found = await self._replicas.call(listed)
+        return ListOffsetsResponse(
+            tuple(
+                ListedTopic(
+                    topic.topic, tuple(self._in_version(topic.topic, each, context.version) for each in parts)
+                )
+                for topic, parts in zip(request.topics, found, strict=True)
+            )
+        )
+
+    def _in_version(self, topic: str, listed: ListedPartition, version: int) -> ListedPartition:
+        error = self._error(topic, listed.partition, listed.error)
+        if error == ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_VERSION:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        return listed if error == listed.error else dataclasses.replace(listed, error=error)
+
+    async def epoch_ends(
+        self, context: RequestContext, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Where the leader epochs of all partitions end, from one call on the thread of the replicas."""
+
+        def ends(host: ReplicaManager) -> list[list[EpochEndResult]]:
+            return [
+                [
+                    host.epoch_end(TopicPartition(topic.topic, each.partition), each)
+                    for each in topic.partitions
+                ]
+                for topic in request.topics
+            ]
+
+        found = await self._replicas.call(ends)
+        return OffsetForLeaderEpochResponse(
+            topics=tuple(
+                EpochTopicResult(
+                    topic.topic,
+                    tuple(
+                        dataclasses.replace(each, error=self._error(topic.topic, each.partition, each.error))
+                        for each in parts
+                    ),
+                )
+                for topic, parts in zip(request.topics, found, strict=True)
+            )
+        )
+
+    def _error(self, topic: str, partition: int, error: int) -> int:
+        """6 instead of 3 for a partition that exists on other brokers."""
+        if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._is_known(TopicPartition(topic, partition)):
+            return ErrorCode.NOT_LEADER_FOR_PARTITION
+        return error
+
+
+def repeated_partitions(request: ListOffsetsRequest) -> set[TopicPartition]:
+    """The partitions that a request names more than once; Kafka refuses them with error 42."""
+    named: Iterable[TopicPartition] = (
+        TopicPartition(topic.topic, each.partition) for topic in request.topics for each in topic.partitions
+    )
+    return {tp for tp, count in Counter(named).items() if count > 1}

@@ -1,0 +1,204 @@
+"""Produce: which records are refused, what is answered for the others, and the wait of acks=all.
+
+Versions 0 to 2 carry message sets of magic 0 and 1, which the log does not keep: their records are refused
+with error 43. They are listed nevertheless, because librdkafka compresses nothing for a broker without them.
+
+Sources: kafka/server/KafkaApis.scala (`handleProduceRequest`), ProduceRequest.java (`validateRecords`)
+@2.8.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from zkgroup.broker.replicas.appends import DelayedProduce, append_records
+from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.min_insync import MinInsync
+from zkgroup.broker.replicas.replica_view import AppendResult
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
+from zkgroup.model import TopicPartition
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import COMPRESSIONS, HEADER_BYTES, MAGIC, MAGIC_AT, read_header
+from zkgroup.wire.records import (
+    NO_OFFSET,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+    ProduceTopicResult,
+)
+from zkgroup.wire.schema import Buffer
+
+FIRST_VERSION: Final = 3
+"""The first version whose records are batches of magic 2."""
+ZSTD_VERSION: Final = 7
+"""The first version whose batches may be compressed with zstd."""
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+_ZSTD: Final = COMPRESSIONS.index("zstd")
+_IN_LOG: Final = (
+    ErrorCode.NONE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+)
+"""Errors with which the records are in the log of the leader: the answer has their offset."""
+
+Results = Mapping[TopicPartition, AppendResult]
+
+
+class ProduceHandler:
+    """The handler of Produce. Used on one event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaExecutor,
+        min_insync: MinInsync | None = None,
+        is_known: Callable[[TopicPartition], bool] = lambda tp: False,
+    ) -> None:
+        """
+        Args:
+            min_insync: None appends with acks=all without a check of the ISR size.
+            is_known: whether a partition exists, by the last UpdateMetadata. A partition that has no replica
+                here is answered with error 6 if it exists, else with 3.
+        """
+        self._replicas = replicas
+        self._min_insync = min_insync
+        self._is_known = is_known
+
+    async def produce(self, context: RequestContext, request: ProduceRequest) -> Answer:
+        """Appends the records of all partitions; with acks=all it waits until they are replicated.
+
+        The end of the connection ends the wait. Acks=0 has no answer; after an error the connection is
+        closed, as it is by Kafka, so that the client asks for metadata again.
+        """
+        results, accepted = check_request(request, context.version)
+        if accepted:
+            results |= await self._append(accepted, request)
+        results = {tp: self._with_known(tp, result) for tp, result in results.items()}
+        if request.acks == ACKS_NONE:
+            failed = any(result.error is not ErrorCode.NONE for result in results.values())
+            return None if failed else NO_ANSWER
+        return produce_response(request, results)
+
+    async def _append(self, records: Mapping[TopicPartition, Buffer], request: ProduceRequest) -> Results:
+        """Appends on the thread of the replicas, all partitions in one call."""
+        acks, min_insync = request.acks, self._min_insync
+
+        def append(host: ReplicaManager) -> DelayedProduce:
+            delayed = DelayedProduce(append_records(host, records, acks, min_insync), min_insync)
+            if acks == ACKS_ALL:
+                delayed.check(host)
+            return delayed
+
+        if acks != ACKS_ALL:
+            return (await self._replicas.call(append)).results
+        until = asyncio.get_running_loop().time() + max(0, request.timeout_ms) / 1000
+        with self._replicas.changed(*records) as changed:
+            delayed = await self._replicas.call(append)
+            while delayed.waiting:
+                try:
+                    async with asyncio.timeout_at(until):
+                        await changed.wait()
+                except TimeoutError:
+                    delayed.time_out()
+                    break
+                changed.clear()
+                await self._replicas.call(delayed.check)
+            return delayed.results
+
+    def _with_known(self, tp: TopicPartition, result: AppendResult) -> AppendResult:
+        if result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._is_known(tp):
+            return result._replace(error=ErrorCode.NOT_LEADER_FOR_PARTITION)
+        return result
+
+
+def check_request(
+    request: ProduceRequest, version: int
+) -> tuple[dict[TopicPartition, AppendResult], dict[TopicPartition, Buffer]]:
+    """The results of refused partitions, and the records of the others.
+
+    Errors: 43 for a version below 3; 53 for a transactional id, as there are no transactions; 21 for acks
+    that are neither 0, 1 nor -1; and those of `check_records`.
+    """
+    refused: dict[TopicPartition, AppendResult] = {}
+    accepted: dict[TopicPartition, Buffer] = {}
+    of_all = _refusal_of_all(request, version)
+    for topic in request.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.topic, each.partition)
+            refusal = of_all or check_records(each.records, version)
+            if refusal is not None:
+                refused[tp] = refusal
+            elif each.records is not None:
+                accepted[tp] = each.records
+    return refused, accepted
+
+
+def _refusal_of_all(request: ProduceRequest, version: int) -> AppendResult | None:
+    """The error of every partition, whatever its records are."""
+    if version < FIRST_VERSION:
+        message = (
+            f"Produce {version} has message sets; this broker keeps record batches (Produce 3 and later)"
+        )
+        return AppendResult(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message=message)
+    if request.transactional_id is not None:
+        message = "this broker has no transactions: configure the producer without a transactional id"
+        return AppendResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=message)
+    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        message = f"acks: expected 0, 1 or -1, found {request.acks}"
+        return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=message)
+    return None
+
+
+def check_records(records: Buffer | None, version: int) -> AppendResult | None:
+    """Refuses what is not one batch of magic 2 (87), and zstd before version 7 (76); None for the others.
+
+    The log checks the batch itself.
+    """
+    count = f"Produce {version} takes one record batch for a partition"
+    if records is None or len(records) <= MAGIC_AT:
+        return AppendResult(ErrorCode.INVALID_RECORD, message=f"{count}, found none")
+    if records[MAGIC_AT] != MAGIC:
+        message = f"{count} of magic {MAGIC}, found magic {records[MAGIC_AT]}"
+        return AppendResult(ErrorCode.INVALID_RECORD, message=message)
+    if len(records) < HEADER_BYTES:
+        return None
+    header = read_header(records)
+    if version < ZSTD_VERSION and header.compression == _ZSTD:
+        message = f"Produce {version} has no zstd, {ZSTD_VERSION} has"
+        return AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=message)
+    if 0 < header.size < len(records):
+        message = f"{count}, found {len(records) - header.size} bytes behind it"
+        return AppendResult(ErrorCode.INVALID_RECORD, message=message)
+    return None
+
+
+def produce_response(request: ProduceRequest, results: Results) -> ProduceResponse:
+    """The response with these results, in the order of the request."""
+    return ProduceResponse(
+        tuple(
+            ProduceTopicResult(
+                topic.topic,
+                tuple(
+                    _partition_result(each.partition, results[TopicPartition(topic.topic, each.partition)])
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _partition_result(partition: int, result: AppendResult) -> ProduceResult:
+    is_in_log = result.error in _IN_LOG
+    return ProduceResult(
+        partition,
+        result.error,
+        result.base_offset if is_in_log else NO_OFFSET,
+        result.log_append_time,
+        result.log_start_offset,
+        error_message=result.message or None,
+    )
