@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import zkgroup
@@ -119,8 +120,23 @@ def _signature(name: str, signature: inspect.Signature) -> Iterator[str]:
     yield end
 
 
+def members(name: str) -> list[tuple[str, ...]]:
+    """The rows of the table of a type: a field, its type and its meaning, or a value and its meaning."""
+    kind = getattr(_home(name), name)
+    if not inspect.isclass(kind):
+        return []
+    if issubclass(kind, enum.Enum):
+        docs = _docs(kind)
+        return [(f"`{one.value}`", docs.get(one.name, "")) for one in kind]
+    return [*_fields(kind), *_members(kind)]
+
+
+def _home(name: str) -> ModuleType:
+    return import_module(admin._HOMES.get(name) or zkgroup._HOMES[name])
+
+
 def _type(name: str) -> Iterator[list[str]]:
-    home = import_module(admin._HOMES.get(name) or zkgroup._HOMES[name])
+    home = _home(name)
     kind = getattr(home, name)
     yield [f"### `{name}`"]
     if not inspect.isclass(kind):
@@ -128,13 +144,9 @@ def _type(name: str) -> Iterator[list[str]]:
         return
     text = Docstring.of(kind).text
     yield (text.partition("\n\n")[0] if getattr(kind, "_is_protocol", False) else text).split("\n")
-    if issubclass(kind, enum.Enum):
-        docs = _docs(kind)
-        yield markdown.table(
-            ["value", "meaning"], [(f"`{one.value}`", docs.get(one.name, "")) for one in kind]
-        )
-    elif rows := [*_fields(kind), *_members(kind)]:
-        yield markdown.table(["field", "type", "meaning"], rows)
+    if rows := members(name):
+        heads = ["value", "meaning"] if issubclass(kind, enum.Enum) else ["field", "type", "meaning"]
+        yield markdown.table(heads, rows)
 
 
 def _alias(name: str, module: str) -> Iterator[list[str]]:

@@ -110,11 +110,13 @@ def attribute_docs(kind: type) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     found = {}
     for field, text in zip(body.body, body.body[1:], strict=False):
+        if not isinstance(field, ast.AnnAssign | ast.Assign):
+            continue
+        target = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]
         if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
+            isinstance(target, ast.Name)
             and isinstance(text, ast.Expr)
             and isinstance(text.value, ast.Constant)
         ):
-            found[field.target.id] = markdown.one_line(str(text.value.value))
+            found[target.id] = markdown.one_line(str(text.value.value))
     return found

@@ -47,7 +47,9 @@ class ConfigDescription:
     """One row of `config describe`."""
 
     entity: ConfigEntity
+    """The topic, client, user, broker or address."""
     configs: Mapping[str, str]
+    """Its overrides, name to value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +57,19 @@ class ConfigPlan:
     """A configuration as it would become. Nothing has been written."""
 
     as_of: AsOf
+    """When the configuration was read."""
     entity: ConfigEntity
+    """The topic, client, user, broker or address that changes."""
     znode: Znode | None
     """As it is; None where the entity has none yet."""
     before: EntityConfig
+    """The configuration as read."""
     after: EntityConfig
+    """The configuration as it would become."""
     format: NotifyFormat
     """Of the notification."""
     notes: tuple[str, ...] = ()
+    """Warnings for the operator, one sentence each; empty for none."""
     is_deleted: bool = False
     """The znode goes, as nothing is left in it."""
 

@@ -68,6 +68,7 @@ class Candidate:
     """One partition and what a preferred election makes of it."""
 
     topic_partition: TopicPartition
+    """The partition."""
     leader: int | None
     """-1: none; None: no controller has written a state yet, or it cannot be read."""
     preferred: int | None
@@ -82,8 +83,11 @@ class ElectionPlan:
     """What would be asked for. Nothing has been."""
 
     as_of: AsOf
+    """When the partitions were read."""
     rows: tuple[Candidate, ...]
+    """Every partition that was asked for, by topic and number."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
     unreadable: tuple[CorruptZnodeError, ...] = ()
     """Topics of which not even the partitions are known, where all are meant."""
 
@@ -247,10 +251,13 @@ class Leaderless:
     """One partition, and what an unclean election makes of it."""
 
     topic_partition: TopicPartition
+    """The partition."""
     replicas: tuple[int, ...]
+    """Its replica list, the preferred leader first."""
     leader: int | None
     """-1: none; None: no controller has written a state yet, or it cannot be read."""
     isr: tuple[int, ...] | None
+    """Its in-sync replicas; None if there is no state or it cannot be read."""
     live: tuple[int, ...]
     """Replicas whose broker is registered, in the order in which one is chosen."""
     outcome: str
@@ -263,8 +270,11 @@ class UncleanPlan:
     """What would be asked for. Nothing has been."""
 
     as_of: AsOf
+    """When the partitions were read."""
     rows: tuple[Leaderless, ...]
+    """Every partition that was asked for, by topic and number."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
 
     @property
     def wanted(self) -> tuple[TopicPartition, ...]:

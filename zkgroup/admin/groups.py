@@ -46,8 +46,11 @@ class DeletionPlan:
     """What the deletion of a group would remove. Nothing has been."""
 
     group: str
+    """The group."""
     as_of: AsOf
+    """When the group was read."""
     members: tuple[str, ...]
+    """Registered members; the deletion is refused if there are any."""
     offsets: tuple[tuple[TopicPartition, int], ...]
     """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
     originals: Mapping[TopicPartition, bytes]
@@ -185,8 +188,11 @@ class NudgePlan:
     """The members that a nudge would reach. Nothing has been done."""
 
     group: str
+    """The group."""
     as_of: AsOf
+    """When the group was read."""
     members: tuple[str, ...]
+    """Registered members, sorted."""
     views_version: int
     """Data version of `views`, which counts the nudges; -1 where it is not there yet."""
     last_ms: int | None

@@ -40,14 +40,18 @@ CLEAR_THROTTLE = "zkgroup reassign verify --clear-throttle --execute"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What `status` shows and `doctor` judges."""
+    """The state of the cluster that `status` prints and `doctor` checks."""
 
     as_of: AsOf
+    """When the last part was read."""
     session_timeout_ms: int
-    """As granted to us just now."""
+    """The session timeout that the server granted to this client, in milliseconds."""
     brokers: Brokers
+    """The registered brokers."""
     health: ControllerHealth
+    """The controller."""
     topics: tuple[TopicSummary, ...]
+    """Every topic, by name."""
     partitions: tuple[TopicDescription, ...]
     """The same topics with their leaders and ISRs, but for those that cannot be read or are being deleted."""
     moving: int
@@ -55,6 +59,7 @@ class Status:
     plans: tuple[str, ...]
     """Stored plans that run."""
     groups: tuple[GroupSummary, ...]
+    """Every group that can be read, by name."""
     groups_unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path of each group that an ACL hides, and why."""
     configs_unreadable: Mapping[str, str] = field(default_factory=dict)
@@ -74,10 +79,12 @@ class Status:
 
     @property
     def controller(self) -> int | None:
+        """Broker id of the controller; None if there is none, or its znode cannot be read."""
         return self.health.controller
 
     @property
     def controller_epoch(self) -> int | None:
+        """The controller epoch; None if there never was a controller, or it cannot be read."""
         return self.health.epoch
 
     @property
@@ -96,11 +103,14 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a person should know, and what to type next."""
+    """Something that an operator should know, and the command to run next."""
 
     severity: Literal["error", "warning", "info"]
+    """`error`, `warning` or `info`."""
     subject: str
+    """What the finding is about: `brokers`, `controller`, `orders`, ..."""
     detail: str
+    """What is wrong, in one sentence."""
     next: str | None = None
     """The command to run."""
 

@@ -57,12 +57,15 @@ class UndoRecord:
     """How things were. `offsets` are put back one by one; `znodes` are created again where they are gone."""
 
     undo_id: str
+    """Id of the record, which `undo` takes."""
     time_ms: int
+    """When the change was made, in epoch milliseconds."""
     command: str
     """The command line that is undone, without secrets."""
     zookeeper: str
     """The ensemble that it was done on: the record is good for that one only."""
     group: str | None = None
+    """The group whose offsets are recorded; None for a record of another kind."""
     offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Partition to (before, after); -1 where nothing was committed."""
     originals: Mapping[TopicPartition, bytes] = field(default_factory=dict)

@@ -94,7 +94,9 @@ class ChrootPlan:
     """The znodes that a chroot needs. Nothing has been created."""
 
     chroot: str
+    """The chroot, an absolute path."""
     as_of: AsOf
+    """When its parents were read."""
     missing: tuple[str, ...]
     """Paths that do not exist yet, parents first, as the servers name them."""
 

@@ -28,17 +28,29 @@ class ProblemKind(Enum):
     """What can be wrong with a group, in the order in which it is reported."""
 
     UNREADABLE_TOPIC = "unreadable_topic"
+    """The znode of a subscribed topic cannot be read."""
     UNREADABLE_REGISTRATION = "unreadable_registration"
+    """The registration of a member cannot be read."""
     UNSUPPORTED_SUBSCRIPTION = "unsupported_subscription"
+    """A subscription cannot be evaluated, so no assignment is expected."""
     ASSIGNORS_DIFFER = "assignors_differ"
+    """Members publish different strategies, or different `exclude_internal_topics`."""
     MEMBER_DISAGREES = "member_disagrees"
+    """A member published another assignment for this generation."""
     UNREADABLE_OWNER = "unreadable_owner"
+    """An owner znode cannot be read."""
     OWNER_OF_UNKNOWN_PARTITION = "owner_of_unknown_partition"
+    """A partition that the topic does not have, or no partition number, has an owner."""
     OWNER_OF_UNSUBSCRIBED_TOPIC = "owner_of_unsubscribed_topic"
+    """A partition has an owner, and no member subscribes to its topic."""
     OWNER_NOT_MEMBER = "owner_not_member"
+    """The owner is not registered, or its znode belongs to another session."""
     WRONG_OWNER = "wrong_owner"
+    """The owner is not the thread that the assignment names."""
     UNOWNED = "unowned"
+    """A partition of a subscribed topic has no owner."""
     UNREADABLE_OFFSET = "unreadable_offset"
+    """An offset znode cannot be read, or its name is no partition number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +58,15 @@ class Problem:
     """One thing that is not as it should be, and where."""
 
     kind: ProblemKind
+    """The kind of problem."""
     topic: str | None = None
+    """The topic; None if the problem is not about one topic."""
     partition: int | None = None
+    """The partition number; None if the problem is not about one partition."""
     expected: str | None = None
+    """What should be there; None if that is not known."""
     found: str | None = None
+    """What is there; None for nothing."""
     since_ms: int | None = None
     """Since when, where the znodes show it."""
     detail: str = ""
@@ -61,16 +78,21 @@ class MemberDescription:
     """A member of a group and what it owns."""
 
     member: str
+    """The member id, `<group>_<consumer id>`."""
     session_id: int
+    """Id of the ZooKeeper session that owns the registration."""
     threads: Mapping[str, int]
     """Evaluated topics; empty where the subscription cannot be read or evaluated."""
     pattern: str | None
+    """`static`, `white_list` or `black_list`; None if the registration cannot be read."""
     subscription: Mapping[str, int]
     """The registration's own entry: topics, or one regular expression."""
     registered_at_ms: int
+    """When the registration was created, by the server's clock, in epoch milliseconds."""
     kind: Literal["zkgroup", "jvm", "unknown"]
     """`zkgroup` (has the key of zkgroup), `jvm` (bytes as Kafka 0.8-0.9 writes them) or `unknown`."""
     host: str | None
+    """The host, from the member id or the registration; None if neither has one."""
     agrees: bool | None
     """Whether its published result equals the computed one; None where there is none for this snapshot."""
 
@@ -80,18 +102,27 @@ class PartitionDescription:
     """A partition of a group: its owner, its committed offset and its lag."""
 
     topic_partition: TopicPartition
+    """The partition."""
     owner: str | None
     """Thread id in the owner znode; its raw text where that is none."""
     member: str | None
+    """The member that owns it; None if there is no owner, or the znode cannot be read."""
     expected_owner: str | None
+    """The thread id that the assignment names; None if there is none."""
     owned_since_ms: int | None
+    """When the owner znode was created, in epoch milliseconds of the server; None without an owner."""
     token: int | None
+    """The fencing token: the owner znode's `czxid`. None without an owner."""
     offset: int | None
+    """The committed offset; None if there is none, for a stored -1, or if it cannot be read."""
     committed_at_ms: int | None
     """None where the last write was a claim: that is no commit."""
     log_end_offset: int | None
+    """The offset that the next record will get; None if no source reported it."""
     lag: int | None
+    """Log end offset minus committed offset, at least 0; None if one of them is unknown."""
     problem: ProblemKind | None
+    """The first problem of the partition; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +130,21 @@ class GroupDescription:
     """A group with its members, partitions and problems."""
 
     as_of: AsOf
+    """When the group was read."""
     group: str
+    """The group."""
     state: GroupState
+    """The state of the group."""
     assignor: str | None
+    """The assignment strategy; None if there are no members."""
     generation: int | None
+    """The `pzxid` of `ids`, which grows with each member that joins or leaves; None if there is no `ids`."""
     members: tuple[MemberDescription, ...]
+    """The registered members, by id."""
     partitions: tuple[PartitionDescription, ...]
+    """Partitions of subscribed topics and all with an owner or an offset, by topic and number."""
     problems: tuple[Problem, ...]
+    """Everything that is wrong, in the order of `ProblemKind`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +152,19 @@ class GroupSummary:
     """One row of `group list`."""
 
     group: str
+    """The group."""
     state: GroupState
+    """The state of the group."""
     members: int
+    """How many members are registered."""
     topics: tuple[str, ...]
     """Subscribed to, or with an owner or an offset."""
     partitions: int
     """As many as `describe` has rows: of subscribed topics, and all that have an owner or an offset."""
     unowned: int
+    """How many partitions of subscribed topics have no owner."""
     lag: int | None
+    """The sum of all known lags, in offsets; None if none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +172,15 @@ class Verification:
     """What `group verify` found."""
 
     as_of: AsOf
+    """When the group was read."""
     group: str
+    """The group."""
     problems: tuple[Problem, ...]
+    """Everything that is wrong, in the order of `ProblemKind`; empty if it has converged."""
 
     @property
     def converged(self) -> bool:
+        """Whether there is no problem."""
         return not self.problems
 
 
@@ -141,8 +189,11 @@ class PreviewRow:
     """The thread that owns a partition now, and the one that would; None: no thread."""
 
     topic_partition: TopicPartition
+    """The partition."""
     now: str | None
+    """Thread id of the present owner; None for none."""
     then: str | None
+    """Thread id of the owner after the change; None for none."""
 
     @property
     def step(self) -> str | None:
@@ -157,12 +208,17 @@ class Preview:
     """What the group's ownership would become; nothing is changed."""
 
     as_of: AsOf
+    """When the group was read."""
     group: str
+    """The group."""
     assignor: str
+    """The assignment strategy that was used."""
     partitions: tuple[PreviewRow, ...]
+    """Partitions that have an owner now or would have one, by topic and number."""
     moves: int
     """Partitions whose owning thread would be another than now; new and freed ones do not count."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
 
     def count_of(self, step: str) -> int:
         """Partitions with this step."""
@@ -174,9 +230,17 @@ class OffsetDescription:
     """One row of `offsets show`."""
 
     topic_partition: TopicPartition
+    """The partition."""
     offset: int | None
+    """The committed offset; None for a stored -1, or if it cannot be read."""
     version: int
+    """Data version of the offset znode."""
     committed_at_ms: int | None
+    """When it was committed, by the server's clock, in epoch milliseconds; None if its last write was a
+    claim."""
     owner: str | None
+    """The owner znode's data, a thread id; None if the partition has no owner."""
     log_end_offset: int | None
+    """The offset that the next record will get; None if no source reported it."""
     lag: int | None
+    """Log end offset minus committed offset, at least 0; None if one of them is unknown."""

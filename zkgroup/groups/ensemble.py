@@ -34,4 +34,6 @@ class AsOf:
     """How old a snapshot is: nothing in it is newer than `zxid`."""
 
     zxid: int
+    """The last zxid that the session had seen after the read."""
     time_ms: int
+    """Wall time of this process after the read, in epoch milliseconds."""

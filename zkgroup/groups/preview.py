@@ -23,9 +23,11 @@ class GroupChange:
     add: tuple[tuple[str, Mapping[str, int] | None], ...] = ()
     """Members to add: id (with or without `<group>_`) and threads by topic, None: like the present ones."""
     remove: tuple[str, ...] = ()
+    """Ids of members to remove."""
     add_partitions: Mapping[str, int] = field(default_factory=dict)
     """Topic to the number of partitions to add."""
     assignor: str | None = None
+    """The assignment strategy to use; None for the one that the group uses."""
 
 
 def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:

@@ -15,7 +15,9 @@ class TopicPartition(NamedTuple):
     """
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number, from 0."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

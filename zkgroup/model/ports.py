@@ -19,7 +19,9 @@ class Instant(NamedTuple):
 class Clock(Protocol):
     """Milliseconds on a clock that counts suspended time (CLOCK_BOOTTIME), and wall time for display."""
 
-    def now_ms(self) -> int: ...
+    def now_ms(self) -> int:
+        """Milliseconds since an arbitrary start, suspended time included; never goes back."""
+        ...
 
     def wall_ms(self) -> int:
         """Epoch milliseconds. Written into znodes and printed; never compared."""
@@ -107,7 +109,9 @@ class Store(Protocol):
         incarnation: int,
         on_outcome: Callable[[Outcome], None],
         on_watch: Callable[[str], None] | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Sends a request of this incarnation; see the contract of the class."""
+        ...
 
     @property
     def last_zxid(self) -> int:

@@ -46,7 +46,9 @@ class SetData:
     """Replaces the data of a znode."""
 
     path: str
+    """The path of the znode."""
     data: bytes
+    """The new data."""
     version: int
     """Expected data version. -1 (any) is only for an operator's changes with `--force`."""
 
@@ -354,5 +356,8 @@ class Znode(NamedTuple):
     """A znode as read: `data` is None if the server stores null, which is not the empty string."""
 
     path: str
+    """The path of the znode."""
     data: bytes | None
+    """The data; None if the server stores null, which is not the empty string."""
     stat: ZnodeStat
+    """Its Stat: versions, zxids and times."""

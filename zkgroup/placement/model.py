@@ -82,8 +82,11 @@ class ReplicaChange:
     """What a plan does to one partition."""
 
     topic_partition: TopicPartition
+    """The partition."""
     before: tuple[int, ...]
+    """Its replica list as it is, the preferred leader first."""
     after: tuple[int, ...]
+    """Its replica list as planned, the preferred leader first."""
     reason: str
     """In words, for the operator: which replica goes where and why."""
 
@@ -94,6 +97,7 @@ class ReplicaChange:
 
     @property
     def dropped(self) -> tuple[int, ...]:
+        """Brokers that lose their replica, in the order of `before`."""
         return tuple(broker for broker in self.before if broker not in self.after)
 
     @property
@@ -106,11 +110,13 @@ class Load(NamedTuple):
     """What one broker carries."""
 
     replicas: int
+    """Replicas on the broker."""
     leaders: int
     """Partitions whose preferred leader it is."""
     bytes: int | None
     """Of its replicas; None where sizes are not known."""
     leader_bytes: int | None
+    """Bytes of the partitions whose preferred leader it is; None if sizes are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +126,13 @@ class Skew:
     loads: Mapping[int, Load]
     """Every registered broker, by id."""
     replica_spread: int
-    """Most less least replicas of a broker."""
+    """Most replicas on one broker minus fewest."""
     leader_spread: int
+    """Most preferred leaders on one broker minus fewest."""
     byte_spread: int | None
     """The same in bytes of replicas; None where sizes are not known."""
     leader_byte_spread: int | None
+    """Most bytes of preferred leaders on one broker minus fewest; None if sizes are not known."""
     racks_missing: int
     """Racks that partitions could have a replica in, for their number of replicas, and have not; summed."""
 
@@ -138,12 +146,15 @@ class Plan:
     changes: tuple[ReplicaChange, ...]
     """Partitions that change, in order; the others are not named."""
     before: Skew
+    """The skew of the placement as it is."""
     after: Skew
+    """The skew of the placement as planned."""
     moves: int
     """Replicas that are copied to another broker."""
     bytes: int | None
     """Bytes that are copied; None where sizes are not known."""
     leader_changes: int
+    """Partitions that get another preferred leader."""
     least_moves: int
     """No plan of the same effect has fewer moves than this. Equal to `moves`: proven to be the fewest."""
     notes: tuple[str, ...] = field(default=())
@@ -160,8 +171,11 @@ class Phase:
     """Changes that may run at the same time. The next phase begins when all of them are done."""
 
     changes: tuple[ReplicaChange, ...]
+    """The partitions that change, by topic and number."""
     moves: int
+    """How many replicas are copied to another broker."""
     bytes: int | None
+    """How many bytes are copied; None if sizes are not known."""
 
 
 def racks_in_use(brokers: Collection[Broker], mode: RackMode) -> dict[int, str]:

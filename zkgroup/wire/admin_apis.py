@@ -73,7 +73,7 @@ class CreatedConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """What became of one topic."""
+    """The result for one topic."""
 
     topic: String
     error: Int16
@@ -87,7 +87,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsResponse(Response):
-    """What became of the topics."""
+    """The result for each topic."""
 
     VERSIONS: ClassVar[range] = range(2, 7)
     FLEXIBLE_FROM: ClassVar[int | None] = 5
@@ -115,7 +115,7 @@ class CreateTopicsRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopic:
-    """What became of one topic."""
+    """The result for one topic."""
 
     topic: String
     error: Int16
@@ -124,7 +124,7 @@ class DeletedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsResponse(Response):
-    """What became of the topics."""
+    """The result for each topic."""
 
     VERSIONS: ClassVar[range] = range(1, 6)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
@@ -169,7 +169,7 @@ class GrownTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrownTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     topic: String
     error: Int16
@@ -178,7 +178,7 @@ class GrownTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsResponse(Response):
-    """What became of the topics."""
+    """The result for each topic."""
 
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_FROM: ClassVar[int | None] = 2
@@ -303,7 +303,7 @@ class AlteredResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlteredResourceResult:
-    """What became of the configs of one resource."""
+    """The result for one resource."""
 
     error: Int16
     error_message: NullableString = None
@@ -314,7 +314,7 @@ class AlteredResourceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsResponse(Response):
-    """What became of the configs."""
+    """The result for each resource."""
 
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_FROM: ClassVar[int | None] = 2
@@ -358,7 +358,7 @@ class ChangedResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalAlterConfigsResponse(Response):
-    """What became of the configs."""
+    """The result for each resource."""
 
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_FROM: ClassVar[int | None] = 1
@@ -393,7 +393,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionResult:
-    """What became of the election of one partition."""
+    """The result of the election of one partition."""
 
     partition: Int32
     error: Int16
@@ -403,7 +403,7 @@ class ElectionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionTopic:
-    """What became of elections of a topic."""
+    """The results of the elections of one topic."""
 
     topic: String
     partitions: tuple[ElectionResult, ...]
@@ -411,7 +411,7 @@ class ElectionTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersResponse(Response):
-    """What became of the elections."""
+    """The result of each election."""
 
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_FROM: ClassVar[int | None] = 2

@@ -105,7 +105,7 @@ class BrokerEndPoint:
 
 
 class PartitionError(NamedTuple):
-    """What became of one partition."""
+    """The result for one partition."""
 
     topic: String
     partition: Int32

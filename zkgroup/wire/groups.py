@@ -172,7 +172,7 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftMember:
-    """What became of a member that leaves."""
+    """The result for one leaving member."""
 
     member_id: String
     group_instance_id: NullableString = None
@@ -181,7 +181,7 @@ class LeftMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroupResponse(Response):
-    """What became of the members."""
+    """The result for each leaving member."""
 
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
@@ -424,7 +424,7 @@ class ListGroupsRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedGroup:
-    """What became of one group."""
+    """The result for one group."""
 
     group: String
     error: Int16
@@ -432,7 +432,7 @@ class DeletedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroupsResponse(Response):
-    """What became of the groups."""
+    """The result for each group."""
 
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_FROM: ClassVar[int | None] = 2
@@ -470,7 +470,7 @@ class OffsetDeleteTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteResponse(Response):
-    """What became of the offsets."""
+    """The result for each offset."""
 
     VERSIONS: ClassVar[range] = range(1)
 

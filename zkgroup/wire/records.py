@@ -78,7 +78,7 @@ class RecordError:
 
 @dataclass(frozen=True, slots=True)
 class ProduceResult:
-    """What became of the records for one partition."""
+    """The result for one partition."""
 
     partition: Int32
     error: Int16
@@ -93,7 +93,7 @@ class ProduceResult:
 
 @dataclass(frozen=True, slots=True)
 class ProduceTopicResult:
-    """What became of the records for partitions of a topic."""
+    """The results for the partitions of one topic."""
 
     topic: String
     partitions: tuple[ProduceResult, ...]
@@ -101,7 +101,7 @@ class ProduceTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse(Response):
-    """What became of the records."""
+    """The result for each partition."""
 
     VERSIONS: ClassVar[range] = range(9)
 

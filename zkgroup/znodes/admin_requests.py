@@ -43,6 +43,7 @@ class Move:
     """The target replicas of one partition in a reassignment."""
 
     topic_partition: TopicPartition
+    """The partition."""
     replicas: tuple[int, ...]
     """Target replica list, preferred leader first.
 
@@ -200,12 +201,14 @@ class PartitionVerdict:
     """The result of an unclean election for one partition."""
 
     topic_partition: TopicPartition
+    """The partition."""
     verdict: Verdict
     """`unclean`: a replica out of sync leads, acknowledged records may be lost; `elected`: a replica in sync
     leads; `not_needed`: it has a live leader; `refused`: see the reason."""
     leader: int | None
     """The present leader; None if there is none."""
     reason: str = ""
+    """Why it was refused; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

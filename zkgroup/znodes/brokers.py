@@ -354,11 +354,13 @@ class Topic:
     partitions: Mapping[int, tuple[int, ...]]
     """Partition to replica list, the preferred leader first. Numbers may have gaps."""
     version: int = 1
+    """Version of the format: 1, 2 or 3."""
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Partition to the replicas that a running reassignment adds; they are in `partitions` already."""
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Partition to the replicas that a running reassignment removes at its end."""
     topic_id: str | None = None
+    """The topic id of Kafka 2.8; None for a topic without one."""
     extensions: Mapping[str, object] = field(default_factory=dict)
     """Unknown keys, which every rewrite keeps."""
 

@@ -54,7 +54,9 @@ class ConfigEntity:
     """
 
     kind: EntityKind
+    """The folder below `/config`: `topics`, `clients`, `users`, `brokers` or `ips`."""
     name: str
+    """The name as in the path, or `<default>`."""
     client: str | None = None
     """The client, for a quota of one client of a user."""
 

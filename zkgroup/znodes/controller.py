@@ -165,6 +165,7 @@ class ControllerRecord:
     """
 
     broker: int
+    """Broker id of the controller."""
     session: int
     """The ZooKeeper session that won."""
     reason: str

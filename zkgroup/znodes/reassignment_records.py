@@ -144,7 +144,9 @@ class StoredPlan:
     """
 
     phases: tuple[tuple[Move, ...], ...]
+    """For each phase, the moves that are submitted together."""
     state: PlanState
+    """The state of the plan."""
     next_phase: int
     """The phase to submit next, from 0; the number of phases when all were submitted."""
     time_ms: int

@@ -30,7 +30,9 @@ class ServerStatus:
     mode: str | None = None
     """`leader`, `follower`, `standalone`, ..."""
     version: str | None = None
+    """The ZooKeeper release."""
     connections: int | None = None
+    """Open client connections of this server."""
     watches: int | None = None
     """The watches of this server's own clients."""
     znodes: int | None = None

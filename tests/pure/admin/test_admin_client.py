@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from docs.tools import admin_page
 from tests.project import ROOT
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
@@ -446,6 +447,12 @@ def test_every_argument_is_in_the_docstring(name: str) -> None:
 
     described = [found[1] for line in lines if (found := re.match(r"    (\w+): \S", line))]
     assert described == list(inspect.signature(method).parameters)[1:]
+
+
+@pytest.mark.parametrize("name", admin_page.types())
+def test_every_field_of_a_type_is_documented(name: str) -> None:
+    """Each field, property and value in the reference of `Admin` has its meaning beside it."""
+    assert [row[0] for row in admin_page.members(name) if not row[-1]] == []
 
 
 # --- asyncio ------------------------------------------------------------------------------------------

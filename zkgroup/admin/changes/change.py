@@ -28,11 +28,14 @@ OutcomeT = TypeVar("OutcomeT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult(Generic[PlanT, WrittenT, OutcomeT]):
-    """What became of a change, or what would: `executed` is False for a preview and where nothing differs."""
+    """The result of a change, or of its dry run."""
 
     plan: PlanT
+    """What the change writes, or would write."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
     executed: bool
+    """Whether it was written; False for a dry run, and if there was nothing to change."""
     undo_id: str | None = None
     """Id of the undo record; None where none was saved."""
     undo_hint: str | None = None

@@ -72,6 +72,7 @@ class ReassignmentOutcome:
     status: str
     """The worst of one partition: `in_progress`, `failed` or `done`."""
     rows: tuple[ReassignmentStatus, ...]
+    """Each partition of the request, as last read."""
     throttles_removed: int | None
     """Configurations written to remove the throttle; None where there was none, or a move still needs it."""
 

@@ -55,6 +55,7 @@ class Listing(Generic[RowT]):
     as_of: AsOf
     """The moment of the read: zxid, and wall time in milliseconds."""
     rows: tuple[RowT, ...]
+    """The rows, in the order that the method states."""
     unreadable: tuple[str, ...] = ()
     """Paths that cannot be read, each with the reason; what they hold is in no row."""
 

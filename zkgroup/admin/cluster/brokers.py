@@ -54,7 +54,9 @@ class Brokers:
     data: tuple[int, ...]
     """Can hold replicas."""
     controllers_only: tuple[int, ...]
+    """Ids of the brokers that only take part in controller elections."""
     unreadable: tuple[str, ...] = ()
+    """What is wrong with each registration that cannot be read, with its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +64,11 @@ class BrokerSummary:
     """One row of `broker list`."""
 
     broker: int
+    """The broker id."""
     host: str | None
+    """The host of its plaintext listener; None if it has no such listener."""
     port: int
+    """The port of its plaintext listener; -1 if it has no such listener."""
     registered_at_ms: int
     """When the registration was made, by the server's clock."""
     version: int
@@ -75,6 +80,7 @@ class BrokerSummary:
     role: str
     """`data`, or `controller` for one that hosts nothing."""
     controller: bool
+    """Whether `/controller` names this broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +88,15 @@ class BrokerDescription:
     """What `broker describe` shows beyond its row."""
 
     summary: BrokerSummary
+    """The row of this broker in `broker list`."""
     session: int
+    """Id of the ZooKeeper session that owns the registration."""
     rack: str | None
+    """The rack that it registered; None for none."""
     jmx_port: int
+    """The JMX port that it registered; -1 for none."""
     endpoints: tuple[str, ...]
+    """Its listeners, each as `PROTOCOL://HOST:PORT`."""
     hosted: tuple[TopicPartition, ...]
     """Partitions with a replica on it."""
     replicas: int
@@ -380,9 +391,11 @@ class LeftReplicas:
     """What a broker may still have of one topic."""
 
     topic: str
+    """The topic of the replicas."""
     czxid: int | None
     """None where a controller of an earlier version has recorded it."""
     partitions: tuple[int, ...]
+    """The partition numbers, ascending."""
     is_there: bool
     """The topic is there; else it was deleted, and may have been made again."""
 
@@ -392,8 +405,11 @@ class ForgettingPlan:
     """What would be forgotten. Nothing has been."""
 
     as_of: AsOf
+    """When the records were read."""
     broker: int
+    """The broker whose stray replicas are forgotten."""
     left: tuple[LeftReplicas, ...]
+    """The replicas that the broker may still have, by topic."""
     znodes: tuple[Znode, ...]
     """Those that go."""
     unreadable: tuple[str, ...]

@@ -80,9 +80,13 @@ class ControllerDescription:
     """`controller describe`."""
 
     controller: int
+    """Broker id of the controller."""
     epoch: int | None
+    """The controller epoch; None if `/controller_epoch` cannot be read."""
     elected_at_ms: int
+    """When it was elected, in epoch milliseconds: the time in `/controller`, else its ctime."""
     session: int
+    """Id of the ZooKeeper session that owns `/controller`."""
     kind: str
     """`zkgroup` or `kafka`."""
     last_processed_zxid: int | None
@@ -97,7 +101,9 @@ class PastController:
     """
 
     epoch: int
+    """The controller epoch."""
     record: ControllerRecord
+    """What the controller recorded about this epoch."""
 
 
 def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
@@ -253,6 +259,7 @@ class ControllerHealth:
     controller: int | None
     """None where there is none, or its znode cannot be read."""
     epoch: int | None
+    """The controller epoch; None if there never was a controller, or it cannot be read."""
     kind: str | None
     """`zkgroup` or `kafka`; None where there is no controller."""
     last_processed_zxid: int | None = None
@@ -396,20 +403,25 @@ class ResignationPlan:
     """Who would be asked. Nothing has been."""
 
     as_of: AsOf
+    """When `/controller` was read."""
     controller: int
+    """Broker id of the controller that would be asked."""
     epoch: int | None
+    """Its controller epoch; None if `/controller_epoch` cannot be read."""
     czxid: int
     """Of its `/controller`."""
     standing: Znode | None
     """A request that meant an earlier `/controller`: it is written over."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resignation:
-    """What became of it."""
+    """The result of a request to resign."""
 
     as_of: AsOf
+    """When `/controller` was last read."""
     resigned: bool
     """The `/controller` that was meant is gone."""
     successor: int | None

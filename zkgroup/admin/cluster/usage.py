@@ -37,8 +37,11 @@ class Counts:
     """What the formulas are made of."""
 
     brokers: int
+    """Registered brokers."""
     topics: int
+    """Topics below `/brokers/topics`."""
     partitions: int
+    """Partitions of all topics."""
     reassigning: int
     """Partitions that the request names."""
     notifications: int
@@ -60,7 +63,9 @@ class Estimate:
     """What a formula comes to here."""
 
     formula: str
+    """The formula, with B for brokers, T for topics, P for partitions, C for notifications."""
     value: int
+    """The value of the formula with the counts of this cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,7 @@ class Usage:
     corrected: Estimate | None
     """As the source of the release here says; None where it has not been counted."""
     measured: int | None
+    """What was counted; None if it could not be counted."""
     measured_by: str | None
     """`mntr`, `wchs`, `AdminServer` or `tree walk`."""
     reason: str | None
@@ -85,11 +91,15 @@ class ClusterUsage:
     """`cluster usage`."""
 
     as_of: AsOf
+    """When the tree was read."""
     counts: Counts
+    """The numbers that the formulas use."""
     release: str | None
     """Whose formulas are taken: `0.8.2`, `1.1-2.6`, `2.7+` or `zkgroup`; None where none is known."""
     rows: tuple[Usage, ...]
+    """One row for each of `QUANTITIES`, in that order."""
     servers: tuple[ServerStatus, ...]
+    """The status of each ZooKeeper server of the address."""
     unreadable: tuple[str, ...] = ()
     """Paths that an ACL hides: they, and what is below them, are missing in the counts."""
 

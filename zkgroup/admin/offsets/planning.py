@@ -27,9 +27,13 @@ PARTITION_MAX = 2**31 - 1
 class LogPositions(Protocol):
     """What a record source knows about its partitions; unknown partitions are absent from the answers."""
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Offset of the first record of each partition."""
+        ...
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The offset that the next record of each partition will get."""
+        ...
 
     def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
         """Offset of the first record with that timestamp or a later one."""
@@ -88,9 +92,13 @@ class OffsetChange:
     """One partition's offset before and after. `version` None: there is no znode yet."""
 
     topic_partition: TopicPartition
+    """The partition."""
     before: int | None
+    """The committed offset as read; None if there is none, or it cannot be read."""
     version: int | None
+    """Data version of the offset znode as read; None if there is no such znode."""
     after: int
+    """The offset to commit; -1 for none."""
     found: bytes = b""
     """What the znode holds now; none where there is no znode or no data."""
     exactly: bytes | None = None
@@ -111,6 +119,7 @@ class OffsetChange:
 
     @property
     def changes(self) -> bool:
+        """Whether anything would be written for this partition."""
         if self.removes:
             return self.version is not None
         if self.exactly is None and self.before is not None:
@@ -123,11 +132,15 @@ class OffsetPlan:
     """What would be written. Nothing has been."""
 
     group: str
+    """The group."""
     as_of: AsOf
+    """When the offsets were read."""
     members: tuple[str, ...]
     """Registered members at that moment: with any, it takes force."""
     changes: tuple[OffsetChange, ...]
+    """One row for each partition that was named, by topic and number."""
     notes: tuple[str, ...] = ()
+    """Warnings for the operator, one sentence each; empty for none."""
     sweep: tuple[str, ...] = ()
     """Persistent znodes, parents first, that go with the offsets where nothing is left below them."""
     topics: frozenset[str] = frozenset()

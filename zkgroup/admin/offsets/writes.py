@@ -54,10 +54,10 @@ LIVE_TRIES = 20
 
 @dataclass(slots=True)
 class Applied:
-    """What became of a plan."""
+    """The result of applying an `OffsetPlan`."""
 
     done: list[OffsetChange] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    """The offsets that were written, in order."""
 
 
 def missing_parents(ensemble: Ensemble, plan: OffsetPlan) -> tuple[str, ...]:

@@ -55,9 +55,13 @@ class CancelPlan:
     """A running request as it would be changed. Nothing has been."""
 
     as_of: AsOf
+    """When the request was read."""
     version: int
+    """Data version of `/admin/reassign_partitions` as read; the write is conditional on it."""
     before: Reassignment
+    """The request as it is."""
     after: Reassignment
+    """The request as it would become."""
     rows: tuple[ReplicaMove, ...]
     """Of what is cancelled: where it is and where it goes back to."""
     files: Mapping[TopicPartition, str] = field(default_factory=dict)
@@ -160,8 +164,11 @@ class Removal:
     """A request that cannot be read, and that would be removed. Nothing has been."""
 
     as_of: AsOf
+    """When the request was read."""
     znode: Znode
+    """`/admin/reassign_partitions` as read; its deletion is conditional on the version."""
     error: CorruptZnodeError
+    """Why the request cannot be read."""
     note: str | None
     """What becomes of a move that the controller had begun before the request was written over."""
 

@@ -31,13 +31,16 @@ class ReassignmentStatus:
     """One partition and how its move stands."""
 
     topic_partition: TopicPartition
+    """The partition."""
     before: tuple[int, ...] | None
     """Where it was; None where no znode shows it any more. Of a move that has begun the order may be another:
     the topic keeps the replicas, not their order."""
     target: tuple[int, ...]
+    """The replica list that was asked for."""
     status: str
     """`done`, `in_progress`, `failed` (not moving, and not where it shall be) or `unknown` (unreadable)."""
     detail: str | None = None
+    """Why it has this status; None if there is nothing to add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

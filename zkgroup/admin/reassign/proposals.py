@@ -55,9 +55,13 @@ class Proposal:
     """What `generate` proposes, beside what is."""
 
     as_of: AsOf
+    """When the topics were read."""
     current: Mapping[TopicPartition, tuple[int, ...]]
+    """Partition to its replica list now."""
     proposed: Mapping[TopicPartition, tuple[int, ...]]
+    """Partition to its replica list as proposed."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
 
     @property
     def moves(self) -> int:
@@ -72,7 +76,10 @@ class PlanRequest:
     topics: Collection[str] = ()
     """The plan is about these alone; empty where it is about all."""
     rack_mode: RackMode = "enforced"
+    """`enforced` needs a rack of every broker or of none; `disabled` ignores racks; `safe` uses racks if
+    every broker has one."""
     allow: Collection[PlanViolation] = ()
+    """Violations of the checks of a plan that are accepted."""
     sizes: Sizes | None = None
     """Bytes of one replica of each partition, or None to count replicas."""
     sizes_file: str = "sizes"
@@ -86,9 +93,13 @@ class PhasedPlan:
     """A plan, and the requests that carry it out one after the other."""
 
     as_of: AsOf
+    """When the cluster was read."""
     plan: Plan
+    """The changes and their costs."""
     phases: tuple[Phase, ...]
+    """The phases in the order in which they are submitted."""
     notes: tuple[str, ...] = field(default=())
+    """Warnings for the operator, one sentence each; empty for none."""
     unreadable: tuple[CorruptZnodeError, ...] = ()
     """Topics that cannot be read: the plan leaves them where they are, whatever brokers that is."""
 

@@ -63,8 +63,11 @@ class PlanDescription:
     """One stored plan and how far it is."""
 
     as_of: AsOf
+    """When the plan was read."""
     plan: str
+    """Id of the plan."""
     stored: StoredPlan
+    """The plan as stored."""
     version: int
     """Of its znode: every change is conditional on it."""
     rows: tuple[ReassignmentStatus, ...]
@@ -88,8 +91,11 @@ class Storing:
     """A plan that would be stored. Nothing has been."""
 
     as_of: AsOf
+    """When the cluster was read."""
     stored: StoredPlan
+    """The plan as it would be stored."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
     gate: SetData | None
     """What lets it begin, as `_gate` says; None for one that does not begin."""
 

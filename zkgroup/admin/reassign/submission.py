@@ -44,9 +44,13 @@ class ReplicaMove:
     """What a request would do to one partition."""
 
     topic_partition: TopicPartition
+    """The partition."""
     before: tuple[int, ...]
+    """Its replica list now."""
     after: tuple[int, ...]
+    """Its replica list after the reassignment."""
     in_sync: tuple[int, ...] | None
+    """Its in-sync replicas; None if there is no state or it cannot be read."""
     unhosted: bool = False
     """No broker has it: the brokers named begin with nothing, the one in `before` included."""
 
@@ -66,12 +70,15 @@ class ReassignmentPlan:
     """What would be asked for. Nothing has been."""
 
     as_of: AsOf
+    """When the topics were read."""
     rows: tuple[ReplicaMove, ...]
     """Every partition of the file, in order; those with nothing to do are not asked for."""
     throttle: int | None
     """Bytes a second for each broker."""
     configs: tuple[ConfigPlan, ...]
+    """The configurations that set the throttle; empty without a throttle."""
     notes: tuple[str, ...]
+    """Warnings for the operator, one sentence each; empty for none."""
 
     @property
     def effective(self) -> tuple[ReplicaMove, ...]:

@@ -57,13 +57,19 @@ class AlterationPlan:
     """What would be written. Nothing has been."""
 
     as_of: AsOf
+    """When the topic was read."""
     topic: str
+    """The topic that changes."""
     znode: Znode
+    """The topic's znode as read; the write is conditional on its version."""
     before: Topic
+    """The partitions of the topic as read."""
     added: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """New partitions; of a topic that gets its first brokers, all of them."""
     config: ConfigPlan | None = None
+    """The change of the overrides; None if they do not change."""
     notes: tuple[str, ...] = ()
+    """Warnings for the operator, one sentence each; empty for none."""
     gets_brokers: bool = False
     """No broker has hosted the topic; those that are named do from now on."""
     unhosted: bool = False

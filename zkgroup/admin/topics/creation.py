@@ -51,9 +51,13 @@ class NewTopic:
     """What `topic create` would write. Nothing has been."""
 
     topic: str
+    """The topic."""
     assignment: Mapping[int, tuple[int, ...]]
+    """Partition number to replica list, the preferred leader first."""
     configs: Mapping[str, str] = field(default_factory=dict)
+    """Its overrides, name to value."""
     notes: tuple[str, ...] = ()
+    """Warnings for the operator, one sentence each; empty for none."""
     unhosted: bool = False
     """No broker shall host it: it is made without any, and a mark says so."""
 
@@ -261,6 +265,7 @@ class LeadersSeen:
     """What the last read found."""
 
     as_of: AsOf
+    """When the partitions were last read."""
     leaderless: Mapping[TopicPartition, str]
     """Partitions without a live leader, each with why; with none, the wait was not in vain."""
 

@@ -44,7 +44,9 @@ class TopicDeletionPlan:
     """What the deletion would do. Nothing has been done."""
 
     topic: str
+    """The topic."""
     as_of: AsOf
+    """When the topic was read."""
     controller: int | None
     """Broker that would be asked; None: no controller lives, the znodes are removed here."""
     users: tuple[tuple[str, str], ...]
@@ -396,7 +398,9 @@ class DeletionSeen:
     """What the last read found."""
 
     as_of: AsOf
+    """When the topic was last read."""
     gone: bool
+    """Whether the topic and the request to delete it are both gone."""
     detail: str | None
     """What it waits for, or why it will not end; None where nothing is known to be in its way."""
 

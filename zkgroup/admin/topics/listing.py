@@ -34,14 +34,21 @@ class TopicPartitionDescription:
     """Replicas, leader and ISR of one partition."""
 
     partition: int
+    """The partition number."""
     replicas: tuple[int, ...]
+    """The replica list, the preferred leader first."""
     leader: int | None
     """-1: none (Kafka's word); None: no controller has written a state yet, or it cannot be read."""
     leader_epoch: int | None
+    """The leader epoch; None if there is no state or it cannot be read."""
     isr: tuple[int, ...] | None
+    """The in-sync replicas; None if there is no state or it cannot be read."""
     controller_epoch: int | None
+    """Epoch of the controller that wrote the state; None if there is no state or it cannot be read."""
     adding: tuple[int, ...]
+    """Replicas that a running reassignment adds."""
     removing: tuple[int, ...]
+    """Replicas that a running reassignment removes at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +56,9 @@ class TopicDescription:
     """A topic with its partitions and overrides."""
 
     topic: str
+    """The topic."""
     partitions: tuple[TopicPartitionDescription, ...]
+    """Its partitions, by number."""
     configs: Mapping[str, str] | None
     """None where the znode cannot be read."""
     deletion: PendingDeletion | None = None
@@ -65,11 +74,15 @@ class TopicSummary:
     """One row of `topic list`."""
 
     topic: str
+    """The topic."""
     partitions: int | None
     """None where the znode cannot be read."""
     replication_factor: int | None
+    """Length of the longest replica list; None if there are no partitions, or the znode cannot be read."""
     internal: bool
+    """Whether it is a topic of Kafka itself, as `__consumer_offsets`."""
     marked_for_deletion: bool
+    """Whether `/admin/delete_topics` has a request for it."""
 
 
 def list_topics(ensemble: Ensemble) -> tuple[AsOf, tuple[TopicSummary, ...]]:

@@ -86,7 +86,7 @@ class Illegal(NamedTuple, Generic[ItemT, PhaseT]):
 
 
 class Moved(NamedTuple, Generic[ItemT, PhaseT]):
-    """What became of a batch."""
+    """The result of a batch of transitions."""
 
     done: Mapping[ItemT, PhaseT]
     """Each item that has moved, with the phase it came from."""

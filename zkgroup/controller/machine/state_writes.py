@@ -60,7 +60,7 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 
 class Written(NamedTuple):
-    """What became of a batch."""
+    """The result of a batch of writes."""
 
     written: dict[TopicPartition, LeaderIsrAndControllerEpoch]
     """The states as they stand now, with the versions that LeaderAndIsr carries."""

@@ -64,7 +64,7 @@ CHANGED_MEANWHILE = "its znodes have changed"
 
 
 class Removed(NamedTuple):
-    """What became of topics; those that are not named were written by another client meanwhile."""
+    """Topics whose deletion was written or refused. Another client has changed the topics in neither."""
 
     gone: Collection[str]
     refused: Mapping[str, str]

@@ -66,7 +66,7 @@ MOVES_READ_AGAIN: Final = 100
 
 
 class StrayRecordsWritten(NamedTuple):
-    """What became of a change."""
+    """The result of a write of stray replicas."""
 
     is_overtaken: bool
     """Others had written there; all was read again."""

@@ -32,7 +32,7 @@ Select = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], Choice | NoChoi
 
 
 class Led(NamedTuple):
-    """What became of an election."""
+    """The result of an election, by partition."""
 
     chosen: dict[TopicPartition, Choice]
     """Partitions with a new leader epoch."""

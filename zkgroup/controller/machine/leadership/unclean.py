@@ -69,7 +69,7 @@ class UncleanElections(Feature):
             self._events.back_off(str(refusal))
 
     def _elect(self, request: UncleanElection) -> Procedure[tuple[PartitionVerdict, ...]]:
-        """What became of each partition, in the order of the request."""
+        """The result for each partition, in the order of the request."""
         context = self._context
         batch = self._requests.batch()
         wanted = [each for each in dict.fromkeys(request.partitions) if self._obstacle(each) is None]
