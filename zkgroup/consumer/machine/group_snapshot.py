@@ -160,7 +160,7 @@ class MembershipSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class DecodedMember:
     """A registration as read, with its subscription and, unless it is a wildcard, its topics."""
 
     registration: Registration
@@ -182,7 +182,7 @@ class Evaluation:
 class _GroupCache:
     ids: tuple[int, int] | None = None
     """czxid and cversion of `ids` that `registrations` belongs to."""
-    registrations: dict[str, Peer | None] = field(default_factory=dict)
+    registrations: dict[str, DecodedMember | None] = field(default_factory=dict)
     """The peer of each name; None for a registration that cannot be read."""
     created_ms: dict[str, int] = field(default_factory=dict)
     """ctime of each registration, in epoch milliseconds."""
@@ -312,7 +312,7 @@ class GroupSnapshotReader:
     def _remember(
         self,
         listing: ListChildrenDone,
-        cached: Mapping[str, Peer | None],
+        cached: Mapping[str, DecodedMember | None],
         fresh: Mapping[str, Znode | Code | None],
     ) -> None:
         """Stores the registrations of this listing, those just read and the cached ones."""
@@ -328,7 +328,7 @@ class GroupSnapshotReader:
         cache.registrations, cache.created_ms = registrations, created_ms
         cache.ids = (stat.czxid, stat.cversion)
 
-    def _cached(self, listing: ListChildrenDone) -> Mapping[str, Peer | None]:
+    def _cached(self, listing: ListChildrenDone) -> Mapping[str, DecodedMember | None]:
         """The cached registrations that are still valid (recipes.md 3)."""
         cache, stat = self._cache, listing.stat
         if cache.ids is None or stat is None or cache.ids[0] != stat.czxid:
@@ -343,7 +343,7 @@ class GroupSnapshotReader:
         if znode is None or znode.stat.ephemeral_owner != session.session_id:
             raise GuardRefusedError(self._paths.own)
 
-    def _decoded(self, name: str, znode: Znode) -> Peer | None:
+    def _decoded(self, name: str, znode: Znode) -> DecodedMember | None:
         try:
             registration = Registration.decode(znode.path, znode.data)
         except CorruptZnodeError as error:
@@ -353,7 +353,7 @@ class GroupSnapshotReader:
         evaluated = None
         if isinstance(subscription, StaticSubscription):
             evaluated = EvaluatedMember(name, subscription.topics)
-        return Peer(registration, subscription, evaluated)
+        return DecodedMember(registration, subscription, evaluated)
 
     def report_corrupt(self, znode: Znode, error: CorruptZnodeError) -> None:
         """Reports a corrupt znode, once for each version of it."""
