@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -134,3 +135,9 @@ class AsyncBroker:
     async def replicas(self, timeout_s: float = ANSWER_S) -> dict[TopicPartition, ReplicaView]:
         """See `Broker.replicas`."""
         return await asyncio.to_thread(self._broker.replicas, timeout_s)
+
+    async def leaders(
+        self, partitions: Collection[TopicPartition], timeout_s: float = ANSWER_S
+    ) -> dict[TopicPartition, int]:
+        """See `Broker.leaders`."""
+        return await asyncio.to_thread(self._broker.leaders, partitions, timeout_s)

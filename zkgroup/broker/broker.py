@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_done
@@ -299,6 +299,19 @@ class Broker:
     def replicas(self, timeout_s: float = ANSWER_S) -> dict[TopicPartition, ReplicaView]:
         """The role, leader epoch, log end offset and high watermark of each replica. Raises as `health`."""
         return self._ask(lambda network: network.replicas(), timeout_s)
+
+    def leaders(
+        self, partitions: Collection[TopicPartition], timeout_s: float = ANSWER_S
+    ) -> dict[TopicPartition, int]:
+        """The leader of each partition as this broker names it to clients. Raises as `health`.
+
+        It has no entry for a partition that the broker does not know, or whose leader is not live.
+        """
+
+        async def leaders(network: BrokerNetwork) -> dict[TopicPartition, int]:
+            return network.leaders(partitions)
+
+        return self._ask(leaders, timeout_s)
 
     def _ask(self, ask: Callable[[BrokerNetwork], Coroutine[Any, Any, T]], timeout_s: float) -> T:
         life = self._lifecycle

@@ -80,6 +80,8 @@ class BrokerHealth:
     """Number of partitions that are fetched from leaders now."""
     connections: int
     """Number of connections of clients, brokers and controllers to the port."""
+    live_brokers: frozenset[int] = frozenset()
+    """The ids of all live brokers, by the controller's last UpdateMetadata."""
 
 
 class _ReportingCache(MetadataCache):
@@ -337,7 +339,13 @@ class BrokerNetwork:
             self._control_requests.controller_epoch,
             len(self._fetchers.following),
             self._server.connections,
+            frozenset(self.cache.brokers),
         )
+
+    def leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The leaders that clients get from this broker; without unknown partitions and dead leaders."""
+        known = [(tp, self.cache.partition(tp)) for tp in partitions]
+        return {tp: state.leader for tp, state in known if state and state.leader in self.cache.brokers}
 
     async def replicas(self) -> dict[TopicPartition, ReplicaView]:
         """The state of every partition with a role or a log on this broker."""

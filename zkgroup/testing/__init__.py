@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zkgroup.testing.clock import FakeClock, wait_until
+    from zkgroup.testing.kafka_cluster import KafkaCluster
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
     from zkgroup.testing.server_history import check_history, server_transactions
     from zkgroup.testing.simulation import Simulation, SimulationError
@@ -20,6 +21,7 @@ _HOMES = {
     "ClusterSimulation": "simulation.cluster",
     "ClusterSimulationError": "simulation.cluster",
     "FakeClock": "clock",
+    "KafkaCluster": "kafka_cluster",
     "MemoryZooKeeper": "memory_zookeeper",
     "Simulation": "simulation",
     "SimulationError": "simulation",
@@ -32,6 +34,7 @@ __all__ = [
     "ClusterSimulation",
     "ClusterSimulationError",
     "FakeClock",
+    "KafkaCluster",
     "MemoryZooKeeper",
     "Simulation",
     "SimulationError",

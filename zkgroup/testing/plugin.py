@@ -1,4 +1,4 @@
-"""pytest fixtures for code that talks to ZooKeeper. Installed with zkgroup; nothing is loaded until used.
+"""pytest fixtures for code that talks to ZooKeeper or Kafka. Nothing is loaded before its use.
 
 | fixture | gives |
 |---|---|
@@ -7,6 +7,8 @@
 | `zk_chaos` | as `zk_ensemble`, on servers of its own with proxies before and between them, and faults |
 | `zk_chaos_server` | as `zk_chaos`, on the one server |
 | `memory_zookeeper` | a fresh `MemoryZooKeeper` with a `FakeClock` |
+| `kafka_cluster` | a `KafkaCluster` of three brokers in this process, with `bootstrap_servers` |
+| `kafka_cluster_factory` | makes such clusters, with the arguments of `KafkaCluster` |
 
 The servers are started once, when the first test needs them, and end with the run. Each has an `address` to
 connect to. After each test its faults are healed.
@@ -15,13 +17,15 @@ connect to. After each test its faults are healed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from zkgroup.testing.chaos import ChaosZooKeeper
+    from zkgroup.testing.kafka_cluster import KafkaCluster
     from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
     from zkgroup.testing.proxies import PeerLinks
     from zkgroup.zookeeper.embedded import EmbeddedServer, EmbeddedZooKeeper
@@ -138,3 +142,18 @@ def memory_zookeeper() -> MemoryZooKeeper:
     from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 
     return MemoryZooKeeper()
+
+
+@pytest.fixture
+def kafka_cluster_factory() -> Iterator[Callable[..., KafkaCluster]]:
+    """Starts a `KafkaCluster` with the arguments that it gets; the clusters are closed after the test."""
+    from zkgroup.testing.kafka_cluster import KafkaCluster
+
+    with ExitStack() as clusters:
+        yield lambda *args, **kwargs: clusters.enter_context(KafkaCluster(*args, **kwargs))
+
+
+@pytest.fixture
+def kafka_cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> KafkaCluster:
+    """Three brokers without topics."""
+    return kafka_cluster_factory()

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
 from zkgroup.model import Znode
-from zkgroup.model.ports import Clock, DrivenClock
+from zkgroup.model.ports import Clock
 from zkgroup.model.requests import (
     AclEntry,
     Code,
@@ -250,6 +250,8 @@ class MemoryZooKeeper(DirectWrites):
         self._ready: deque[ServerStep] = deque()
         self._delivering = False
         self._depth = 0
+        self._expiries: dict[int, Callable[[], None]] = {}
+        """Session id to what cancels its expiry, in direct mode while its client is not connected."""
 
     @property
     def log(self) -> list[Transaction]:
@@ -385,7 +387,7 @@ class MemoryZooKeeper(DirectWrites):
             return None
         session.heard_ms = self.clock.now_ms()
         if flight.request is None:
-            self.leader.end_session(session)
+            self._end_session(session)
             return None
         return execute(self, client, flight)
 
@@ -434,6 +436,7 @@ class MemoryZooKeeper(DirectWrites):
                 client.become(ClientLink.LOST, Lost(client.incarnation, "expired"))
                 return
             session.heard_ms = self.clock.now_ms()
+            self._forget_expiry(session)
         else:
             client.session = self.leader.create_session(client.name, client.session_timeout_ms)
             client.incarnation += 1
@@ -451,7 +454,7 @@ class MemoryZooKeeper(DirectWrites):
             for _ in client.requests:
                 self.queued(client, "orphan")
         client.requests.clear()
-        if not self.stepped and client.session is not None and isinstance(self.clock, DrivenClock):
+        if not self.stepped and client.session is not None:
             client.session.heard_ms = self.clock.now_ms()
             self._await_expiry(client, client.session)
         client.data_watches.clear()
@@ -471,9 +474,24 @@ class MemoryZooKeeper(DirectWrites):
                 if self.clock.now_ms() < session.heard_ms + session.timeout_ms:
                     self._await_expiry(client, session)
                 else:
-                    self.leader.end_session(session)
+                    self._end_session(session)
 
-        self.clock.call_at(session.heard_ms + session.timeout_ms, end)
+        self._forget_expiry(session)
+        self._expiries[session.session_id] = self.clock.call_at(session.heard_ms + session.timeout_ms, end)
+
+    def _forget_expiry(self, session: ServerSession) -> None:
+        self._expiries.pop(session.session_id, lambda: None)()
+
+    def _end_session(self, session: ServerSession) -> None:
+        self._forget_expiry(session)
+        self.leader.end_session(session)
+
+    def close(self) -> None:
+        """Cancels the expiry of sessions without a connection; each is a timer on a clock that runs."""
+        with self._lock:
+            for forget in self._expiries.values():
+                forget()
+            self._expiries.clear()
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -526,7 +544,7 @@ class MemoryZooKeeper(DirectWrites):
     def expire_session(self, session_id: int) -> None:
         """As `expire`, for any session, also one that its client has abandoned."""
         with self.locked():
-            self.leader.end_session(self.leader.sessions[session_id])
+            self._end_session(self.leader.sessions[session_id])
 
     def ping(self, name: str) -> None:
         """A ping of a connected client."""

@@ -1,0 +1,5 @@
+"""`KafkaCluster`: brokers that Kafka's clients can use, in one process, without ZooKeeper and Java."""
+
+from zkgroup.testing.kafka_cluster.cluster import KafkaCluster
+
+__all__ = ["KafkaCluster"]
