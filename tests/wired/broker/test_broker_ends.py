@@ -14,7 +14,7 @@ from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller import ControllerRegistration
 
 CLEAN = ".kafka_cleanshutdown"
 REFUSED = ControlledShutdownResponse(0, (T0,))
@@ -22,7 +22,7 @@ REFUSED = ControlledShutdownResponse(0, (T0,))
 
 def controlled_by(world: MemoryBrokers, broker: int) -> None:
     """This broker's process has the active controller."""
-    world.server.put(Controller.path(), Controller(broker, 0).encode())
+    world.server.put(ControllerRegistration.path(), ControllerRegistration(broker, 0).encode())
 
 
 def test_the_last_broker_does_not_wait_for_others(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tests.waiting import PATIENCE_S, eventually
+from tests.waiting import eventually, joined
 from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.zookeeper.clock import SystemClock
@@ -44,5 +44,4 @@ def test_a_closed_server_has_no_timers() -> None:
     (timer,) = timers()
     server.close()
 
-    timer.join(PATIENCE_S)
-    assert not timer.is_alive()
+    joined(timer)

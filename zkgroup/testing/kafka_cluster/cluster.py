@@ -47,7 +47,7 @@ FAST: Final = BrokerSettings(
 
 
 @dataclass
-class ClusterBroker:
+class KafkaClusterBroker:
     """One broker of a cluster, over all its starts."""
 
     id: int
@@ -106,7 +106,7 @@ class KafkaCluster:
         self._folder = None if data is None else Path(data)
         self._links = BrokerLinks()
         self._number = brokers
-        self._brokers: dict[int, ClusterBroker] = {}
+        self._brokers: dict[int, KafkaClusterBroker] = {}
         self._lock = threading.RLock()
         self._closed = False
 
@@ -143,7 +143,7 @@ class KafkaCluster:
             data = MemoryStorage() if self._folder is None else self._folder / f"broker-{broker}"
             if isinstance(data, MemoryStorage):
                 data.directory_id = uuid.uuid4().hex
-            self._brokers[broker] = ClusterBroker(broker, port, BrokerLoops(broker, self._links), data)
+            self._brokers[broker] = KafkaClusterBroker(broker, port, BrokerLoops(broker, self._links), data)
         for broker in self._brokers:
             self._start(self._brokers[broker])
         self.wait_until_ready(timeout_s)
@@ -170,7 +170,7 @@ class KafkaCluster:
                 one.port.release()
             self.zookeeper.close()
 
-    def _start(self, one: ClusterBroker) -> None:
+    def _start(self, one: KafkaClusterBroker) -> None:
         one.starts += 1
         one.client = f"broker-{one.id}-{one.starts}"
         settings = self._own_settings.get(one.id, self.settings)
@@ -248,7 +248,7 @@ class KafkaCluster:
         found = self.zookeeper.find(path)
         return None if found is None or found.data is None else PartitionState.decode(path, found.data)
 
-    def _known(self, broker: int) -> ClusterBroker:
+    def _known(self, broker: int) -> KafkaClusterBroker:
         if broker not in self._brokers:
             ids = ", ".join(map(str, self._brokers)) or "no broker: start it first"
             raise ConfigError(f"no broker {broker!r}: the cluster has {ids}")
@@ -323,7 +323,7 @@ class KafkaCluster:
             running.close()
             self._ended(one, "was stopped")
 
-    def _ended(self, one: ClusterBroker, state: str) -> None:
+    def _ended(self, one: KafkaClusterBroker, state: str) -> None:
         one.broker, one.state = None, state
         one.cuts.clear()
         self._links.heal(one.id)
@@ -378,11 +378,11 @@ class KafkaCluster:
         self.broker(broker)
         self.zookeeper.expire(self._known(broker).client)
 
-    def _cut(self, one: ClusterBroker, reason: str) -> None:
+    def _cut(self, one: KafkaClusterBroker, reason: str) -> None:
         one.cuts.add(reason)
         self.zookeeper.suspend(one.client)
 
-    def _heal(self, one: ClusterBroker, reason: str) -> None:
+    def _heal(self, one: KafkaClusterBroker, reason: str) -> None:
         one.cuts.discard(reason)
         if one.broker is not None and not one.cuts:
             self.zookeeper.resume(one.client)
