@@ -41,7 +41,7 @@ def _record(seq: int, kind: str, **fields: object) -> HistoryRecord:
 _ROW = {"topic": "orders", "partition": 0, "offset": 5}
 
 
-def test_what_was_told_and_what_is_not_known() -> None:
+def test_reported_differences_and_unknown_ones() -> None:
     """An acknowledged commit, one refused by the server, one never sent, one without an answer."""
     account = account_of_records(
         [
@@ -68,7 +68,9 @@ def test_what_was_told_and_what_is_not_known() -> None:
         (Account(), Account(commits={Committed(ORDERS, 9, 5): 7}), "1 commits of"),
     ],
 )
-def test_a_claim_or_commit_that_one_side_lacks_is_told(told: Account, found: Account, expected: str) -> None:
+def test_a_claim_or_commit_that_one_side_lacks_is_reported(
+    told: Account, found: Account, expected: str
+) -> None:
     """An operation that only one of the accounts has is a disagreement; an unknown outcome explains it."""
     (why,) = disagreements(told, found)
 

@@ -56,7 +56,7 @@ def test_a_commit_of_a_thousand_partitions_is_a_few_packets() -> None:
     assert min(cost.packets for cost in sets) >= 1000
 
 
-def test_a_join_costs_few_packets_and_stops_nobody_else() -> None:
+def test_a_join_costs_few_packets_and_stops_no_other_member() -> None:
     """One joins ten members with 100 partitions: at most 80 packets; kept partitions stay owned."""
     with GroupBench(OURS, members=10, partitions=100, calm_s=1.0) as bench:
         bench.start()
@@ -75,7 +75,7 @@ def test_a_mass_start_is_at_most_two_rebalances_a_member() -> None:
     assert result["counters"]["most_rebalances"] <= 2
 
 
-def test_a_rolling_restart_converges_and_nobody_gives_up() -> None:
+def test_a_rolling_restart_converges_and_no_member_fails() -> None:
     """Three of ten members close and come back, one after another."""
     with GroupBench(OURS, members=10, partitions=100, calm_s=1.0) as bench:
         bench.start()
@@ -102,7 +102,7 @@ def test_the_report_names_what_was_not_reached() -> None:
 
 
 @pytest.mark.parametrize("measure", [cluster_measurements.describe, cluster_measurements.move_plan])
-def test_an_operators_look_is_few_packets_and_a_plan_few_copies(
+def test_status_takes_few_packets_and_a_plan_few_copies(
     measure: Callable[[Plan, Report], None],
 ) -> None:
     """400 partitions: all are described, and one of ten brokers is emptied by as few copies as possible."""

@@ -40,7 +40,7 @@ def test_rounds_go_through_all_pairs() -> None:
     assert {f"F37:{step}" for step in MOVE_STEPS} < set(OTHERS)
 
 
-def test_the_steps_of_a_move_are_told_apart() -> None:
+def test_the_steps_of_a_reassignment_are_distinguished() -> None:
     """F37: each write of a move is a step; the last write that is stored decides the step."""
     before, target = (1, 2, 3), (4, 1, 3)
     union = (4, 1, 3, 2)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(400)
 OLD = (0, 8, 2)
 
 
-def test_reads_an_old_broker_when_told_the_version(
+def test_reads_an_old_broker_with_a_configured_version(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
     """Assigned and sought partitions are read from the middle; a position out of range raises."""

@@ -200,7 +200,7 @@ def test_owner_before_offset_lets_a_release_hit_the_successor(zk: KazooClient, c
     assert zk.exists("/owner") is None
 
 
-def test_the_session_alone_does_not_tell_members_of_one_client_apart(zk: KazooClient) -> None:
+def test_members_of_one_client_share_a_session(zk: KazooClient) -> None:
     """recipes 1 [T]: a delete by a neighbour on the same session passes every check but the text."""
     done = attempt(zk, ("create", "/owner", b"g_a-0", None, True), ("set_data", "/owner", b"g_a-0", 0))
     assert refused(done) == []

@@ -58,7 +58,7 @@ def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: d
         assert report(spark, [str(output)], ensemble=INCIDENTS, **narrowed).data == expected
 
 
-def test_holes_and_damage_are_told_as_by_a_laptop(spark: Any, tmp_path: Path) -> None:
+def test_holes_and_damage_are_reported_as_without_spark(spark: Any, tmp_path: Path) -> None:
     """A wrong byte in the middle of a log: its place, and the zxids that are missing behind it."""
     from tests.worlds.server_history import ServerHistory
     from zkgroup.audit.spark.reporting import report

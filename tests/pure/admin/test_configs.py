@@ -88,7 +88,7 @@ def test_what_cannot_be_changed_is_refused(
         plan_config(world.ensemble, ORDERS, set_to, removed)
 
 
-def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -> None:
+def test_settings_that_the_oldest_broker_ignores_are_noted(world: MemoryGroups) -> None:
     """The preview names settings that a version ignores: compression.type came with 0.9."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", (1,))
@@ -147,7 +147,7 @@ def _changes(world: MemoryGroups) -> int:
     return sum(path.startswith(f"{config_changes_path()}/") for path in world.server.tree())
 
 
-def test_a_broker_that_is_not_registered_is_told(world: MemoryGroups) -> None:
+def test_a_broker_that_is_not_registered_is_noted(world: MemoryGroups) -> None:
     """It may be a typing error, or a stopped broker; the default of all brokers gets no note."""
     MemoryCluster(world, 1, "2.8.2")
     rate = {"leader.replication.throttled.rate": "1"}

@@ -24,7 +24,7 @@ def _says(world: MemoryGroups, zxid: int, epoch: int = 7, **more: object) -> Non
     world.server.put(ControllerStatus.path(), status.encode())
 
 
-def test_what_the_controller_says_is_told(world: MemoryGroups) -> None:
+def test_the_controllers_status_is_reported(world: MemoryGroups) -> None:
     """recipes 13, 15 and 18: unreadable paths, resumed fetches, brokers to restart, pending work."""
     MemoryCluster(world).ours()
     _says(
@@ -130,7 +130,7 @@ def test_only_old_changes_that_were_not_processed_count(zxid: int, age_ms: int, 
     assert is_hung(5, [(1, 0), (zxid, 10**9 - age_ms)], 10**9) is hung
 
 
-def test_what_cannot_be_read_is_told_by_its_path(world: MemoryGroups) -> None:
+def test_unreadable_znodes_are_reported_with_their_path(world: MemoryGroups) -> None:
     """`/controller`, the epoch and the status itself."""
     cluster = MemoryCluster(world)
     cluster.no_controller()

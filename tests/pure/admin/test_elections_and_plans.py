@@ -85,7 +85,7 @@ def test_only_leaders_that_change_are_asked_for(world: MemoryGroups) -> None:
     }
 
 
-def test_a_state_that_cannot_be_read_is_told_with_its_path(world: MemoryGroups) -> None:
+def test_an_unreadable_state_is_reported_with_its_path(world: MemoryGroups) -> None:
     """Past bug: it was reported as a partition that no controller has created yet."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", *[(1, 2)] * 8)
@@ -143,7 +143,7 @@ def test_many_refused_partitions_are_counted() -> None:
         check_outcomes(rows, ("elects",), executed=True)
 
 
-def test_a_topic_that_cannot_be_read_is_told(world: MemoryGroups) -> None:
+def test_an_unreadable_topic_is_reported(world: MemoryGroups) -> None:
     """Its partitions are not known: asked for all, the plan names it; asked for one of them, that is why."""
     MemoryCluster(world).topic("orders", (1, 2))
     world.server.put(Topic.path("odd"), b"{")
@@ -179,7 +179,9 @@ def test_a_second_election_is_a_conflict(world: MemoryGroups) -> None:
 
 
 @pytest.mark.parametrize("leader", [2, 1])
-def test_waiting_ends_when_the_request_is_gone_and_tells_who_leads(world: MemoryGroups, leader: int) -> None:
+def test_waiting_ends_when_the_request_is_gone_and_reports_the_leaders(
+    world: MemoryGroups, leader: int
+) -> None:
     """A controller takes the request away whatever came of it."""
     cluster = MemoryCluster(world)
     cluster.topic("orders", (2, 1))
@@ -330,7 +332,7 @@ def test_wrong_lists_of_topics_are_refused(text: str) -> None:
 # --- who is there -------------------------------------------------------------------------------------
 
 
-def test_brokers_are_listed_with_what_registrations_tell(world: MemoryGroups) -> None:
+def test_brokers_are_listed_with_the_fields_of_their_registrations(world: MemoryGroups) -> None:
     """Version, epoch, kind, role, active controller; an unreadable one is named and hides no other."""
     cluster = MemoryCluster(world, 1, "0.8.2.2")
     cluster.broker(2, zkgroup={"role": "controller"})

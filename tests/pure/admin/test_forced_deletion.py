@@ -82,7 +82,7 @@ def test_a_request_that_waits_is_made_again(world: MemoryGroups, cluster: Memory
         _plan(world, 4)
 
 
-def test_who_asks_twice_is_shown_what_it_waits_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_a_second_request_shows_what_the_first_waits_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The way out is there."""
     delete_topic(world.ensemble, _plan(world))
 
@@ -114,7 +114,7 @@ def test_a_controller_of_kafka_is_not_asked(world: MemoryGroups) -> None:
     assert world.server.find(MARKER) is None
 
 
-def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_without_a_controller_no_broker_is_waited_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The znodes are removed at once, so the option has no meaning."""
     cluster.no_controller()
 
@@ -123,7 +123,7 @@ def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster:
 
 
 @pytest.mark.parametrize("data", [None, b"{"])
-def test_a_topic_whose_replicas_nobody_can_read_is_refused(
+def test_a_topic_with_unreadable_replica_lists_is_refused(
     world: MemoryGroups, cluster: MemoryCluster, data: bytes | None
 ) -> None:
     """Gone or corrupt: the brokers with replicas are unknown."""
@@ -148,7 +148,7 @@ def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: MemoryGroups, clust
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_an_answer_that_is_lost_is_looked_for(
+def test_after_a_lost_answer_the_request_is_read_back(
     world: MemoryGroups, cluster: MemoryCluster, applied: bool
 ) -> None:
     """The brokers that the request names show whether it is the lost one."""

@@ -64,7 +64,7 @@ def test_nudge_needs_members(group: MemoryGroups, name: str) -> None:
         plan_nudge(group.ensemble, name)
 
 
-def test_nudged_members_look_again_and_keep_everything() -> None:
+def test_nudged_members_read_again_and_keep_their_partitions() -> None:
     """Item 69: each member reads the group anew; owners and their tokens stay, nothing is revoked."""
     stage = SteppedGroup()
     members = [stage.join(name, run_ms=None) for name in ("a", "b")]

@@ -248,7 +248,7 @@ def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:
     assert (idle.offset("g", "orders", 0), len(applied.done)) == ("42", 1)
 
 
-def test_a_lost_request_is_told_as_unknown(idle: MemoryGroups) -> None:
+def test_a_lost_request_is_reported_as_unknown(idle: MemoryGroups) -> None:
     """A change that was not applied is not reported as done, and has no record."""
     plan = _plan(idle, {0: 42})
     store = LosingStore(idle.server.client("lossy"), applied=False)
@@ -474,6 +474,6 @@ def test_a_group_that_does_not_exist_yet_can_be_seeded(idle: MemoryGroups) -> No
         ("", None),
     ],
 )
-def test_targets_are_told_apart_by_their_form(text: str, target: Target | None) -> None:
+def test_the_form_of_a_target_decides_its_kind(text: str, target: Target | None) -> None:
     """A sign means a shift, digits an offset, words the ends; anything else may be a time."""
     assert parse_target(text) == target

@@ -28,7 +28,7 @@ def _told(world: MemoryGroups) -> PendingDeletion:
     return found["orders"]
 
 
-def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
+def test_the_reason_that_a_zkgroup_controller_wrote_is_reported(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """K20: it names the brokers; a status that is older than the request says nothing about it."""
@@ -50,7 +50,7 @@ def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
     assert _told(world) == PendingDeletion(marker.stat.ctime, "waits for broker 4 to be back")
 
 
-def test_brokers_that_are_not_waited_for_are_told(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_brokers_that_are_not_waited_for_are_listed(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """K20: the brokers in the request; an unreadable request names none."""
     path = TopicDeletion.path("orders")
     world.server.put(path, TopicDeletion((4,)).encode())

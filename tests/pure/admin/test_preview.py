@@ -92,7 +92,7 @@ def test_what_cannot_be_imagined_is_refused(group: MemoryGroups) -> None:
         preview(group.ensemble, "g", GroupChange(members=9))
 
 
-def test_what_nobody_owns_is_assigned_and_what_nobody_would_own_is_released(group: MemoryGroups) -> None:
+def test_partitions_without_an_owner_are_assigned_and_surplus_ones_released(group: MemoryGroups) -> None:
     """Past bug: both counted as moves, and the preview of a group that begins was all moves."""
     group.topic("fresh", 2)
     group.member("new", "a", {"fresh": 1})

@@ -70,7 +70,9 @@ def test_the_order_is_taken_from_the_latest_execution_that_fits(
     assert (plan.files, plan.unordered) == ({ORDERS_0: "fits"}, ())
 
 
-def test_an_order_that_nobody_knows_is_not_claimed(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_an_unknown_order_of_replicas_is_reported_as_unknown(
+    world: MemoryGroups, cluster: MemoryCluster
+) -> None:
     """The replicas are those of before; a file that was given is asked nothing about."""
     plan = plan_cancel(world.ensemble)
     given = plan_cancel(world.ensemble, rollback=[move("orders", 0, 4, 1, 2)])
@@ -117,7 +119,7 @@ def test_a_move_that_has_not_begun_needs_no_execution(world: MemoryGroups, clust
         assert (plan.files, plan.unordered) == ({}, ())
 
 
-def test_old_and_new_together_are_told_apart_by_an_execution(
+def test_an_execution_separates_old_replicas_from_new_ones(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Before 2.4 the topic does not have the old list: old list and target must make up the replicas."""

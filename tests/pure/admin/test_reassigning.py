@@ -195,7 +195,7 @@ def test_throttles_come_with_the_request_and_are_removed_alone(
     assert not read_throttles(world.ensemble, ["orders"])
 
 
-def test_a_throttle_that_nobody_obeys_is_refused(world: MemoryGroups) -> None:
+def test_a_throttle_that_no_broker_obeys_is_refused(world: MemoryGroups) -> None:
     """Brokers before 0.10.1 ignore it, and 0.8.2.2's tools then refuse to alter the topic."""
     cluster = MemoryCluster(world, release="0.8.2.2")
     cluster.topic("orders", (1, 2))
@@ -207,7 +207,7 @@ def test_a_throttle_that_nobody_obeys_is_refused(world: MemoryGroups) -> None:
 # --- how it stands ------------------------------------------------------------------------------------
 
 
-def test_verify_tells_of_each_partition_what_is_true(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_verify_reports_the_status_of_each_partition(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Done, moving, elsewhere, at old and new together, and no such partition; order counts."""
     cluster.topic("clicks", (1, 2), (3, 1), (1, 2, 3), (1, 2))
     cluster.request(move("clicks", 0, 3, 1))
@@ -226,7 +226,9 @@ def test_verify_tells_of_each_partition_what_is_true(world: MemoryGroups, cluste
     assert "is on [1, 2] and nothing moves it" in (rows[3].detail or "")
 
 
-def test_a_move_to_another_target_is_told_apart(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_a_reassignment_to_another_target_is_distinguished(
+    world: MemoryGroups, cluster: MemoryCluster
+) -> None:
     """Kafka's tool says "in progress" whatever the target is."""
     cluster.request(move("orders", 0, 3, 9))
 
@@ -263,7 +265,7 @@ def test_a_partition_that_is_moving_by_api_is_not_asked_for(
         plan_reassignment(world.ensemble, [move("orders", 0, 2, 1)])
 
 
-def test_waiting_tells_progress_and_ends_with_the_last_move(
+def test_waiting_reports_progress_and_ends_with_the_last_reassignment(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Each check is reported; the wait ends when no reassignment is in progress."""
@@ -304,7 +306,7 @@ def test_time_left_follows_from_what_was_done_while_waiting() -> None:
 # --- cancelling ---------------------------------------------------------------------------------------
 
 
-def test_only_a_controller_of_ours_is_asked_to_cancel(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_only_a_zkgroup_controller_is_asked_to_cancel(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """recipes 17: refused before any write if a Kafka controller is active, or none."""
     cluster.request(move("orders", 0, 3, 1))
 

@@ -87,7 +87,7 @@ def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world
 
 
 @pytest.mark.parametrize("follows", [True, False])
-def test_waiting_ends_when_somebody_rules(world: MemoryGroups, follows: bool) -> None:
+def test_waiting_ends_when_a_controller_is_active(world: MemoryGroups, follows: bool) -> None:
     """Resigned without a successor is reported apart from not resigned."""
     cluster = MemoryCluster(world)
     cluster.ours()
@@ -121,7 +121,7 @@ def test_a_controller_that_hangs_has_not_resigned(world: MemoryGroups) -> None:
     assert (came.resigned, came.successor) == (False, None)
 
 
-def test_who_may_follow_is_said_before(world: MemoryGroups) -> None:
+def test_possible_successors_are_noted_before_a_resignation(world: MemoryGroups) -> None:
     """A Kafka broker would be the next controller; without other brokers the same one is elected again."""
     cluster = MemoryCluster(world)
     cluster.ours()

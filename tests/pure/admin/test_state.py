@@ -66,7 +66,7 @@ def test_a_wrong_group_that_stands_still_is_inconsistent(world: MemoryGroups) ->
     assert describe(world.ensemble, "g").state is GroupState.INCONSISTENT
 
 
-def test_a_wrong_group_that_moves_while_we_look_is_rebalancing(world: MemoryGroups) -> None:
+def test_a_group_that_changes_between_two_reads_is_rebalancing(world: MemoryGroups) -> None:
     """A deletion leaves no time; the second read 2 s later shows it."""
     _group(world)
     _unown(world)
@@ -89,7 +89,7 @@ def test_a_mark_that_no_member_obeys_says_nothing(world: MemoryGroups) -> None:
     assert describe(world.ensemble, "g").state is GroupState.STABLE
 
 
-def test_one_pause_serves_all_doubtful_groups(world: MemoryGroups) -> None:
+def test_one_pause_serves_all_groups_that_are_read_twice(world: MemoryGroups) -> None:
     """Listing many wrong groups waits 2 s once."""
     world.topic("orders", 1)
     for name in ("g", "h", "i"):
@@ -169,7 +169,7 @@ def test_verify_gives_up_in_time_with_what_is_wrong(world: MemoryGroups) -> None
     assert 5000 <= world.clock.now_ms() - before <= 5250
 
 
-def test_a_picture_is_taken_again_until_it_stands_still(world: MemoryGroups) -> None:
+def test_a_snapshot_is_read_again_until_nothing_changes(world: MemoryGroups) -> None:
     """A member that joins between the lists and the leaves is in the snapshot (seqlock on `pzxid`)."""
     _group(world)
     client = world.server.client()
@@ -201,7 +201,7 @@ def test_a_group_that_never_stands_still_is_read_all_the_same(world: MemoryGroup
     assert reads >= TRIES
 
 
-def test_the_picture_tells_its_zxid(world: MemoryGroups) -> None:
+def test_the_snapshot_has_its_zxid(world: MemoryGroups) -> None:
     """`as_of` is the session's last zxid: nothing in the snapshot is newer."""
     _group(world)
 

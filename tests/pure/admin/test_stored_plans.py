@@ -100,7 +100,7 @@ def test_the_next_command_goes_on_where_the_last_one_ended(
     assert cluster.requested() != asked
 
 
-def test_a_controller_of_ours_goes_on_by_itself(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_a_zkgroup_controller_continues_a_plan(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The command only waits; with a Kafka controller it prints a note first."""
     told = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
     cluster.ours()
@@ -161,7 +161,7 @@ def test_a_topic_that_is_being_deleted_holds_nothing_up(world: MemoryGroups, clu
     assert {tuple(sorted(brokers)) for brokers in cluster.replicas("orders").values()} == {(2, 3)}
 
 
-def test_somebody_elses_request_is_waited_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_a_foreign_request_is_waited_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """It is neither taken for a phase nor written over."""
     cluster.topic("clicks", (2, 3))
     _kept(world)
@@ -253,7 +253,7 @@ def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
     assert cluster.overrides("/config/topics/orders") == {}
 
 
-def test_brokers_that_ignore_a_throttle_are_told_of_before(world: MemoryGroups) -> None:
+def test_brokers_that_ignore_a_throttle_are_noted(world: MemoryGroups) -> None:
     """Refused, also where the plan would begin later."""
     cluster = MemoryCluster(world, release="0.8.2.2")
     cluster.topic("orders", (1, 2))
@@ -263,7 +263,7 @@ def test_brokers_that_ignore_a_throttle_are_told_of_before(world: MemoryGroups) 
             plan_storing(world.ensemble, _found(world), by="ada", throttle=1000, begin=start)
 
 
-def test_what_is_no_plan_is_told_apart(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_a_znode_that_is_no_plan_is_distinguished(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """An unknown id, a name that is none, a znode that cannot be read."""
     _kept(world, start=False)
     world.server.put(StoredPlan.path("odd"), b"{}")

@@ -70,7 +70,7 @@ def test_waiting_ends_once_every_partition_is_led(world: MemoryGroups, cluster: 
     assert (seen.leaderless, looks) == ({}, [(0, 2), (1, 2), (2, 2)])
 
 
-def test_why_a_partition_has_no_leader_is_told(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_the_reason_for_a_missing_leader_is_reported(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The znode that cannot be read, brokers that are gone, the controller's own word, or that it is slow."""
     cluster.topic("orders", *[(1, 2)] * 3, (8, 9), (1, 2))
     cluster.broker(9, zkgroup={"role": "controller"})
@@ -191,7 +191,7 @@ def test_a_topic_made_again_is_another_one(
     assert wait_until_gone(world.ensemble, asked, 0, lambda _: None).gone
 
 
-def test_a_configuration_that_is_left_is_told(world: MemoryGroups, asked: TopicDeletionPlan) -> None:
+def test_a_configuration_that_is_left_is_reported(world: MemoryGroups, asked: TopicDeletionPlan) -> None:
     """It is not deleted by itself: a new topic of that name is refused until then."""
     tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
     _gone(world, *reversed(tree), TopicDeletion.path("orders"))

@@ -70,7 +70,7 @@ def test_replicas_are_spread_over_the_live_brokers(world: MemoryGroups) -> None:
     assert len(firsts) > 1
 
 
-def test_racks_are_looked_at_unless_told_otherwise(world: MemoryGroups) -> None:
+def test_racks_are_used_unless_disabled(world: MemoryGroups) -> None:
     """As 0.10 and later: one replica in each rack; some brokers without a rack is an error by default."""
     for number, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
         registration = BrokerRegistration.of(
@@ -185,7 +185,7 @@ def test_overrides_and_new_keys_are_shown(world: MemoryGroups) -> None:
     assert all(set(row.adding) <= set(row.replicas) for row in moving)
 
 
-def test_listed_topics_tell_size_and_deletion(world: MemoryGroups) -> None:
+def test_listed_topics_have_size_and_deletion(world: MemoryGroups) -> None:
     """One row a topic; unreadable ones are rows too."""
     world.topic("orders", 3)
     world.topic("__consumer_offsets", 1)

@@ -40,7 +40,7 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
 ALL = [*map(_tp, range(4)), _tp(0, "leaving")]
 
 
-def test_what_would_lose_records_is_told_from_what_would_not(
+def test_elections_that_may_lose_records_are_distinguished(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """No election is requested for a live leader, or without live replicas."""
@@ -65,9 +65,7 @@ def test_an_empty_isr_with_more_replicas_is_unclean(world: MemoryGroups, cluster
     assert (row.outcome, row.isr) == ("unclean", ())
 
 
-def test_a_state_that_cannot_be_read_is_told_with_its_path(
-    world: MemoryGroups, cluster: MemoryCluster
-) -> None:
+def test_an_unreadable_state_is_reported_with_its_path(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Nothing is asked for there: who was in sync is not known."""
     path = PartitionState.path(_tp(0))
     world.server.put(path, b"{")
@@ -100,7 +98,7 @@ def test_the_outcome_is_found_by_the_czxid_of_the_request(
     assert all_led(verdicts, [_tp(0)])
 
 
-def test_others_than_ours_are_left_alone(world: MemoryGroups, cluster: MemoryCluster) -> None:
+def test_a_controller_of_kafka_is_refused(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """A Kafka controller, none, and one that took over since the plan: nothing is written."""
     plan = plan_unclean(world.ensemble, ALL)
     cluster.no_controller()

@@ -161,7 +161,7 @@ def test_the_newest_suitable_record_is_found(tmp_path: Path) -> None:
         folder.newest(lambda record: False)
 
 
-def test_the_newest_of_one_second_is_told_by_its_time(tmp_path: Path) -> None:
+def test_records_of_one_second_are_ordered_by_their_time(tmp_path: Path) -> None:
     """Past bug: the random end of the ids decided, and an undo right after an act went back further."""
     folder = UndoFolder(tmp_path)
     for number, end in enumerate(("cccc", "aaaa", "bbbb")):

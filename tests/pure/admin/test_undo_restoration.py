@@ -56,7 +56,7 @@ def _record(undo_id: str = "20260101-000000-abcd", **fields: object) -> UndoReco
     )
 
 
-def test_what_somebody_has_changed_since_is_not_taken_back(world: MemoryGroups) -> None:
+def test_what_was_changed_since_is_not_undone(world: MemoryGroups) -> None:
     """Other bytes than the change left, or none, are a conflict; null and empty are the same to it."""
     world.server.put("/a", b"left")
     world.server.put("/b")
@@ -198,7 +198,7 @@ def test_an_offset_made_in_a_group_goes_without_the_group(world: MemoryGroups) -
     ]
 
 
-def test_a_group_that_somebody_has_used_stays(world: MemoryGroups) -> None:
+def test_a_group_that_was_used_since_stays(world: MemoryGroups) -> None:
     """Only its offset is deleted: a member that joined since has created more znodes below the group."""
     world.topic("orders", 1)
     record = _seeded(world)
@@ -389,7 +389,7 @@ def test_what_comes_up_between_plan_and_act_is_a_conflict(world: MemoryGroups) -
 
 
 @pytest.mark.parametrize(("allowed", "error"), [(0, AccessDeniedError), (1, PartlyDoneError)])
-def test_what_is_done_in_part_is_never_told_as_refused(
+def test_a_change_made_in_part_is_never_reported_as_refused(
     world: MemoryGroups, allowed: int, error: type[Exception]
 ) -> None:
     """Past bug: by an ACL at the second of several transactions; the record would have gone with it."""

@@ -131,7 +131,7 @@ def test_status_and_doctor_are_quiet(world: MemoryGroups, maker: Maker) -> None:
     assert only(described, lambda row: is_unavailable(row, [1, 2, 3])) == ()
 
 
-def test_one_of_broker_0_that_has_no_leader_is_told_of(world: MemoryGroups) -> None:
+def test_a_topic_of_broker_0_without_a_leader_is_noted(world: MemoryGroups) -> None:
     """The same lists, no mark, in a tree that knows marks: it waits for its controller."""
     cluster(world)
     broker(world, 0)
@@ -293,7 +293,7 @@ def test_a_reassignment_of_it_copies_nothing_and_has_no_rollback(world: MemoryGr
     submit(world.ensemble, back)
 
 
-def test_no_brokers_are_given_where_a_controller_of_kafka_rules(world: MemoryGroups) -> None:
+def test_no_brokers_are_given_while_a_controller_of_kafka_is_active(world: MemoryGroups) -> None:
     """It moves nothing without a state, and keeps to the lists that it has read."""
     cluster(world, is_zkgroup=False)
 

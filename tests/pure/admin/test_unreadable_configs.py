@@ -23,7 +23,7 @@ ODD = {
 }
 
 
-def test_every_kind_is_looked_at(world: MemoryGroups) -> None:
+def test_every_kind_of_configuration_is_read(world: MemoryGroups) -> None:
     """Names that no entity of the kind can have, odd contents, odd notifications; nothing else is named."""
     fine = {
         "/config/topics/orders": GOOD,

@@ -53,7 +53,7 @@ def test_every_recorded_tree_of_0_8_2_2_has_as_many_znodes_as_the_formula(world:
     assert seen > 10
 
 
-def test_what_nobody_counted_has_no_formula(world: MemoryGroups) -> None:
+def test_uncounted_quantities_have_no_formula(world: MemoryGroups) -> None:
     """0.9 and 0.10; a zkgroup cluster has its own estimate, without znodes."""
     cluster = MemoryCluster(world, release="0.9.0.1")
     unknown = read_usage(world.ensemble, [])

@@ -108,7 +108,7 @@ def test_an_owner_other_than_the_plan_names_is_wrong(world: MemoryGroups) -> Non
     assert problem.since_ms == world.clock.wall_ms()
 
 
-def test_owners_of_what_nobody_shares_are_reported(world: MemoryGroups) -> None:
+def test_owners_of_unsubscribed_topics_are_reported(world: MemoryGroups) -> None:
     """Owners of a missing partition and of a topic without subscribers are reported apart."""
     _two_members(world)
     world.topic("clicks", 1)
@@ -173,7 +173,7 @@ def test_names_below_owners_that_are_no_partitions_are_reported(world: MemoryGro
     assert kinds == [ProblemKind.OWNER_OF_UNKNOWN_PARTITION, ProblemKind.UNREADABLE_OFFSET]
 
 
-def test_members_that_publish_different_strategies_are_told(world: MemoryGroups) -> None:
+def test_members_that_publish_different_strategies_are_reported(world: MemoryGroups) -> None:
     """Members of different strategies never agree, which is said whatever the owners are."""
     _two_members(world)
     world.member("g", "c", {"clicks": 1}, {**OURS, "strategy": "roundrobin"})

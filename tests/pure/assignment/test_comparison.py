@@ -14,7 +14,7 @@ def tp(number: int) -> TopicPartition:
     return TopicPartition("t", number)
 
 
-def test_moves_tells_kept_moved_gained_and_dropped() -> None:
+def test_moves_are_kept_moved_gained_or_dropped() -> None:
     """Each in order; a change of thread within a member is a move."""
     found = assignment_diff(
         {tp(3): "a-0", tp(0): "a-0", tp(1): "a-0", tp(2): "a-0"},
@@ -36,7 +36,7 @@ def test_digests_do_not_depend_on_the_order_of_the_input() -> None:
     assert result_digest({tp(0): "a-0", tp(1): "b-0"}) == result_digest({tp(1): "b-0", tp(0): "a-0"})
 
 
-def test_digests_tell_different_inputs_apart() -> None:
+def test_different_inputs_have_different_digests() -> None:
     """Strategy, members, threads, partitions and the past all count."""
     a = EvaluatedMember("a", {"t": 1})
     digests = [

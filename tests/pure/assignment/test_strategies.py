@@ -33,7 +33,7 @@ def test_members_agree_on_a_strategy_or_fall_back(published: list[str | None], a
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_owners_that_one_strategy_alone_explains_tell_it(strategy: str) -> None:
+def test_owners_that_one_strategy_explains_identify_it(strategy: str) -> None:
     """Owners dealt out by range, or by round robin, are known as such where only that one explains them."""
     owners = assign(strategy, EQUAL, PARTITIONS).owners
 

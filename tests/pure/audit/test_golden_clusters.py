@@ -44,7 +44,7 @@ def test_each_controller_that_was_deleted_by_hand_gave_one_election() -> None:
     assert by_hand == [(0x138, 0x144), (0x159, 0x15E), (0x15F, 0x162), (0x163, 0x166), (0x167, 0x16E)]
 
 
-def test_a_controller_that_was_replaced_goes_on_ruling() -> None:
+def test_a_replaced_controller_that_still_writes_is_found() -> None:
     """Its first write, the state of a new topic; the usurper never raises the epoch."""
     errors = [each for each in found("deposed_controller_write") if each.severity == "error"]
     (silent,) = found("controller_epoch_gap")
@@ -55,7 +55,7 @@ def test_a_controller_that_was_replaced_goes_on_ruling() -> None:
     assert (silent.severity, silent.from_zxid, silent.to_zxid) == ("warning", 0x14C, 0x158)
 
 
-def test_requests_that_nobody_finished() -> None:
+def test_requests_that_no_controller_finished() -> None:
     """One without entries, which a hand took off, and one that the next controller dropped."""
     assert [
         (each.topic, each.from_zxid, each.to_zxid, each.detail) for each in found("stuck_reassignment")
@@ -87,7 +87,7 @@ def test_a_partition_whose_replicas_both_died() -> None:
     ] == [("error", "mv", 0x239, None)]
 
 
-def test_brokers_that_did_not_stay_are_told_with_what_they_led() -> None:
+def test_brokers_that_left_are_reported_with_their_partitions() -> None:
     """The four short lives of brokers: 3 and 8 led nothing, 1 and 2 did."""
     assert [(each.from_zxid, each.detail.rpartition("; ")[2]) for each in found("broker_flapping")] == [
         (0x136, "it led nothing"),
@@ -111,7 +111,7 @@ def test_outages_of_a_healthy_cluster_are_warnings() -> None:
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])
-def test_wherever_a_look_begins_it_finds_nothing_that_the_whole_history_has_not(name: str) -> None:
+def test_a_later_start_finds_nothing_that_the_whole_history_lacks(name: str) -> None:
     """What stood before is seeds then, which tell less, and must not tell more."""
 
     def signs(some: list[Finding]) -> set[tuple[object, ...]]:

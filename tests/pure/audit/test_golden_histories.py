@@ -120,7 +120,7 @@ def test_the_calm_time_among_accidents_has_none() -> None:
     assert within == []
 
 
-def test_the_rules_are_those_of_the_interface_in_its_order() -> None:
+def test_findings_have_the_names_and_order_of_the_interface() -> None:
     """Each rule has a name that `audit findings` promises, and they come in that order."""
     names = [rule.name for rule in ALL_RULES]
 

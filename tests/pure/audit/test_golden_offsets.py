@@ -103,7 +103,7 @@ def test_a_crash_is_handed_over_within_a_second_of_the_expiry() -> None:
     assert [(each.group, each.from_zxid, each.to_zxid) for each in of_394] == [("g", 0xCA, 0xD5)]
 
 
-def test_the_view_of_offsets_tells_the_story_of_a_partition() -> None:
+def test_the_view_of_offsets_lists_all_writes_of_a_partition() -> None:
     """First commits, the foreigner, the rewind, and a commit that nobody owned."""
     rows = list(events("zookeeper-3.4.6-incidents"))
 

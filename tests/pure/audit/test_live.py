@@ -102,7 +102,7 @@ def _check(world: WalkedServer, found: LiveTree) -> None:
     assert newest <= found.zxid_after
 
 
-def test_a_tree_that_stands_still_is_one_moments_picture(world: WalkedServer) -> None:
+def test_a_tree_without_changes_is_a_snapshot_of_one_moment(world: WalkedServer) -> None:
     """Every znode, depth first, two looks, nothing changed."""
     found = world.walk()
 
@@ -123,7 +123,7 @@ def test_a_tree_that_stands_still_is_one_moments_picture(world: WalkedServer) ->
         ((Delete("/z", -1), Create("/z", b"again")), {"/", "/z"}),
     ],
 )
-def test_what_changes_between_the_looks_is_named(
+def test_changes_between_the_reads_are_named(
     world: WalkedServer, operations: tuple[Operation, ...], changed: set[str]
 ) -> None:
     """It is in the tree as it was at some moment between the two zxids, and its parent with it."""
@@ -137,7 +137,7 @@ def test_what_changes_between_the_looks_is_named(
     assert {znode.path for znode in found.znodes} == set(world.tree_at(found.zxid_after))
 
 
-def test_what_changes_before_the_second_look_begins_does_not_count(world: WalkedServer) -> None:
+def test_changes_before_the_second_read_do_not_count(world: WalkedServer) -> None:
     """The tree is that of the moment between the looks: what came before is read again, and exact."""
     writes = SetData("/a", b"n", -1), Create("/n", b"")
     world.meddled.before = before_nth(ReadMany, 3, lambda: world.write(*writes))
@@ -167,7 +167,7 @@ def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: 
     assert set(found.changed) == {"/a", "/a/b", "/a/b/c"}
 
 
-def test_what_goes_before_the_second_look_begins_is_no_change(world: WalkedServer) -> None:
+def test_deletions_before_the_second_read_are_no_change(world: WalkedServer) -> None:
     """It was not there at that zxid, and one more round settles it."""
     world.meddled.before = before_nth(Sync, 2, lambda: world.write(Delete("/a/b/c", -1), Delete("/a/b", -1)))
 

@@ -160,7 +160,7 @@ def test_the_fewest_moves_of_a_mixed_group_are_searched_for_while_it_is_small() 
     assert least_moves({"g_a": _wants(registration({"t": 90_000}))}, topics, before) == 1
 
 
-def test_the_picture_of_a_group_follows_its_rows() -> None:
+def test_the_snapshot_of_a_group_follows_its_rows() -> None:
     """Row by row the picture knows owners, who freed what, and registrations that can be read."""
     log = AuditLog()
     log.topic("t", 1)

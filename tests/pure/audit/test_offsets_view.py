@@ -15,7 +15,7 @@ def rows_of(log: AuditLog, group: str = "g") -> list[OffsetRow]:
     return offsets_of(log.events(), log.facts(), group, T0)
 
 
-def test_every_write_is_there_with_who_and_whether_it_owned() -> None:
+def test_every_write_is_listed_with_its_member_and_ownership() -> None:
     """Claims, commits, resets and deletions, told apart."""
     log = AuditLog()
     log.join("g", "g_a", A)

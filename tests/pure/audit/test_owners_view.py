@@ -18,7 +18,7 @@ def _owners(log: AuditLog, group: str = "g") -> list[OwnerLife]:
 
 
 @pytest.mark.parametrize("with_lists", [False, True])
-def test_each_end_is_told_apart(*, with_lists: bool) -> None:
+def test_each_end_of_an_ownership_is_distinguished(*, with_lists: bool) -> None:
     """Release, deletion by another session, end of the session, and still open, each with its zxid."""
     log = AuditLog(with_lists=with_lists)
     log.open(1)

@@ -78,7 +78,7 @@ def test_a_registration_that_another_session_deleted_was_removed() -> None:
     assert causes(log)[1:] == [[("removal", "g_a")]]
 
 
-def test_a_changed_subscription_is_told_by_what_it_lost_or_gained() -> None:
+def test_a_changed_subscription_is_reported_by_topics_lost_and_gained() -> None:
     """Members of ours register anew in the session they have."""
     log = alone()
     for wants in ({"t": 1, "u": 1}, {"u": 1}):
@@ -124,7 +124,7 @@ def test_new_partitions_set_one_off_and_begin_it() -> None:
     assert (found.from_zxid, found.to_ms - found.from_ms) == (grown, 50)
 
 
-def test_a_topic_that_is_made_before_anybody_wants_it_sets_nothing_off() -> None:
+def test_a_topic_that_precedes_its_subscription_causes_no_rebalance() -> None:
     """Nor do topics that nobody of the group wants."""
     log = rested()
     log.topic("other", 2)
@@ -147,7 +147,7 @@ def test_a_deleted_topic_lets_go_of_its_partitions() -> None:
     assert (found.unowned, found.moved) == (4, 0)
 
 
-def test_a_registration_that_nobody_can_read_is_named() -> None:
+def test_an_unreadable_registration_is_named() -> None:
     """A registration that is no JSON sets one off, and the cause names the member."""
     log = rested()
     log.create("/consumers/g/ids/g_x", "t", 9, ephemeral=True)
@@ -268,7 +268,7 @@ def test_moves_beyond_the_least_possible_are_counted() -> None:
     assert (found.moved, found.least) == (3, 1)
 
 
-def test_our_members_and_the_sticky_strategy_are_told_apart() -> None:
+def test_zkgroup_members_and_the_sticky_strategy_are_distinguished() -> None:
     """What members of ours took back is counted apart from JVM members', and sticky from range."""
 
     def told(found: Rebalance) -> tuple[int, bool]:
@@ -333,7 +333,7 @@ def test_each_that_takes_claims_of_others_is_a_cause() -> None:
     assert causes(log)[1:] == [[("stolen claim", "0x8"), ("stolen claim", "0x9")]]
 
 
-def test_what_members_of_ours_write_beside_is_none() -> None:
+def test_other_writes_of_zkgroup_members_are_no_rebalance() -> None:
     """The bump of the owner in a claim and the view of a member neither begin one nor prolong it."""
     log = AuditLog()
     log.topic("t", 1)

@@ -71,7 +71,7 @@ def test_each_key_has_a_fold_of_its_own_with_its_rows_in_order() -> None:
     assert told(_rule(keying=BY_SESSION)) == ["1 [1, 2, 3, 4, 5, 6]"]
 
 
-def test_bounds_are_the_rules_own_unless_the_user_sets_them() -> None:
+def test_each_finding_has_its_own_bound_unless_the_user_sets_one() -> None:
     """A bound that the user sets reaches the fold; a bound that no rule has is a ConfigError."""
     assert {each.detail[-11:] for each in _log().find(_rule(), most=7)} == {"{'most': 7}"}
     with pytest.raises(ConfigError, match=r"expected one of rows\.most"):
@@ -112,7 +112,7 @@ def test_a_group_is_asked_for_alone() -> None:
     assert of_group
 
 
-def test_a_stretch_starts_from_the_tree_before_it_and_ends_where_it_is_told() -> None:
+def test_a_stretch_starts_from_the_tree_before_it_and_ends_at_its_bound() -> None:
     """The owner of the partition is from before, and known; what comes later is not."""
     found = audit(source(INCIDENTS), RULES, start=Moment(zxid=107), end=Moment(zxid=110)).findings
 
@@ -156,7 +156,7 @@ def _copy(name: str, files: list[str], target: Path) -> None:
         shutil.copy(folder(name) / file, target / "version-2")
 
 
-def test_whole_rules_are_held_to_the_stretch_too() -> None:
+def test_findings_over_the_whole_history_keep_to_the_stretch() -> None:
     """What a rule over whole files finds outside the stretch is left out, unless it lasts to the end."""
 
     def look(history: object, facts: Facts, bounds: Bounds) -> list[Finding]:

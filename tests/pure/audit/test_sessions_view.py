@@ -18,7 +18,7 @@ def rows_of(log: AuditLog) -> list[SessionRow]:
 
 
 @pytest.mark.parametrize("with_lists", [True, False])
-def test_a_session_is_told_from_its_birth_to_its_end(with_lists: bool) -> None:
+def test_a_session_is_listed_from_its_start_to_its_end(with_lists: bool) -> None:
     """What it was, what it wrote, how silent it was, and what went with it."""
     log = AuditLog(with_lists=with_lists)
     opened = log.open(A, timeout_ms=6_000)

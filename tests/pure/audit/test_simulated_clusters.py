@@ -30,7 +30,7 @@ def _run(seed: int) -> tuple[ClusterSimulation, list[Event], list[Finding]]:
 
 
 @pytest.mark.parametrize("seed", ZKGROUP)
-def test_controllers_of_ours_leave_no_fault_behind(seed: int) -> None:
+def test_zkgroup_controllers_cause_no_finding(seed: int) -> None:
     """Whatever is killed, cut off or deleted; that nobody led is told, where every replica was gone."""
     _, events, found = _run(seed)
     elected = [

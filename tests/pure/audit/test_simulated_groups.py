@@ -54,7 +54,7 @@ def test_lost_replies_expiries_and_pauses_leave_no_fault_behind(name: str) -> No
 @pytest.mark.parametrize(
     "name", ["foreign-writes", "lagging-steal", "three", "abandon-shared", "sticky-lost"]
 )
-def test_each_claim_that_a_stranger_deletes_is_found_and_nothing_else(name: str) -> None:
+def test_exactly_the_claims_that_a_foreign_writer_deletes_are_found(name: str) -> None:
     """Each owner that a stranger deletes is a `claim_stolen` at its zxid; our members have no error."""
     stolen = 0
     for seed in range(MORE_SEEDS):
@@ -73,7 +73,7 @@ def test_each_claim_that_a_stranger_deletes_is_found_and_nothing_else(name: str)
     assert stolen
 
 
-def test_a_registration_that_somebody_deletes_leaves_claims_behind_for_a_moment() -> None:
+def test_a_deleted_registration_leaves_claims_for_a_moment() -> None:
     """The member finds out, and its claims go: an interval that is over, never one that stands."""
     found = [each for seed in range(SEEDS) for each in _run("unregister", seed)[1]]
     errors = {(each.finding, each.to_zxid is None) for each in found if each.severity == "error"}

@@ -118,7 +118,7 @@ def _without(tmp_path: Path, *names: str) -> Folders:
     return Folders(History(tmp_path))
 
 
-def test_what_is_missing_on_the_way_is_told(tmp_path: Path) -> None:
+def test_missing_transactions_are_reported(tmp_path: Path) -> None:
     """Rows and differences go on behind it, and are not said to be exact."""
     source = _without(tmp_path, "log.68.gz", "snapshot.114.gz")
     assert source.damages() == []
@@ -131,7 +131,7 @@ def test_what_is_missing_on_the_way_is_told(tmp_path: Path) -> None:
     assert not found.is_exact
 
 
-def test_a_snapshot_that_is_damaged_and_needed_is_told(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_that_is_needed_is_reported(tmp_path: Path) -> None:
     """Rows go on without it, trees cannot; where another way leads to an exact tree it does not matter."""
     source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz")
     snapshot = tmp_path / "version-2" / "snapshot.114.gz"
@@ -149,7 +149,7 @@ def test_a_snapshot_that_is_damaged_and_needed_is_told(tmp_path: Path) -> None:
     assert (mended.tree().is_exact, mended.notes(), mended.damages()) == (True, [], [])
 
 
-def test_a_log_without_what_stood_before_is_told(tmp_path: Path) -> None:
+def test_a_log_without_its_snapshot_is_reported(tmp_path: Path) -> None:
     """Its rows are there, without seeds."""
     source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz", "snapshot.114.gz")
 
@@ -190,7 +190,7 @@ def test_one_tree_has_no_history(tmp_path: Path) -> None:
             source.rows(moment)
 
 
-def test_damage_and_what_was_left_out_are_told(tmp_path: Path) -> None:
+def test_damage_and_skipped_records_are_reported(tmp_path: Path) -> None:
     """Once it was read."""
     folder = Path(shutil.copytree(V394 / "version-2", tmp_path / "version-2"))
     packed = (folder / "log.68.gz").read_bytes()

@@ -60,7 +60,7 @@ def test_a_stretch_behind_the_end_is_what_stood_then() -> None:
     assert [row.seed for row in stretch(log.events(), log.zxid + 5)] == [True]
 
 
-def test_a_time_is_looked_for_in_the_last_log_that_begins_by_then() -> None:
+def test_a_time_is_searched_in_the_last_log_that_begins_by_then() -> None:
     """A clock that steps back does not lead into a later log; before the first log nothing is known."""
     marks = [Mark(100, 7), Mark(200, -1), Mark(150, 30)]
 

@@ -198,7 +198,7 @@ def test_draining_ends_in_time_with_what_is_acknowledged() -> None:
     assert drained.reports == [{A: 1}]
 
 
-def test_nobody_is_waited_for_when_the_application_leaves(rig: Rig) -> None:
+def test_no_handler_is_waited_for_when_the_application_leaves(rig: Rig) -> None:
     """close() by the thread that holds a record must not wait for itself."""
     rig.own()
     rig.feed(2)

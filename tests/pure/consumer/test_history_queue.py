@@ -44,7 +44,7 @@ def test_a_sink_may_cause_notes_itself() -> None:
     assert recorded == ["deliver.start begins", "deliver.start ends", "seek begins", "seek ends"]
 
 
-def test_who_sends_waits_for_what_another_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_waits_for_the_record_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of an ownership is not recorded before a delivery within it."""
     monkeypatch.setattr(outbox_module, "SEND_WAIT_S", PATIENCE_S)
     recorded: list[str] = []

@@ -24,7 +24,7 @@ from zkgroup.znodes.brokers import BrokerRegistration
     ("versions", "protocol"),
     [([1], (0, 8, 2)), ([2], (0, 9)), ([4], None), ([5, 1], (0, 8, 2)), ([], None)],
 )
-def test_the_oldest_registration_tells_the_protocol(
+def test_the_oldest_registration_decides_the_protocol(
     versions: list[int], protocol: tuple[int, ...] | None
 ) -> None:
     """0.8 and 0.9 cannot negotiate it, 0.10 and newer can; in between the oldest decides."""

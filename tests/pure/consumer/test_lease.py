@@ -31,7 +31,7 @@ def granted(lease_table: LeaseTable, token: int = 7) -> Lease:
     return Lease(grant, lease_table)
 
 
-def test_a_lease_tells_what_was_granted(lease_table: LeaseTable) -> None:
+def test_a_lease_has_the_granted_values(lease_table: LeaseTable) -> None:
     """Partition, thread, token and the position written with the claim."""
     lease = granted(lease_table)
 

@@ -18,7 +18,7 @@ def polls() -> PollMonitor:
     return polls
 
 
-def test_an_interval_without_a_poll_is_told_once(polls: PollMonitor) -> None:
+def test_an_interval_without_a_poll_is_reported_once(polls: PollMonitor) -> None:
     """Also where the application never polled."""
     looks = [polls.check(now_ms, INTERVAL_MS) for now_ms in (1999, 2000, 9000)]
 
@@ -38,7 +38,7 @@ def test_a_poll_under_way_is_no_pause(polls: PollMonitor) -> None:
     )
 
 
-def test_the_poll_after_it_has_to_tell(polls: PollMonitor) -> None:
+def test_the_next_poll_reports_the_exceeded_interval(polls: PollMonitor) -> None:
     """Once: then the interval begins anew."""
     polls.check(INTERVAL_MS, INTERVAL_MS)
 
@@ -47,7 +47,7 @@ def test_the_poll_after_it_has_to_tell(polls: PollMonitor) -> None:
     assert not polls.check(9000, INTERVAL_MS)
 
 
-def test_a_poll_that_begins_during_the_look_is_a_poll(polls: PollMonitor) -> None:
+def test_a_poll_that_begins_during_the_check_counts(polls: PollMonitor) -> None:
     """It has not reported its return, so the member must not leave: it would never rejoin."""
     told = []
 
@@ -65,7 +65,7 @@ def test_a_poll_that_begins_during_the_look_is_a_poll(polls: PollMonitor) -> Non
     assert not polls.is_overdue
 
 
-def test_a_look_while_a_long_poll_ends_finds_it() -> None:
+def test_a_check_while_a_long_poll_ends_sees_it() -> None:
     """Whichever of what the end of the poll writes is there already."""
 
     class Watched(PollMonitor):

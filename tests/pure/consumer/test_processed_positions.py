@@ -146,7 +146,7 @@ def test_seek_and_position_need_ownership(rig: Rig) -> None:
         rig.delivery.position(A)
 
 
-def test_positions_tell_under_what_they_were_taken(rig: Rig) -> None:
+def test_positions_carry_the_epoch_under_which_they_were_taken(rig: Rig) -> None:
     """From before an operator's reset, or under an earlier claim, they are void: the machine compares."""
     rig.own(token=3)
     before = rig.delivery.to_commit()

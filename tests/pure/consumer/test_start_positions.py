@@ -44,7 +44,7 @@ def test_the_others_wait_a_short_time_for_what_was_asked_for_in_vain() -> None:
     assert starts.limit_s([A, B], others_wait=True) == RESOLVE_S
 
 
-def test_where_nobody_waits_the_source_has_more_time_each_time() -> None:
+def test_without_a_waiter_the_source_has_more_time_each_time() -> None:
     """Up to a bound, however long that goes on."""
     starts = StartPositions()
     limits = []

@@ -77,7 +77,7 @@ def test_a_partition_that_no_broker_can_lead_keeps_its_last_member() -> None:
     assert roles(world, 1)["t-0"] == (1, 2, (1,))
 
 
-def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
+def test_brokers_that_lead_nothing_are_announced_to_all() -> None:
     """Controller item 62: every broker's live list changes, the new broker gets every partition (K27)."""
     world = SteppedControllers((1, 2))
     world.make_topic("t", {0: (1, 2)})
@@ -186,7 +186,7 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     assert active.context.unfit == {}
 
 
-def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
+def test_a_former_isr_member_may_replace_a_leader_that_cannot_serve() -> None:
     """The last of the ISR is elected and has no records: no one has written since, so the other has all."""
     world = SteppedControllers((1, 2))
     world.make_topic("t", {0: (1, 2)})

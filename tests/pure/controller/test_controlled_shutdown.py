@@ -72,7 +72,7 @@ def test_what_it_follows_it_stops_and_leaves_the_isr() -> None:
     assert tp(0) in world.hosts[1].logs
 
 
-def test_the_replica_list_decides_who_leads_next_and_the_departing_one_is_sent() -> None:
+def test_the_replica_list_decides_the_next_leader_and_the_old_one_is_sent_it() -> None:
     """K26: the order of the list, not of the ISR; LeaderAndIsr goes to the broker that leaves as well."""
     world, controller = loaded_cluster(t={0: (1, 2, 3)})
     world.set_state(tp(0), isr=(3, 1, 2))
@@ -127,7 +127,7 @@ def test_two_that_stop_together_do_not_hand_over_to_each_other() -> None:
     assert [(world.state(tp(n)).leader, world.state(tp(n)).isr) for n in (0, 1)] == [(3, (3,)), (3, (3,))]
 
 
-def test_who_is_not_registered_is_unknown() -> None:
+def test_an_unregistered_broker_is_unknown() -> None:
     """Controller.md 5.9: error 8; it changes nothing."""
     world, controller = loaded_cluster(t={0: (1, 2)})
     answer = ask(world, controller, 7)
@@ -151,7 +151,7 @@ def test_a_controller_that_is_not_active_says_so() -> None:
     assert world.state(tp(0)).leader == 1
 
 
-def test_who_waits_when_the_controller_resigns_is_answered_once() -> None:
+def test_a_waiting_request_is_answered_once_when_the_controller_resigns() -> None:
     """Controller.md 5.9: error 11; the broker asks the next controller."""
     _, controller = loaded_cluster(t={0: (1, 2)})
     active = controller.active
@@ -221,7 +221,7 @@ def test_a_start_that_came_after_the_request_is_not_taken_for_the_one_that_asked
     assert world.state(tp(0)).leader == 1
 
 
-def test_who_asks_before_anything_is_loaded_asks_again() -> None:
+def test_a_request_before_loading_is_repeated() -> None:
     """No one knows yet which start of the broker that is."""
     world = SteppedControllers(auto_rebalance=False)
     controller = world.new_elector()

@@ -50,7 +50,7 @@ def test_a_request_that_comes_to_nothing_is_removed() -> None:
     assert decide(topic(known=False)) == RemoveMarker("there is no such topic")
 
 
-def test_the_answer_of_whom_a_move_has_left_behind_is_waited_for_last() -> None:
+def test_the_answer_of_a_stray_replica_is_waited_for_last() -> None:
     """K16: it has no place any more, and is reachable; the others go first."""
     left = {"strays": [PartitionAndReplica(tp(0), 4)]}
 

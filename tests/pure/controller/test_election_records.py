@@ -178,7 +178,7 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
 
 
 @pytest.mark.parametrize("controller_only", [False, True])
-def test_who_retires_deletes_what_is_its_own_and_takes_part_in_no_more_elections(
+def test_a_retired_controller_deletes_its_own_znodes_and_takes_part_in_no_election(
     controller_only: bool,
 ) -> None:
     """Its record says how it resigned, and the next one may begin."""
@@ -200,7 +200,7 @@ def test_who_retires_deletes_what_is_its_own_and_takes_part_in_no_more_elections
     assert node.machine.has_left
 
 
-def test_who_retires_leaves_the_controller_of_another_alone() -> None:
+def test_a_retired_controller_leaves_the_znode_of_another() -> None:
     """It only stands no more."""
     world = SteppedElectors()
     loaded_cluster, node = world.node(1), world.node(2)
@@ -214,7 +214,7 @@ def test_who_retires_leaves_the_controller_of_another_alone() -> None:
     assert not world.active_nodes[0].machine.has_left
 
 
-def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
+def test_a_controller_retired_while_elected_resigns_at_once() -> None:
     """Whether the answer is there already or not."""
     world = SteppedElectors()
     node = world.node(1)
@@ -228,7 +228,7 @@ def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
     assert (node.machine.has_left, world.server.find(CONTROLLER)) == (True, None)
 
 
-def test_who_retires_within_the_grace_does_not_stand() -> None:
+def test_a_controller_retired_within_the_grace_does_not_compete() -> None:
     """Not even when the grace is over."""
     world = SteppedElectors()
     world.real(9)
@@ -243,7 +243,7 @@ def test_who_retires_within_the_grace_does_not_stand() -> None:
     assert (node.story, world.server.find(CONTROLLER)) == ([], None)
 
 
-def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
+def test_retiring_without_a_connection_ends_at_once() -> None:
     """What stands of it ends with its session."""
     world, node = alone()
     world.server.suspend(node.name)

@@ -120,7 +120,7 @@ def _both(world: SteppedControllers) -> None:
     ],
     ids=["restarted", "written", "moving", "kafka", "both"],
 )
-def test_who_may_have_been_emptied_never_gets_the_first_leader_epoch(
+def test_a_replica_that_may_be_empty_never_gets_the_first_leader_epoch(
     happening: Callable[[SteppedControllers], object], kafka: tuple[int, ...], never: set[int]
 ) -> None:
     """replica-host.md rule 4: the request for epoch 0 is what makes a replica that may lead with nothing."""

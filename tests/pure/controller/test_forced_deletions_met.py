@@ -100,7 +100,7 @@ def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
     assert tp(1) not in world.hosts[3].logs
 
 
-def test_while_it_is_not_known_who_has_a_new_topic_nothing_is_deleted() -> None:
+def test_nothing_is_deleted_while_the_replicas_of_a_new_topic_are_unknown() -> None:
     """Its znode cannot be read: the broker may be in its ISR. When it can, the broker is asked."""
     world, controller = forced()
     world.make_topic("t", {1: (2, 3)})

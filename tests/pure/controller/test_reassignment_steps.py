@@ -125,7 +125,7 @@ def test_a_target_that_is_down_is_waited_for_before_anything_is_written() -> Non
         {"target": (2, 3), "isr": OLD, "live": {1}},  # no broker of the target can lead
     ],
 )
-def test_who_was_left_out_is_sent_before_the_move_waits_or_ends(changes: dict[str, object]) -> None:
+def test_an_omitted_broker_is_sent_the_state_before_the_step_ends(changes: dict[str, object]) -> None:
     """Recipes 17: once it is free again, with a new leader epoch, as its leader was sent a shorter list."""
     assert at(Stage.PLAN, left_out=True, **changes) == (Announce(OLD), Stage.PLAN, Stage.PLAN)
     assert not isinstance(at(Stage.PLAN, **changes).step, Announce)
@@ -141,7 +141,7 @@ def test_who_was_left_out_is_sent_before_the_move_waits_or_ends(changes: dict[st
         ({"target": OLD, "isr": (1, 2)}, Announce(OLD)),
     ],
 )
-def test_who_was_left_out_is_sent_by_the_steps_of_a_move_that_goes_on(
+def test_an_omitted_broker_is_sent_the_state_by_the_next_steps(
     changes: dict[str, object], step: object
 ) -> None:
     """A move found at a take-over costs no leader epoch that its own steps do not need."""
@@ -152,7 +152,7 @@ def test_who_was_left_out_is_sent_by_the_steps_of_a_move_that_goes_on(
     assert not (isinstance(step, Announce) and decision.then is Stage.PLAN)
 
 
-def test_whom_a_deletion_holds_is_not_announced_again_and_again() -> None:
+def test_a_replica_under_deletion_is_announced_once() -> None:
     """All of the target is in sync and down; a list without the held one would be cut once more."""
     held = at(Stage.PLAN, left_out=True, target=(2, 3), isr=OLD, replicas=(2, 3, 1, 4), live={1}, held={4})
 
@@ -187,7 +187,7 @@ def test_step_4_needs_a_live_target() -> None:
     assert waiting(at(Stage.LEAD, replicas=UNION, isr=UNION, live=frozenset(OLD)))[1] is Stage.CATCH_UP
 
 
-def test_who_has_not_announced_the_target_does_not_wait_as_if_he_had() -> None:
+def test_an_unannounced_target_is_not_waited_for() -> None:
     """All in the ISR and all down, when it is read first: one that falls out has to be announced, not
     awaited."""
     dead = at(Stage.PLAN, replicas=UNION, isr=UNION, live=frozenset(OLD))
@@ -213,7 +213,7 @@ def test_no_replica_leaves_the_isr_while_the_target_is_not_whole() -> None:
     assert fallen == (Announce(UNION), Stage.ANNOUNCE, Stage.CATCH_UP)
 
 
-def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
+def test_a_replica_that_an_unclean_election_elected_is_not_deleted() -> None:
     """The target could not lead, and between steps 8 and 9 one that had left the ISR was elected."""
     decision = at(Stage.DELETE, replicas=UNION, leader=2, isr=(2,), drop=OLD)
 
@@ -221,7 +221,7 @@ def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
     assert at(Stage.DELETE, replicas=UNION, leader=4, isr=NEW, drop=OLD).step == DeleteReplicas(OLD)
 
 
-def test_stray_members_of_the_isr_are_deleted_too() -> None:
+def test_stray_replicas_in_the_isr_are_deleted_too() -> None:
     """A member that no replica list names any more still has its copy."""
     assert at(Stage.SHRINK, replicas=UNION, isr=(*UNION, 9), leader=4).step == Shrink(NEW, True, (*OLD, 9))
 

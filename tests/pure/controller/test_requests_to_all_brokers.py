@@ -107,7 +107,7 @@ def test_a_broker_with_some_partitions_of_a_topic_gets_those_alone() -> None:
     assert (list(led(built, 1)), list(led(built, 2))) == ([tp(1)], [tp(1), tp(2)])
 
 
-def test_who_has_nothing_is_not_greeted() -> None:
+def test_a_broker_without_replicas_gets_no_first_request() -> None:
     """Its first LeaderAndIsr is still to come; a broker for which no state can be sent has had it."""
     context = cluster({"t": {0: (1,), 1: (2,)}, "gone": {0: (3,)}})
     context.deletions.add("gone")

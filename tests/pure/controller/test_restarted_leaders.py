@@ -131,7 +131,7 @@ def test_a_write_without_an_answer_ends_the_leader_epoch_once(fault: Fault) -> N
     assert led(world, 1)[-1]["t-0"] == (1, 1)
 
 
-def test_a_topic_that_is_mended_after_a_restart_gets_new_leader_epochs_too() -> None:
+def test_a_topic_repaired_after_a_restart_gets_new_leader_epochs_too() -> None:
     """Its states were not read by the take-over."""
     world = left_leaderless(SteppedControllers())
     good = world.find(Topic.path("t"))

@@ -157,7 +157,7 @@ def test_the_last_member_stays_in_the_isr() -> None:
     assert selectors.without_replica(leadership(1, (1,)), 1, (1, 2, 3)) == (NO_LEADER, (1,))
 
 
-def test_the_last_member_who_may_lead_stays_in_the_isr() -> None:
+def test_the_last_eligible_leader_stays_in_the_isr() -> None:
     """A leader that has not received a shorter list takes a former replica in, which may not lead."""
     assert selectors.without_replica(leadership(3, (3, 2)), 3, (3, 1)) == (NO_LEADER, (3,))
     assert selectors.without_replica(leadership(3, (3, 2)), 2, (3, 1)) == (3, (3,))

@@ -184,7 +184,7 @@ def test_what_is_left_of_a_topic_that_others_have_deleted_meets_no_other_of_its_
     assert tp(0) in world.hosts[1].logs
 
 
-def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
+def test_a_replica_that_an_unclean_election_elected_is_not_deleted() -> None:
     """Recipes 15 and 17: it could not delete late in a move, the target has died since, and it leads now."""
     world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1,)})

@@ -78,7 +78,7 @@ def test_what_a_move_has_left_behind_is_recorded_with_the_deletion(is_next: bool
     returns_to_the_next(world)
 
 
-def test_who_comes_back_before_the_deletion_leaves_no_record() -> None:
+def test_a_broker_that_returns_before_the_deletion_leaves_no_record() -> None:
     """It was asked, and has answered."""
     world, _ = left_behind()
     world.start_broker(1)

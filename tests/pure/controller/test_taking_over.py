@@ -347,7 +347,7 @@ def test_a_malformed_znode_stops_nothing_and_is_named(path: str, data: bytes) ->
     ]
 
 
-def test_a_topic_that_is_mended_is_taken_up_with_its_states() -> None:
+def test_a_repaired_topic_is_loaded_with_its_states() -> None:
     """A repaired znode is no new topic: its states stand, and its replicas get them."""
     world = world_of_two_topics()
     world.crash(world.new_controller())

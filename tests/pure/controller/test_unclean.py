@@ -43,7 +43,7 @@ def verdicts(world: SteppedControllers, czxid: int) -> dict[str, tuple[str, int 
     return {str(each.topic_partition): (each.verdict, each.leader, each.reason) for each in done.partitions}
 
 
-def test_a_request_elects_who_lives_and_says_what_became_of_each() -> None:
+def test_a_request_elects_a_live_replica_and_reports_each_result() -> None:
     """Recipes 15: the partitions named and no others, in the order of the request; then it is gone."""
     world, controller = offline()
     before = world.state(tp(1))

@@ -66,7 +66,7 @@ def test_a_broker_that_came_back_meanwhile_is_notified_of_it() -> None:
     assert (controller.unreadable, roles_of(world, 2)) == (set(), {"t-0"})
 
 
-def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
+def test_a_leader_due_for_replacement_is_replaced_after_the_repair() -> None:
     """The leader has died, and no broker could be elected."""
     world, controller = loaded_cluster({0: (1, 2)})
     data = broken(world)
@@ -78,7 +78,7 @@ def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
     assert world.state(tp(0)) == PartitionState(2, 1, (2,), 1)
 
 
-def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
+def test_an_unreadable_state_at_failover_is_loaded_when_it_is_repaired() -> None:
     """And one that is repaired badly is watched on; the status names its brokers until they get it."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 1)})
@@ -95,7 +95,7 @@ def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
     assert world.hosts[3].metadata[tp(0)] == 1
 
 
-def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
+def test_a_reassignment_continues_when_the_state_is_repaired() -> None:
     """It waited for a state; no one else has a reason to check it."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})

@@ -71,7 +71,7 @@ def test_right_run_passes_every_check() -> None:
 
 
 @pytest.mark.parametrize("lost", range(3))
-def test_missed_write_is_told(lost: int) -> None:
+def test_missed_write_is_reported(lost: int) -> None:
     """An error that the audit does not find is named with its zxid."""
     found = FOUND[:lost] + FOUND[lost + 1 :]
     (wrong,) = failed(replace(RUN, findings=found))

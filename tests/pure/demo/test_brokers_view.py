@@ -64,7 +64,7 @@ def test_view_shows_leader_epoch_isr_and_high_watermark_of_each_partition() -> N
         assert cells[at + 2 : at + 4] == ["13(24)", f"{1_234 + number:,}"]
 
 
-def test_view_tells_how_far_lines_and_moves_are() -> None:
+def test_view_shows_the_progress_of_records_and_reassignments() -> None:
     """Acknowledged, consumed, and moves that are open."""
     text = "\n".join(drawn(VIEW))
 

@@ -52,7 +52,7 @@ def test_reduction_counts_each_record_once() -> None:
         assert reduction.airports == {"OAK": AirportDelay("OAK", 1, 5), "SFO": AirportDelay("SFO", 2, 12)}
 
 
-def test_two_accounts_of_one_record_that_differ_are_told() -> None:
+def test_two_different_accounts_of_one_record_are_reported() -> None:
     """The same partition and offset with another content is a contradiction, never averaged away."""
     outputs = [
         MemberOutput("a", (record(0, 0, delay=1),), torn=0),

@@ -178,7 +178,7 @@ def test_replace_that_is_an_error(pairs: dict[int, int], message: str) -> None:
         replace(snapshot(RING, [1, 2, 3, 4]), pairs)
 
 
-def test_replace_of_a_broker_that_nobody_knows_is_not_found() -> None:
+def test_replace_of_an_unknown_broker_is_not_found() -> None:
     """As every other thing that is asked for by name."""
     with pytest.raises(NotFoundError, match="broker 9 is neither registered nor in any replica list"):
         replace(snapshot(RING, [1, 2, 3, 4]), {9: 1})
@@ -246,7 +246,7 @@ def test_set_rf_of_unknown_topics_is_not_found() -> None:
         set_rf(snapshot(RING, []), 9, topics=["y", "x"])
 
 
-def test_set_rf_without_a_broker_that_hosts_replicas_is_told() -> None:
+def test_set_rf_without_a_broker_that_hosts_replicas_is_refused() -> None:
     """Not as a number from 1 to 0: brokers that host nothing are registered perhaps."""
     with pytest.raises(PlacementError, match="set-rf 2: no broker that hosts replicas is registered"):
         set_rf(snapshot([(9,)], []), 2)
@@ -375,7 +375,7 @@ def test_racks_can_be_ignored() -> None:
         ),
     ],
 )
-def test_a_picture_that_is_an_error(before: ClusterSnapshot, message: str) -> None:
+def test_a_snapshot_that_is_an_error(before: ClusterSnapshot, message: str) -> None:
     """The message names the partition or the broker."""
     with pytest.raises(PlacementError, match=message):
         balance(before)

@@ -303,7 +303,7 @@ def test_generate_as_0_8_keeps_the_order_given_and_knows_no_racks() -> None:
     assert list(generate(topics, brokers)[0].values()) == [(1, 2), (2, 3)]
 
 
-def test_generate_begins_where_it_is_told() -> None:
+def test_generate_begins_at_the_given_start() -> None:
     """A start for each topic, as Kafka draws one for each."""
     lists, _ = generate({"t": dict.fromkeys(range(2), (1, 2))}, FIVE, starts={"t": Start(2, 0)})
 

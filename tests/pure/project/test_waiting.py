@@ -131,7 +131,7 @@ def test_what_a_caller_of_the_conformance_suite_waits_counts() -> None:
     assert before < waiting.waited.seconds
 
 
-def test_idle_time_on_real_servers_is_told_after_a_run(
+def test_idle_time_on_real_servers_is_printed_after_a_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sum and the tests, over one process or several; a wait inside another counts once."""

@@ -163,7 +163,7 @@ def _offences(rule: Rule, *folders: str) -> list[str]:
     ]
 
 
-def test_no_test_on_real_servers_asserts_on_a_second_look() -> None:
+def test_no_test_on_real_servers_asserts_on_a_second_read() -> None:
     """A test asserts on the value that the wait returned."""
     assert _offences(repeated_reads, "tests/real", "tests/long", "tests/worlds") == []
 
@@ -202,7 +202,7 @@ def _found(rule: Rule, body: str) -> list[int]:
         ("becomes(lambda: len(seen), 3); assert len(seen) == 3", []),
     ],
 )
-def test_a_second_look_is_found(body: str, lines: list[int]) -> None:
+def test_a_second_read_is_found(body: str, lines: list[int]) -> None:
     """The same call again, in an assert of the same function, after the wait."""
     assert _found(repeated_reads, body) == lines
 

@@ -227,7 +227,7 @@ def test_a_registration_survives_the_round_trip(
 
 
 @given(st.text(min_size=1, max_size=12), st.none() | st.text(min_size=1, max_size=12))
-def test_names_of_users_and_clients_are_told_apart_and_found_again(user: str, client: str | None) -> None:
+def test_names_of_users_and_clients_are_encoded_and_decoded(user: str, client: str | None) -> None:
     """Any two names have different paths of four parts, from which the names are read back."""
     with suppress(ConfigError):  # "." and ".."
         entity = ConfigEntity.user_client(user, client)

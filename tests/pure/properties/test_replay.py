@@ -147,7 +147,7 @@ def test_a_fuzzy_snapshot_and_the_log_behind_it_give_the_same_tree(
 
 
 @given(st.lists(STEPS, min_size=20, max_size=40), st.integers(0, 5))
-def test_a_dump_with_one_record_that_it_does_not_tell(steps: list[tuple[int, int, int]], place: int) -> None:
+def test_a_dump_with_one_record_missing(steps: list[tuple[int, int, int]], place: int) -> None:
     """Each record in turn arrives while the snapshot is at one of its znodes, and is not counted yet.
 
     The record before it arrives after the visit of the root, so that there is one to compare at the
@@ -181,7 +181,7 @@ def test_a_stretch_applied_twice_is_applied_once(
 
 
 @given(HISTORIES)
-def test_records_of_a_right_history_raise_no_doubt(
+def test_records_of_a_right_history_give_no_violation(
     history: tuple[list[tuple[int, int, int]], bool],
 ) -> None:
     """Otherwise an old server's folder would be reported as wrong, where no digest proves the opposite."""

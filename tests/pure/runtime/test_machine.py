@@ -167,7 +167,7 @@ def test_answers_are_taken_in_the_order_asked() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Unanswered("gone"), Refused(Code.NO_AUTH, "/a")])
-def test_after_a_missing_answer_the_later_ones_are_not_looked_at(outcome: Outcome) -> None:
+def test_after_a_missing_answer_the_later_ones_are_ignored(outcome: Outcome) -> None:
     """Nor do they count for the same procedure when it is begun again."""
     machine = Carrying()
     machine.step(connected())
@@ -263,7 +263,7 @@ def test_while_suspended_nothing_is_begun() -> None:
         ),
     ],
 )
-def test_it_rests_after_an_answer_that_helps_nobody(
+def test_it_backs_off_after_an_unexpected_reply(
     outcome: Outcome, rest_ms: int, notes: Sequence[LogEvent]
 ) -> None:
     """Longer, and with a word for people, where the server refuses."""

@@ -20,7 +20,7 @@ def strangers_of(simulation: ClusterSimulation) -> ForeignWriters:
 
 
 @pytest.mark.parametrize("data", BROKEN)
-def test_what_nobody_can_read_stops_nothing_else(data: bytes) -> None:
+def test_an_unreadable_znode_stops_nothing_else(data: bytes) -> None:
     """At each path that a controller reads: topics are still created, reassigned and deleted.
 
     So they are by the next controller.
@@ -47,7 +47,7 @@ def test_what_nobody_can_read_stops_nothing_else(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", BROKEN)
-def test_what_is_mended_is_taken_up_again(data: bytes) -> None:
+def test_repaired_znodes_are_loaded_again(data: bytes) -> None:
     """Each needed znode is corrupted under one controller and found corrupt by the next."""
     simulation = begun(ALONE)
     world, strangers = simulation.world, strangers_of(simulation)

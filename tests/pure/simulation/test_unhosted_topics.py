@@ -55,7 +55,7 @@ def end_of(simulation: ClusterSimulation) -> str:
     return "left alone"
 
 
-def test_nobody_adopts_it_whatever_goes_wrong() -> None:
+def test_no_broker_adopts_it_whatever_fails() -> None:
     """Controllers die and are cut off, broker 0 stops and starts, operators reassign, grow and delete.
 
     Once the faults have ended it is as somebody has asked for, and waits for nothing (L7).

@@ -77,7 +77,7 @@ def test_a_session_that_reconnects_in_time_goes_on(server: MemoryZooKeeper) -> N
     assert not heard.lives
 
 
-def test_an_abandoned_session_ends_at_its_timeout(server: MemoryZooKeeper) -> None:
+def test_a_session_without_its_client_ends_at_its_timeout(server: MemoryZooKeeper) -> None:
     """Its client has a new session by then, and no longer pings the old one."""
     heard = Heard(server)
     heard.client.abandon(1, "given up")

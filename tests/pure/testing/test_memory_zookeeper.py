@@ -145,7 +145,7 @@ def test_a_suspended_client_sends_nothing(server: MemoryZooKeeper, caller: Calle
     assert caller.ask(Sync("/")) == SyncDone()
 
 
-def test_an_abandoned_session_lives_on_at_the_server(server: MemoryZooKeeper, caller: Caller) -> None:
+def test_a_session_without_its_client_stays_at_the_server(server: MemoryZooKeeper, caller: Caller) -> None:
     """Its ephemerals stay until the server expires the session."""
     caller.ask(Multi((Create("/e", b"", ephemeral=True),)))
     ghost = caller.client.session

@@ -69,7 +69,7 @@ def test_skipping(kind: str, tmp_path: Path) -> None:
             assert file.read(10) == PLAIN[count : count + 10]
 
 
-def test_what_a_file_is_packed_in_is_told_by_its_front_not_its_name(tmp_path: Path) -> None:
+def test_the_first_bytes_decide_the_compression_not_the_name(tmp_path: Path) -> None:
     """Copies are renamed, and unpacked under their old names."""
     for name, kind in (("a.gz", "plain"), ("b", "gzip"), ("c.gz", "snappy")):
         path = tmp_path / name

@@ -179,7 +179,7 @@ def test_a_record_before_a_certain_one_of_its_epoch_is_certain(tmp_path: Path) -
     assert (found.rolled_back, found.holes) == ({}, [Hole(two(3), two(3))])
 
 
-def test_split_history_is_told_and_most_servers_decide(tmp_path: Path) -> None:
+def test_split_history_is_reported_and_most_servers_decide(tmp_path: Path) -> None:
     """Two records with one zxid: a server was set back by hand, or an ensemble was split in two."""
     world = ensemble_world()
     for name in ("a", "b", "c"):

@@ -111,7 +111,7 @@ def test_the_same_tree_gives_the_same_bytes(written: Path, tmp_path: Path) -> No
     assert (tmp_path / "again.gz").read_bytes() == written.read_bytes()
 
 
-def test_who_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_export_leaves_nothing(tmp_path: Path) -> None:
     """No file under the name, no temporary one, whatever the reason."""
 
     def interrupted() -> Iterator[ExportedZnode]:
@@ -138,7 +138,7 @@ def test_what_is_there_is_kept(written: Path) -> None:
     assert list(ExportReader(written).exported()) == [ROOT]
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     """As a mistake in what was asked for."""
     with pytest.raises(ConfigError, match="cannot be written"):
         write_export(tmp_path / "none" / "tree.gz", HEADER, [ROOT])
@@ -243,7 +243,7 @@ def test_only_exports_are_taken_for_one(written: Path, tmp_path: Path) -> None:
     assert not any(map(is_export, (tmp_path, tmp_path / "none", tmp_path / "other.gz")))
 
 
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     """A folder under that name, or nothing."""
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(NotZooKeeperFileError, match="a file to read"):

@@ -53,7 +53,7 @@ def folder(name: str) -> Path:
     return FOLDER / KAFKA / name / "version-2"
 
 
-def test_every_digest_of_a_real_server_is_ours() -> None:
+def test_every_digest_of_a_server_equals_the_computed_one() -> None:
     """ZooKeeper's own arithmetic over the whole tree, record by record: the strongest proof of the replay."""
     history = History(folder(NEW))
     tree, checked = Tree(), 0

@@ -90,7 +90,7 @@ def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) ->
     assert (value(behind.tree), behind.account.snapshot_zxid, behind.account.is_exact) == (b"14", 10, True)
 
 
-def test_a_snapshot_can_show_one_more_than_it_tells(tmp_path: Path) -> None:
+def test_a_snapshot_can_contain_one_transaction_more_than_its_name(tmp_path: Path) -> None:
     """A server changes the tree before it counts the transaction: what its end tells is one too early."""
     world = counted()
     world.log(tmp_path, 1)

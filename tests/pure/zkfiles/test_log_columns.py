@@ -96,7 +96,7 @@ def test_what_numpy_leaves_over(name: str, tmp_path: Path, way: str) -> None:
     assert rows_of(log_columns(log)) == list(log_rows(read_log(log), log))
 
 
-def test_a_type_that_nobody_knows_yet(tmp_path: Path, way: str) -> None:
+def test_an_unknown_type(tmp_path: Path, way: str) -> None:
     """It is there by its number; the rest goes on."""
     unknown = writer.record(writer.entry(single(T.DELETE, 9, path="/a"))[:28] + b"\0\0\0\x63" + b"body")
     log = tmp_path / "log.1"

@@ -96,7 +96,7 @@ def test_a_flipped_bit_in_each_field_of_a_record_is_damage(number: int, padding:
             assert [each.zxid for each in read_log(path, resync=True)] == others, (at - start, bit)
 
 
-def test_a_flipped_bit_of_the_last_record_is_told_from_a_write_that_was_cut_off(tmp_path: Path) -> None:
+def test_a_flipped_bit_differs_from_a_write_that_was_cut_off(tmp_path: Path) -> None:
     """A longer length is the hard one: the bytes that would follow are not there in either case."""
     path = tmp_path / "log.1"
     for raw_length, expected in ((SIZE - 13 + 64, "to which checksum"), (SIZE - 13 + (1 << 20), "to which")):

@@ -279,7 +279,7 @@ def test_vectors_longer_than_the_record_are_refused_before_they_are_made(count: 
             list(read_log(path))
 
 
-def test_a_name_or_an_order_that_is_not_the_records_is_told(tmp_path: Path) -> None:
+def test_a_wrong_name_or_order_of_records_is_reported(tmp_path: Path) -> None:
     """Neither is damage, for the records are whole, but somebody should know."""
     written = [transaction(T.DELETE, Operation(T.DELETE, "/a"), zxid=zxid) for zxid in (5, 7, 6)]
     path = writer.write_log(tmp_path, written).rename(tmp_path / "log.4")

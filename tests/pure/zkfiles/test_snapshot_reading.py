@@ -118,7 +118,7 @@ def test_exact_is_a_snapshot_during_which_nothing_was_written(tmp_path: Path) ->
         assert bool(health.detail) == bool(words)
 
 
-def test_an_acl_that_the_table_lacks_is_told_and_read_on(tmp_path: Path) -> None:
+def test_an_acl_that_the_table_lacks_is_reported_and_reading_continues(tmp_path: Path) -> None:
     """ZOOKEEPER-4689: a server's own defect after a dump under load."""
     path = tmp_path / "snapshot.10"
     path.write_bytes(writer.snapshot(ZNODES, acls=ACLS, acl_ids={"/a": 77}))

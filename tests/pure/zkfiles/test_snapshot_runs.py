@@ -148,7 +148,7 @@ def test_all_but_the_root_goes_through_numpy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offset", "flip"), [(0, 0x01), (1, 0x80), (2, 0xFF)])
-def test_damage_is_told_in_the_same_words(offset: int, flip: int, tmp_path: Path) -> None:
+def test_damage_is_reported_with_the_same_text(offset: int, flip: int, tmp_path: Path) -> None:
     """At every byte: by all ways, after the same rows."""
     path = tmp_path / "snapshot.5"
     whole = kinds()

@@ -53,7 +53,7 @@ def test_the_nearest_snapshot_and_its_log_up_to_the_zxid(folder: Path) -> None:
     assert read["log.12d"] <= PIECE_BYTES < (folder / "log.12d").stat().st_size
 
 
-def test_the_last_record_of_a_log_takes_a_look_at_the_next(folder: Path) -> None:
+def test_the_last_record_of_a_log_reads_the_next_log(folder: Path) -> None:
     """Only the record behind tells that nothing is missing between."""
     with counted_reads() as read:
         account = History(folder).tree_at(zxid=400).account
@@ -145,7 +145,7 @@ def test_a_glimpse_says_what_the_whole_file_does(dialect: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("zxid", [0x12F, 0x1_0000_012F])
-def test_a_last_zxid_that_looks_like_the_end_of_the_znodes(zxid: int, tmp_path: Path) -> None:
+def test_a_last_zxid_that_resembles_the_end_of_the_znodes(zxid: int, tmp_path: Path) -> None:
     """Its bytes are those of the mark behind the znodes; 3.9 with digests off, and with them."""
     path = tmp_path / "snapshot.10"
     for digest in (None, (zxid, writer.TreeDigest(2, 7))):

@@ -106,7 +106,7 @@ def test_entities_are_named_as_kafka_names_them(entity: ConfigEntity, text: str,
     assert entity.plain_name == plain
 
 
-def test_the_client_of_a_user_is_told_plainly() -> None:
+def test_the_client_of_a_user_is_decoded() -> None:
     """The default client too is shown like a client, because the entity kind differs."""
     assert ConfigEntity.user_client("a", "b c").plain_client == "b c"
     assert ConfigEntity.user_client("a", None).plain_client is None
@@ -244,7 +244,7 @@ def test_the_oldest_registration_chooses_the_payload(versions: list[int], expect
     assert notify_format(brokers, users_known=False) == expected
 
 
-def test_brokers_of_ours_do_not_choose_where_there_are_others() -> None:
+def test_brokers_of_kafka_decide_before_zkgroup_brokers() -> None:
     """zkgroup brokers read every payload; its controller registers in version 1 beside brokers of 2.8."""
     ours = BrokerRegistration("h", 1, version=1, extensions={"zkgroup": {"role": "controller"}})
     real = BrokerRegistration("h", 1, version=5)

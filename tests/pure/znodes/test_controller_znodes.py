@@ -196,7 +196,7 @@ def test_missing_and_mistyped_keys_are_corrupt(value: Any, fields: dict[str, obj
             assert refused.value.path == "/the/path"
 
 
-def test_what_a_later_version_of_ours_adds_is_kept() -> None:
+def test_keys_of_later_zkgroup_versions_are_kept() -> None:
     """By the records that are written more than once."""
     for value in (RECORD, PLAN):
         data = value.encode()[:-1] + b',"new":{"a":[1]}}'

@@ -23,13 +23,13 @@ def test_a_request_names_the_brokers_that_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("data", [b"[3]", b'"orders"', b"{}", b'{"version":1,"without_brokers":[3]}', b"3"])
-def test_what_others_write_names_nobody(data: bytes) -> None:
+def test_requests_of_other_clients_name_no_broker(data: bytes) -> None:
     """Only data that a zkgroup tool wrote forces a deletion."""
     assert TopicDeletion.decode("/x", data) == TopicDeletion()
 
 
 @pytest.mark.parametrize("zkgroup", [None, [3], {}, {"without_brokers": "3"}, {"without_brokers": [3.5]}])
-def test_a_broken_request_of_ours_is_corrupt(zkgroup: object) -> None:
+def test_a_broken_zkgroup_request_is_corrupt(zkgroup: object) -> None:
     """It is not for the controller to guess whom an operator has given up."""
     with pytest.raises(CorruptZnodeError, match=r"without_brokers|zkgroup") as refused:
         TopicDeletion.decode("/the/path", json.dumps({"version": 1, "zkgroup": zkgroup}).encode())

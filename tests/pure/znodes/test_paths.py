@@ -32,6 +32,6 @@ from zkgroup.znodes.paths import PathKind, path_kind
         ("/zookeeper/quota", PathKind("other")),
     ],
 )
-def test_a_path_tells_what_it_is_of(path: str, place: PathKind) -> None:
+def test_a_path_has_its_kind(path: str, place: PathKind) -> None:
     """Each shape of Kafka's tree is known; anything else is `other`."""
     assert path_kind(path) == place

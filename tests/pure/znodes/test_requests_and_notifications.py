@@ -152,7 +152,7 @@ def test_names_and_numbers_of_notifications() -> None:
     assert LogDirEvent.sequence_of("log_dir_event_0000000012") == 12
 
 
-def test_requests_are_where_the_controller_looks() -> None:
+def test_requests_have_the_paths_that_the_controller_reads() -> None:
     """All below `/admin`."""
     assert [Reassignment.path(), PreferredElection.path(), TopicDeletion.path("orders")] == [
         "/admin/reassign_partitions",

@@ -44,7 +44,7 @@ def test_a_name_that_no_topic_has_is_refused_with_the_nearest(name: str, told: s
     assert str(error.value) == f"setting {name!r}: expected a setting that topics have in Kafka{told}"
 
 
-def test_what_older_brokers_do_not_know_is_told() -> None:
+def test_settings_unknown_to_older_brokers_are_reported() -> None:
     """By the registration of the oldest Kafka broker; without one nothing is reported."""
     names = ["retention.ms", "compression.type", "max.compaction.lag.ms"]
 

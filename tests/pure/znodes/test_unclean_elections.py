@@ -30,7 +30,7 @@ DONE = UncleanElectionDone(
 )
 
 
-def test_a_request_names_its_partitions_and_who_asked() -> None:
+def test_a_request_names_its_partitions_and_its_user() -> None:
     """Every value is a text, so a reader of 0.8 meets no number."""
     data = (
         b'{"version":"1","type":"unclean","partitions":[{"topic":"orders","partition":"0"},'

@@ -51,6 +51,6 @@ def test_all_lists_are_placeholders(lists: dict[int, tuple[int, ...]], may: bool
         (MARKED._replace(mark=None, marks=11, written=12), False),  # written since, as `topic alter` does
     ],
 )
-def test_the_signs_of_a_topic_that_nobody_hosts(signs: Signs, unhosted: bool) -> None:
+def test_the_marks_of_an_unhosted_topic(signs: Signs, unhosted: bool) -> None:
     """The mark decides; where the topic is older than all marks, whether broker 0 was there."""
     assert is_unhosted(signs) is unhosted

@@ -90,7 +90,7 @@ def test_what_is_written_is_read(blocking: Blocking) -> None:
     blocking.sync()
 
 
-def test_what_is_missing_is_told_where_it_was_asked_for(blocking: Blocking) -> None:
+def test_a_missing_znode_is_reported_on_request(blocking: Blocking) -> None:
     """`read` and `children` need it to exist."""
     with pytest.raises(NotFoundError, match="/none"):
         blocking.read("/none")
@@ -158,7 +158,7 @@ def test_refusals_are_raised_as_what_the_caller_can_do(outcome: Outcome, error: 
         Blocking(Scripted(outcome)).multi(Create("/a", b""))
 
 
-def test_a_forbidden_read_is_told() -> None:
+def test_a_forbidden_read_is_an_error() -> None:
     """Also where it is one of many."""
     with pytest.raises(AccessDeniedError, match="/a"):
         Blocking(Scripted(Refused(Code.NO_AUTH, "/a"))).find("/a")
@@ -177,7 +177,7 @@ def test_bulk_reads_are_one_request() -> None:
     assert store.requests == [ReadMany(("/a", "/b")), ListMany(("/c",))]
 
 
-def test_what_may_not_be_read_is_told_path_by_path_where_asked_for() -> None:
+def test_forbidden_paths_are_reported_one_by_one_on_request() -> None:
     """One forbidden znode does not hide the others."""
     acl = ZnodeAcl((AclEntry(31, "world", "anyone"),), ZnodeStat(*range(11)))
     store = Scripted(
@@ -199,7 +199,7 @@ def test_what_ended_the_store_for_good_is_raised() -> None:
         blocking.find("/a")
 
 
-def test_no_connection_in_time_is_told() -> None:
+def test_no_connection_in_time_is_an_error() -> None:
     """By every call."""
     blocking = Blocking(Scripted(events=()), timeout_s=0.05)
     with pytest.raises(StoreUnavailableError, match="could not be reached"):

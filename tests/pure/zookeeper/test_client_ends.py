@@ -76,7 +76,7 @@ def test_close_inside_a_callback_only_begins_to_close() -> None:
         client.close()
 
 
-def test_who_waits_in_vain_is_told_why() -> None:
+def test_a_wait_that_fails_has_a_reason() -> None:
     """The error has the server and its reason."""
     heard = threading.Event()
 
@@ -99,7 +99,7 @@ def test_who_waits_in_vain_is_told_why() -> None:
             client.wait_connected(0.0)
 
 
-def test_a_forked_child_is_refused_and_disturbs_nobody() -> None:
+def test_a_forked_child_is_refused_and_disturbs_no_request() -> None:
     """Every method except close raises there, and the parent's connection stays open."""
 
     def script(peer: Peer, number: int) -> None:

@@ -41,7 +41,7 @@ from zkgroup.zookeeper.kazoo_adapter import KazooHandler
 from zkgroup.zookeeper.wire import Op
 
 
-def test_the_granted_timeout_is_told_not_the_one_asked_for() -> None:
+def test_the_granted_timeout_is_reported_not_the_requested_one() -> None:
     """faults.md, finding 3: kazoo keeps the requested one. Asked to the millisecond, granted another."""
     hellos: list[Hello] = []
 
@@ -118,7 +118,7 @@ def test_a_wait_that_ends_during_the_first_attempt_names_the_server(monkeypatch:
         eventually(lambda: "nobody answers" in str(client.unconnected(1.0)))
 
 
-def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> None:
+def test_a_reconnect_resumes_the_session_and_sends_the_latest_zxid_seen() -> None:
     """Otherwise an older server would be taken, and the past be read again."""
     hellos: list[Hello] = []
 
@@ -142,7 +142,7 @@ def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> Non
         assert {event.session.incarnation for event in caller.events if isinstance(event, Connected)} == {1}
 
 
-def test_nothing_is_sent_and_nobody_told_before_authentication_is_over() -> None:
+def test_nothing_is_sent_or_reported_before_authentication_ends() -> None:
     """kazoo announces CONNECTED before it authenticates."""
     answer_auth, authenticating = threading.Event(), threading.Event()
     asked: list[Asked] = []
@@ -210,7 +210,7 @@ def test_a_missing_chroot_ends_the_client_and_creates_nothing() -> None:
     assert [(one.op, one.path) for one in asked] == [(Op.EXISTS, "/not/there")]
 
 
-def test_an_expired_session_is_told_before_the_next_one_is_opened() -> None:
+def test_an_expired_session_is_reported_before_the_next_one_is_opened() -> None:
     """faults.md, finding 4: kazoo would go on under the same object."""
     hellos: list[Hello] = []
     asked: list[Asked] = []
@@ -277,7 +277,7 @@ def test_secrets_and_data_are_not_logged(caplog: pytest.LogCaptureFixture) -> No
     assert b"password-of-16-b".hex() not in text
 
 
-def test_the_handler_is_told_the_main_loop_from_the_set_up() -> None:
+def test_the_handler_distinguishes_the_main_loop_from_the_set_up() -> None:
     """kazoo selects on two things there and on one elsewhere."""
     waits: list[int] = []
     original = KazooHandler.select

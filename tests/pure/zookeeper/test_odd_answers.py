@@ -40,7 +40,7 @@ from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.wire import Op
 
 
-def test_an_error_number_nobody_knows_is_an_answer() -> None:
+def test_an_unknown_error_number_is_an_answer() -> None:
     """kazoo's own loop dies of it."""
 
     def script(peer: Peer, number: int) -> None:
@@ -236,7 +236,7 @@ def test_packets_of_a_bulk_read_shrink_when_replies_are_large() -> None:
     assert counts == [1, *[100] * 2, *[9] * 22, 2]
 
 
-def test_listeners_that_fail_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_listeners_that_fail_disturb_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """Nor do receivers of outcomes and watches; each is logged."""
     caplog.set_level(logging.ERROR)
 

@@ -195,7 +195,7 @@ def test_actions_never_overlap() -> None:
         (-2, False, False),
     ],
 )
-def test_an_event_tells_those_whom_it_concerns(kind: int, data: bool, children: bool) -> None:
+def test_an_event_fires_the_watches_of_its_path(kind: int, data: bool, children: bool) -> None:
     """Each once, and only at this path."""
     watches, told = Watches(), list[str]()
     for path in ("/a", "/b"):
@@ -207,7 +207,7 @@ def test_an_event_tells_those_whom_it_concerns(kind: int, data: bool, children: 
     assert told == ["data /a"] * data + ["children /a"] * children
 
 
-def test_a_watch_tells_at_most_once() -> None:
+def test_a_watch_fires_at_most_once() -> None:
     """Even if it is in two tables."""
     told: list[str] = []
     watcher = Watcher("/a", told.append)
@@ -243,7 +243,7 @@ def test_what_is_known_of_a_server_can_be_forgotten() -> None:
     assert (told, len(asked)) == ([True, False], 2)
 
 
-def test_a_probe_that_reaches_nobody_leaves_nothing_behind() -> None:
+def test_a_probe_without_an_answer_leaves_nothing_behind() -> None:
     """Waiting callers read path by path this time; the next connection probes again."""
     support, server, told = Support(), ("127.0.0.1", 1), []
 

@@ -121,7 +121,7 @@ def test_bulk_reads_are_cut_into_packets_within_both_bounds(
     assert expected_start == len(raw)
 
 
-def test_the_answers_of_a_bulk_read_are_told_path_by_path() -> None:
+def test_the_answers_of_a_bulk_read_are_given_path_by_path() -> None:
     """Data, null, empty, missing and forbidden, whatever lies before and after them."""
     parts = [
         struct.pack("!iBii", 4, 0, 0, 3) + b"abc" + STAT_BYTES,
@@ -140,7 +140,7 @@ def test_the_answers_of_a_bulk_read_are_told_path_by_path() -> None:
     assert isinstance(found[0].stat, ZnodeStat)
 
 
-def test_the_answers_of_a_bulk_listing_are_told_path_by_path() -> None:
+def test_the_answers_of_a_bulk_listing_are_given_path_by_path() -> None:
     """Names, none, missing, forbidden."""
     two = (
         struct.pack("!iBii", 8, 0, 0, 2) + struct.pack("!i", 1) + b"x" + struct.pack("!i", 3) + "ü.".encode()
@@ -156,7 +156,7 @@ def test_the_answers_of_a_bulk_listing_are_told_path_by_path() -> None:
     assert end == len(body)
 
 
-def test_an_acl_is_told_entry_by_entry() -> None:
+def test_an_acl_is_decoded_entry_by_entry() -> None:
     """With the Stat after it; an ACL without entries is invalid."""
 
     def text(value: str) -> bytes:
@@ -175,7 +175,7 @@ def test_an_acl_is_told_entry_by_entry() -> None:
     assert decode_acl(struct.pack("!i", 0) + STAT_BYTES, 0) == ((), STAT)
 
 
-def test_a_multi_done_tells_stats_created_paths_and_its_zxid() -> None:
+def test_a_multi_returns_stats_created_paths_and_its_zxid() -> None:
     """Created paths come without the chroot, in order."""
     wanted = (Create("/n", None), SetData("/n", b"", 0), Check("/n", 1), Delete("/n", 1), Create("/s-", b""))
     chroot = ChrootPaths("/base")
@@ -194,7 +194,7 @@ def test_a_multi_done_tells_stats_created_paths_and_its_zxid() -> None:
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_a_refused_multi_tells_the_operation_that_was_refused(index: int) -> None:
+def test_a_refused_multi_names_the_refused_operation(index: int) -> None:
     """Zeros before it (rolled back), RuntimeInconsistency after it."""
     numbers = [0] * index + [-103] + [-2] * (3 - index)
     reply = b"".join(struct.pack("!iBii", -1, 0, number, number) for number in numbers)
@@ -208,7 +208,7 @@ def test_a_znode_without_data_is_not_one_with_empty_data() -> None:
     assert decode_znode("/a", struct.pack("!i", 0) + STAT_BYTES, 0) == Znode("/a", b"", STAT)
 
 
-def test_a_watch_event_tells_kind_and_path() -> None:
+def test_a_watch_event_has_kind_and_path() -> None:
     """Type, state, path."""
     assert decode_event(struct.pack("!iii", 3, 3, 2) + b"/a", 0) == (3, "/a")
 

@@ -62,7 +62,7 @@ def _log_with(folder: Path, text: bytes) -> Path:
     return next(log.path for log in list_files(folder).logs if text in log.path.read_bytes())
 
 
-def test_an_election_is_told_and_what_was_forged_or_taken_away_is_found(
+def test_an_election_is_reported_and_forged_or_removed_znodes_are_found(
     lost_leader: Written, tmp_path: Path
 ) -> None:
     """A leader's death is no fault; a record forged on one server, or cut out of all, is an error there."""

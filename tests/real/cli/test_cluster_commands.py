@@ -46,7 +46,7 @@ def test_brokers_are_listed_and_described(shell: Shell, cluster: ServerCluster) 
     assert shell.run("broker", "describe", "9").code == 5
 
 
-def test_a_lost_broker_is_forgotten_with_consent(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_lost_broker_is_forgotten_on_confirmation(shell: Shell, cluster: ServerCluster) -> None:
     """A preview changes nothing; exit 2 while it is registered, 5 where nothing is recorded of it."""
     path = StrayReplicas.path(9)
     record = StrayReplicas((StrayTopic("orders", 7, (0, 2), 5),)).encode()
@@ -425,7 +425,7 @@ def test_a_topic_that_is_created_meanwhile_is_no_error_either(
     assert (refused.code, collides.code) == (6, 6)
 
 
-def test_a_topic_grows_with_consent(shell: Shell, cluster: ServerCluster) -> None:
+def test_a_topic_grows_on_confirmation(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 52: old partitions and configuration untouched; what cannot go back is said."""
     cluster.topic("orders", (1, 2), (2, 3))
 

@@ -273,7 +273,7 @@ def test_a_timeout_without_a_wait_is_a_usage_error(lone_shell: Shell) -> None:
         ["reassign", "cancel"],
     ],
 )
-def test_contradictions_of_consent_are_usage_errors_before_anything_is_read(
+def test_contradictory_confirm_options_are_usage_errors_before_anything_is_read(
     lone_shell: Shell, act: list[str], odd: list[str]
 ) -> None:
     """No ensemble is asked, and no state of a group can hide the mistake."""

@@ -79,7 +79,7 @@ def test_two_members_share_and_leave_together_with_their_sessions(
     assert offsets(blocking)[0] == 17
 
 
-def test_a_lost_session_is_told_and_survived(
+def test_a_lost_session_is_reported_and_survived(
     face: Face, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
 ) -> None:
     """item 51: the server ends the session; the same member is back with new tokens."""
@@ -150,7 +150,7 @@ def test_close_does_not_wait_for_a_server_that_hangs(face: Face, zk_server: Tree
     becomes(lambda: owners(blocking), {})
 
 
-def test_nobody_there_is_said_in_time(face: Face) -> None:
+def test_a_missing_server_is_reported_in_time(face: Face) -> None:
     """StoreUnavailableError after connection_timeout_ms; no thread is left."""
     told = r"expected 127\.0\.0\.1:1 to answer within 1 s, found 127\.0\.0\.1:1: Connection refused"
     with pytest.raises(StoreUnavailableError, match=told):

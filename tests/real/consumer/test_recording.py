@@ -41,7 +41,7 @@ def test_a_line_has_the_common_fields_and_those_of_its_kind(tmp_path: Path) -> N
     assert (third["ts"], third["seq"]) == (5_020_000_000, 3)
 
 
-def test_the_session_of_somebody_else_is_not_taken_for_the_members_own(tmp_path: Path) -> None:
+def test_the_session_of_another_client_is_not_taken_for_the_members_own(tmp_path: Path) -> None:
     """A ghost's session is kept under another name."""
     with HistoryFile(tmp_path / "h.jsonl", "g_a", FakeClock()) as history:
         history.record("stale_registration", {"path": "/x", "session": 5})
@@ -157,7 +157,7 @@ def test_recording_after_close_is_counted(tmp_path: Path) -> None:
     assert history.lost == 1
 
 
-def test_members_of_one_list_are_told_apart() -> None:
+def test_members_of_one_list_are_distinguished() -> None:
     """In simulation all members of a run write to one list, in the order of events."""
     records: list[HistoryRecord] = []
     clock = FakeClock()

@@ -192,7 +192,7 @@ def test_a_bounced_broker_is_sent_its_roles(country: ServerControllers) -> None:
     assert country.state(tp(1)) == PartitionState(1, 2, (1,), 1)
 
 
-def test_who_comes_or_goes_without_leading_is_known_to_all(country: ServerControllers) -> None:
+def test_brokers_that_lead_nothing_are_announced_to_all(country: ServerControllers) -> None:
     """Controller item 62: every broker's live list changes (K27)."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.new_controller()

@@ -224,7 +224,7 @@ def ask(controller: RunningController, request_id: int) -> ShutdownAnswered:
     return found()[0]
 
 
-def test_an_operators_request_elects_who_lives(country: ServerControllers) -> None:
+def test_an_operators_request_elects_a_live_replica(country: ServerControllers) -> None:
     """Recipes 15: no replica in sync is live; the record informs the tool, and the request is gone."""
     await_led(country)
     country.set_isr(tp(0), (1,))

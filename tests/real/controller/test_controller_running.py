@@ -121,7 +121,7 @@ def leader_of(broker: LedBroker, topic: str, partition: int) -> int | None:
     return found
 
 
-def test_brokers_are_notified_of_a_topic_and_so_is_who_asks_the_port(
+def test_brokers_and_clients_of_the_port_learn_of_a_topic(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Controller item 50, recipes 14: the controller itself is in no answer and in no list of brokers."""
@@ -142,7 +142,7 @@ def test_brokers_are_notified_of_a_topic_and_so_is_who_asks_the_port(
         assert {each.brokers for each in broker.received(UpdateMetadataRequest)[-1:]} == {live}
 
 
-def test_the_coordinator_is_who_leads_the_groups_partition(
+def test_the_coordinator_is_the_leader_of_the_groups_partition(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
     """Recipes 14: from the context, else 15."""
@@ -219,7 +219,7 @@ def test_a_controlled_shutdown_is_asked_for_at_the_port(
     assert (states[0].leader, states[0].isr, states[1].leader) == (2, (2,), 1)
 
 
-def test_who_waits_gives_no_metadata_and_asks_no_broker_to_stop(zk_server: Any, running: Running) -> None:
+def test_a_standby_sends_no_metadata_and_stops_no_broker(zk_server: Any, running: Running) -> None:
     """It has no context: a client that believed an empty one would be lost."""
     running.wait_elected()
     second = Running(zk_server.address, ALONE + 1)

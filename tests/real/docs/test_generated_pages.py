@@ -86,7 +86,7 @@ def test_tests_name_statements_that_exist() -> None:
     )
 
 
-def test_statements_about_the_controller_are_told_from_the_protocols() -> None:
+def test_statements_about_the_controller_are_separate_from_the_protocols() -> None:
     """One docstring may name both lists; a number counts for the list before it only."""
     test = checklist_page.Test("f", "t", "Shows it (items 1 and 2), and more (controller items 3-5; item 7).")
 

@@ -111,9 +111,7 @@ def test_a_break_beyond_the_timeout_ends_the_session(
     assert told(caller)[-2:] == [("Lost", 1), ("Connected", 2)]
 
 
-def test_an_abandoned_session_writes_nothing_more(
-    chaos: ChaosZooKeeper, target: Target, other: Caller
-) -> None:
+def test_a_given_up_session_writes_nothing_more(chaos: ChaosZooKeeper, target: Target, other: Caller) -> None:
     """recipes 9: told Lost at once, though nothing can be reached; what was not sent never is."""
     caller = target.connect(20_000)
     caller.ask(MINE, MultiDone)
@@ -131,7 +129,7 @@ def test_an_abandoned_session_writes_nothing_more(
     assert other.stat("/n").version == 0
 
 
-def test_an_abandoned_session_is_closed_where_the_server_can_be_told(target: Target, other: Caller) -> None:
+def test_a_given_up_session_is_closed_if_the_server_can_be_reached(target: Target, other: Caller) -> None:
     """Its ephemerals need not wait for the timeout."""
     caller = target.connect(60_000)
     caller.ask(MINE, MultiDone)

@@ -48,7 +48,7 @@ def test_what_we_create_has_the_access_list_of_the_settings(zk_server: Tree) -> 
         assert owner.read("/open").data == b""
 
 
-def test_acls_are_told_path_by_path(zk_server: Tree) -> None:
+def test_acls_are_given_path_by_path(zk_server: Tree) -> None:
     """With the Stat; who may not read a znode is told so for that one."""
     private = ClientSettings(auth=ME, acl=CREATOR_ACL)
     with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
@@ -296,7 +296,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         ZooKeeperClient("localhost", ClientSettings(tls=Tls(ca_file=str(tmp_path / "nothing.pem"))))
 
 
-def test_the_command_line_speaks_tls(
+def test_the_command_line_connects_with_tls(
     secure: EmbeddedZooKeeper, certificates: Certificates, tmp_path: Path
 ) -> None:
     """With our authority and our certificate; an authority that we do not trust is exit 7 with the reason."""

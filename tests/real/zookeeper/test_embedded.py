@@ -264,7 +264,7 @@ def node_count(zookeeper: EmbeddedZooKeeper) -> str:
     return next(line for line in lines if line.startswith("Node count"))
 
 
-def test_a_port_stays_ours_while_its_server_is_down(stopped: EmbeddedZooKeeper) -> None:
+def test_a_port_stays_reserved_while_its_server_is_down(stopped: EmbeddedZooKeeper) -> None:
     """Nobody else can bind it meanwhile, so a restart never fails for that."""
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", stopped.server(0).port))

@@ -60,7 +60,7 @@ def test_a_consumer_checks_offsets_too(face: Face, world: MemberWorld) -> None:
         assert consumer.commit({ZERO: 2}).committed == {ZERO: 2}
 
 
-def test_partitions_are_checked_before_the_member_hears_of_them(face: Face, world: MemberWorld) -> None:
+def test_partitions_are_checked_before_the_member_gets_them(face: Face, world: MemberWorld) -> None:
     """`hand_back` and `committed` of something else are ConfigErrors."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)

@@ -126,7 +126,7 @@ def test_inside_is_known_also_on_a_thread_left_behind(worker: CallbackWorker, do
     assert not worker.is_inside()
 
 
-def test_stop_tells_when_a_call_still_runs(done: Done) -> None:
+def test_stop_reports_a_call_that_still_runs(done: Done) -> None:
     """It waits no longer than its timeout."""
     worker = CallbackWorker("test", SystemClock())
     begun, release = threading.Event(), threading.Event()

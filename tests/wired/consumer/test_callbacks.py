@@ -28,7 +28,7 @@ def test_on_revoked_is_still_the_owner(face: Face, world: MemberWorld) -> None:
     assert world.offsets() == {0: 5, 1: 5, 2: 5, 3: 5}
 
 
-def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: MemberWorld) -> None:
+def test_a_stuck_on_revoked_delays_no_other_member(face: Face, world: MemberWorld) -> None:
     """item 41: after revoke_timeout_ms the lease is over, the other member goes on, commits are refused."""
     app = Application()
     release = app.hold("revoked")

@@ -124,7 +124,7 @@ def test_what_is_not_this_sessions_is_left_to_its_own_end(world: MemberWorld, se
     assert (_ids(world), world.owners()) == ({"g_a", "g_b"}, {0: "g_a-0"})
 
 
-def test_without_zookeeper_the_rest_is_told_and_left(
+def test_without_zookeeper_the_remaining_orphans_are_reported_and_left(
     world: MemberWorld, session_id: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its znodes go with the session; a caller that waits for the member's end does not wait for that."""

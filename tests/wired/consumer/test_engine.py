@@ -212,7 +212,7 @@ def test_an_on_assigned_that_has_not_begun_in_time_is_not_left_out() -> None:
     assert "started" in share.told
 
 
-def test_an_on_lost_that_has_not_begun_in_time_is_told_all_the_same(bench: Bench) -> None:
+def test_an_on_lost_that_starts_late_is_called_too(bench: Bench) -> None:
     """The application must learn of every loss."""
     bench.assigned()
     bench.told()

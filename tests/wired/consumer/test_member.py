@@ -60,7 +60,7 @@ def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
             assert second.lease(ZERO) is None
 
 
-def test_a_member_tells_its_host_whatever_its_id(face: Face, world: MemberWorld) -> None:
+def test_a_member_publishes_its_host_whatever_its_id(face: Face, world: MemberWorld) -> None:
     """Past bug: the host of a member with a `consumer_id` was unknown. A generated id contains it."""
     with (
         face.member(client=world.client("a"), settings=settings(consumer_id="a")) as named,
@@ -164,7 +164,7 @@ def test_an_offset_does_not_go_back(face: Face, world: MemberWorld) -> None:
 # --- sessions and leases --------------------------------------------------------------------------
 
 
-def test_a_lost_session_is_told_and_the_member_joins_again(face: Face, world: MemberWorld) -> None:
+def test_a_lost_session_is_reported_and_the_member_joins_again(face: Face, world: MemberWorld) -> None:
     """item 51: on_lost for everything, nothing committed, the same id registered anew, new tokens."""
     app = Application()
     with face.member(client=world.client("a"), app=app) as member:

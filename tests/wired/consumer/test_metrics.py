@@ -139,7 +139,7 @@ class Broken:
         raise OSError("away")
 
 
-def test_a_sink_that_raises_is_told_once(
+def test_a_sink_that_raises_is_logged_once(
     face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The member works on without metrics."""

@@ -119,7 +119,7 @@ def test_a_history_that_raises_stops_and_the_member_goes_on(
 
 
 @pytest.mark.parametrize("kind", ["history", "metrics"])
-def test_a_sink_that_takes_long_is_told_once(
+def test_a_slow_sink_is_logged_once(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A member waits for its sinks, so the author of a slow one should know."""

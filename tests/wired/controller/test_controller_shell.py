@@ -174,7 +174,7 @@ def test_the_metrics_of_a_controller(scene: Scene) -> None:
     assert [value(name) for name in names] == [0, 0, 0]
 
 
-def test_who_waits_for_an_answer_gets_one_at_the_end(scene: Scene) -> None:
+def test_a_waiting_request_is_answered_at_the_end(scene: Scene) -> None:
     """A later caller gets it at once."""
     answer = scene.ask()
     given_up = scene.controller.shut_down(4)

@@ -21,7 +21,7 @@ async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_whoever_is_just_being_accepted_is_closed(turns: int) -> None:
+def test_a_connection_that_is_being_accepted_is_closed(turns: int) -> None:
     """At each turn of the loop from the system's accept on."""
 
     async def scenario() -> None:

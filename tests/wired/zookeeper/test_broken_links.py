@@ -70,7 +70,7 @@ def test_a_write_without_an_answer_is_never_sent_again() -> None:
     assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
 
 
-def test_what_certainly_was_not_sent_is_told_apart() -> None:
+def test_unsent_requests_are_distinguished() -> None:
     """The server reads nothing: the first request may have reached it, the last has not left."""
     submitted = threading.Event()
 

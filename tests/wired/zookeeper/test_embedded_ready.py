@@ -111,7 +111,7 @@ def test_a_server_that_ends_after_it_stood_still_is_started_again() -> None:
     assert revived(server).spawned == 1
 
 
-def test_a_server_that_ends_again_and_again_is_told() -> None:
+def test_a_server_that_keeps_ending_is_reported() -> None:
     """It is started once more, not for ever."""
     with pytest.raises(EmbeddedServerError, match="status 0"):
         revived(Faltering(2, stood_still=True))

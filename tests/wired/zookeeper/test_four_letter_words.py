@@ -100,7 +100,7 @@ def test_an_admin_server_is_asked_where_mntr_is_not_allowed(serve: Serve) -> Non
     assert behind_tls == found
 
 
-def test_wchs_tells_the_watches_where_nothing_else_answers(serve: Serve) -> None:
+def test_wchs_gives_the_watches_if_nothing_else_answers(serve: Serve) -> None:
     """The rest is unknown, and why."""
     port = serve(socketserver.TCPServer, _words({"wchs": "1 connections watching 9 paths\nTotal watches:13"}))
 

@@ -116,7 +116,7 @@ def world() -> Iterator[ConnectedExchange]:
         yield ConnectedExchange(ours, theirs)
 
 
-def test_a_break_tells_to_the_byte_what_has_left(world: ConnectedExchange) -> None:
+def test_a_break_reports_exactly_the_bytes_sent(world: ConnectedExchange) -> None:
     """No reply up to the last request with a sent byte, NotSent after it."""
     while world.sock.unsent < 500_000:
         world.submit(world.multi(100_000))
@@ -244,7 +244,7 @@ def test_a_watch_stands_from_the_answer_on_and_fires_once(world: ConnectedExchan
     assert world.watched == ["/a", "/a"]
 
 
-def test_making_what_is_missing_looks_first_and_holds_the_others_back(world: ConnectedExchange) -> None:
+def test_creating_missing_znodes_reads_first_and_delays_other_requests(world: ConnectedExchange) -> None:
     """One packet where everything exists; else the missing ones in order, and then what came after."""
     world.pipeline.multi_read = True
     made = CreateMissingCall(CreateMissing(("/a", "/b", "/c")), PATHS, world.outcomes.append)
@@ -266,9 +266,7 @@ def test_making_what_is_missing_looks_first_and_holds_the_others_back(world: Con
 
 
 @pytest.mark.parametrize("paths", [("/a",), ("/a", "/b")])
-def test_making_what_is_there_already_takes_a_look_at_each(
-    world: ConnectedExchange, paths: tuple[str, ...]
-) -> None:
+def test_creating_existing_znodes_reads_each(world: ConnectedExchange, paths: tuple[str, ...]) -> None:
     """Past bug: plain reads, of a single path or on an old server, had no decoder here."""
     world.pipeline.multi_read = False
     world.submit(CreateMissingCall(CreateMissing(paths), PATHS, world.outcomes.append))
@@ -279,7 +277,7 @@ def test_making_what_is_there_already_takes_a_look_at_each(
     assert world.outcomes == [CreateMissingDone()]
 
 
-def test_making_what_is_missing_tells_the_first_refusal(world: ConnectedExchange) -> None:
+def test_creating_missing_znodes_reports_the_first_refusal(world: ConnectedExchange) -> None:
     """Requests after it are answered before it is raised."""
     world.pipeline.multi_read = True
     world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append))
@@ -344,7 +342,7 @@ def test_acls_are_read_one_by_one_without_knowing_the_server(world: ConnectedExc
     assert world.outcomes == [ReadAclsDone((acl, Code.NO_AUTH, None))]
 
 
-def test_a_bulk_read_that_is_refused_as_a_whole_is_told_so(world: ConnectedExchange) -> None:
+def test_a_bulk_read_that_is_refused_as_a_whole_is_an_error(world: ConnectedExchange) -> None:
     """Once; what else comes of it is dropped."""
     world.pipeline.multi_read = True
     world.pipeline.settings = ClientSettings(bulk_paths=1)

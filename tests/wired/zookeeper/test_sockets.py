@@ -105,7 +105,7 @@ def test_kazoo_sees_the_end_of_the_connection(pair: Pair) -> None:
     assert pair.shared.recv(100) == b""
 
 
-def test_kazoo_is_told_to_try_again_while_nothing_is_there(pair: Pair) -> None:
+def test_kazoo_tries_again_while_nothing_can_be_read(pair: Pair) -> None:
     """In the one word for it that kazoo knows."""
     with pytest.raises(ssl.SSLWantReadError) as caught:
         pair.shared.recv(4)

@@ -6,7 +6,7 @@ from tests.pure.audit.cluster import Cluster, started, state_path
 from zkgroup.audit.findings.broker_flapping import RULE
 
 
-def test_a_short_life_is_told_with_the_time_away() -> None:
+def test_a_short_registration_is_reported_with_the_time_away() -> None:
     """Under five minutes up is a warning that says how long, how it ended, and how long it was away."""
     log = started(1, 2)
     log.wait(299_999)

@@ -74,6 +74,6 @@ def test_names_severities_and_inputs_are_those_of_the_contract() -> None:
     ] == [tuple(line.split()) for line in CONTRACT.strip().splitlines()]
 
 
-def test_only_what_rows_cannot_tell_looks_at_the_whole_history() -> None:
+def test_only_rules_that_rows_cannot_serve_read_the_whole_history() -> None:
     """The others are folds, and so the same on a laptop and in Spark."""
     assert [rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)] == WHOLE

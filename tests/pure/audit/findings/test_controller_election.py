@@ -8,7 +8,7 @@ from zkgroup.audit.findings.controller_election import RULE
 POISON = '{"jmx_port":-1,"timestamp":1396019252998,"host":"h","version":1,"port":9}'
 
 
-def test_each_election_is_told_with_its_epoch_and_the_time_without() -> None:
+def test_each_election_is_reported_with_its_epoch_and_the_time_without_a_controller() -> None:
     """Each life of `/controller` is a row: its epoch, how it ended, how long nobody held it before."""
     log = Cluster()
     first = log.start(1, 2)
@@ -135,7 +135,7 @@ def test_the_controller_of_a_snapshot_was_elected_before() -> None:
     )
 
 
-def test_a_controller_that_cannot_be_read_is_told_all_the_same() -> None:
+def test_an_unreadable_controller_is_reported_too() -> None:
     """A `/controller` whose content is no JSON is an election too, told by its session alone."""
     log = Cluster()
     log.create(CONTROLLER, "?", 7, ephemeral=True)

@@ -38,7 +38,7 @@ def test_an_epoch_that_is_made_anew_falls() -> None:
     assert log.told(RULE, "severity", "from_zxid") == [("error", made)]
 
 
-def test_elections_of_real_controllers_and_of_ours_are_fine() -> None:
+def test_elections_of_kafka_and_zkgroup_controllers_are_fine() -> None:
     """A snapshot's epoch counts, and so does one made with 0 before the first election, as from 2.1 on."""
     log = Cluster(100)
     log.seed(EPOCH, "41", zxid=5, version=40)

@@ -21,7 +21,7 @@ def left() -> AuditLog:
     return log
 
 
-def test_offsets_without_a_member_for_a_week_are_told() -> None:
+def test_offsets_without_a_member_for_a_week_are_reported() -> None:
     """With what a deletion would remove."""
     log = left()
     gone = log.close(A)

@@ -96,7 +96,7 @@ def test_what_the_controller_writes_is_not() -> None:
     assert log.find(RULE) == []
 
 
-def test_a_controller_of_ours_elects_and_decides_in_multis() -> None:
+def test_a_zkgroup_controller_elects_and_decides_in_multis() -> None:
     """What a controller of ours decides in one multi, after an election in one multi, is its to decide."""
     log = ruled()
     log.delete(CONTROLLER, 2)
@@ -163,7 +163,7 @@ def test_entries_of_a_request_are_the_controllers_to_take_off() -> None:
     assert found[0].detail.startswith(f"1 entry taken off {REASSIGN}, by broker 1 (session 0x1), while")
 
 
-def test_a_registration_that_is_no_ephemeral_makes_no_broker_of_whoever_writes() -> None:
+def test_a_persistent_registration_is_no_broker() -> None:
     """A snapshot has no session for it, and a tool whose session is not known is not that broker."""
     log = Cluster(100)
     log.seed("/brokers/ids/9", "{}", zxid=3)
@@ -206,7 +206,7 @@ def test_it_may_be_made_before_the_first_election() -> None:
     assert log.find(RULE) == []
 
 
-def test_a_write_while_nobody_rules_is_by_a_deposed_one() -> None:
+def test_a_write_without_an_active_controller_is_by_a_deposed_one() -> None:
     """A decision after `/controller` went and before the next one came is an error."""
     log = ruled()
     log.delete(CONTROLLER, TOOL)
@@ -217,7 +217,7 @@ def test_a_write_while_nobody_rules_is_by_a_deposed_one() -> None:
     assert (found.from_zxid, found.detail.rpartition(", ")[2]) == (zxid, "while nobody held /controller")
 
 
-def test_without_the_beginning_nobody_knows_who_rules() -> None:
+def test_without_the_beginning_the_active_controller_is_unknown() -> None:
     """Not even what a state was before."""
     log = Cluster(100)
     log.set(state_path(T0), state_text(1, (1,), 5, 7), 1)

@@ -64,7 +64,7 @@ def test_each_new_owner_has_its_own_row() -> None:
     assert [(each.from_zxid, each.to_zxid) for each in found] == [(first, in_first), (second, in_second)]
 
 
-def test_who_released_politely_and_commits_late_has_not_been_put_out() -> None:
+def test_an_owner_that_released_and_commits_late_was_not_displaced() -> None:
     """A JVM member commits just after its own release: that is zombie_commit's."""
     log = _two()
     log.release("g", T0, 1)
@@ -115,7 +115,7 @@ def test_what_it_says() -> None:
     assert found.detail.startswith("'g_a-0' committed 2 times, up to 200 ms after")
 
 
-def test_who_had_it_back_and_released_it_has_not_been_put_out() -> None:
+def test_an_owner_that_reclaimed_and_released_was_not_displaced() -> None:
     """An own claim makes good for the one that was lost; the release after it is polite."""
     log = _two()
     log.release("g", T0, 2)
@@ -127,7 +127,7 @@ def test_who_had_it_back_and_released_it_has_not_been_put_out() -> None:
     assert log.find(RULE) == []
 
 
-def test_who_closed_its_session_or_released_before_it_expired_has_not_been_put_out() -> None:
+def test_an_owner_that_closed_or_released_before_expiry_was_not_displaced() -> None:
     """Only an expiry takes a claim from a member that does not know of it."""
     closed = _two()
     closed.close(1)

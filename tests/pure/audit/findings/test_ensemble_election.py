@@ -10,7 +10,7 @@ from zkgroup.audit.findings.ensemble_election import RULE
 EPOCH = 1 << 32
 
 
-def test_a_new_epoch_is_told_with_the_time_without_a_write(tmp_path: Path) -> None:
+def test_a_new_epoch_is_reported_with_the_time_without_a_write(tmp_path: Path) -> None:
     """A new epoch is a row from the last record of the old one to its own first, with the time between."""
     world = calm(EPOCH | 1)
     last, last_ms = world.zxid, world.ms
@@ -46,7 +46,7 @@ def test_a_server_alone_has_none(tmp_path: Path) -> None:
     assert look(RULE, tmp_path) == []
 
 
-def test_two_servers_tell_it_once(tmp_path: Path) -> None:
+def test_two_servers_give_one_finding(tmp_path: Path) -> None:
     """The same election in the logs of two servers is one row."""
     world = calm(EPOCH | 1)
     last = world.zxid

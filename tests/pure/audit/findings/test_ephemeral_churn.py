@@ -42,7 +42,7 @@ def test_fewer_or_persistent_ones_are_not() -> None:
     assert log.find(RULE) == []
 
 
-def test_a_session_that_had_ephemerals_for_moments_only_is_told() -> None:
+def test_a_session_with_brief_ephemerals_is_reported() -> None:
     """One without any is a tool, and one that lives on may have just begun."""
     log = AuditLog()
     opened = log.open(A)

@@ -23,7 +23,7 @@ def grown() -> tuple[ServerHistory, int, int]:
     return world, before, after
 
 
-def test_each_subtree_that_changed_is_told(tmp_path: Path) -> None:
+def test_each_subtree_that_changed_is_reported(tmp_path: Path) -> None:
     """What changed between two snapshots is a row for each subtree: znodes that came and went, and bytes."""
     world, before, after = grown()
     world.snapshot(tmp_path, before)
@@ -40,7 +40,7 @@ def test_each_subtree_that_changed_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_deeper_subtrees_are_told_apart(tmp_path: Path) -> None:
+def test_deeper_subtrees_are_separate_rows(tmp_path: Path) -> None:
     """With `depth=2` the children of `/a` have rows of their own."""
     world, before, after = grown()
     world.snapshot(tmp_path, before)
@@ -64,7 +64,7 @@ def test_a_znode_that_was_made_anew_is_changed(tmp_path: Path) -> None:
     ]
 
 
-def test_each_step_is_told_and_snapshots_of_several_servers_are_one_row(tmp_path: Path) -> None:
+def test_each_step_is_reported_and_snapshots_of_several_servers_are_one_row(tmp_path: Path) -> None:
     """Each snapshot is compared with the next by zxid; two of one zxid on two servers count once."""
     world, before, after = grown()
     world.snapshot(tmp_path / "one", before)

@@ -49,7 +49,7 @@ def test_the_time_goes_to_the_last_partitions_first_next_claim(with_lists: bool)
     )
 
 
-def test_what_nobody_claims_lasts_as_long_as_the_others_were_there() -> None:
+def test_an_unclaimed_partition_counts_while_others_are_owned() -> None:
     """To the end of the history, or until the last of those who could have taken over left."""
     log = two_members()
     ended = log.close(A)

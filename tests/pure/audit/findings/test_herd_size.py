@@ -42,7 +42,7 @@ def test_members_of_every_group_watch_brokers_and_topics() -> None:
     }
 
 
-def test_small_groups_and_what_nobody_watches_are_not() -> None:
+def test_small_groups_and_unwatched_znodes_are_no_herd() -> None:
     """Commits wake nobody, however many members there are; a set of the topic is no child."""
     log = AuditLog()
     for number in range(100):
@@ -55,7 +55,7 @@ def test_small_groups_and_what_nobody_watches_are_not() -> None:
     assert len(log.find(RULE)) == 1
 
 
-def test_what_was_there_at_the_beginning_woke_nobody() -> None:
+def test_znodes_present_at_the_beginning_fire_no_watch() -> None:
     """Seeds are no changes; their lives count as watchers."""
     log = AuditLog(zxid=100)
     for number in range(4):

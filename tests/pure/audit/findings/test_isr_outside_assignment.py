@@ -16,7 +16,7 @@ def placed() -> Cluster:
     return log
 
 
-def test_a_stranger_in_the_isr_is_an_error() -> None:
+def test_an_unassigned_replica_in_the_isr_is_an_error() -> None:
     """A broker in the ISR that the replica list lacks is an error until a state leaves it out."""
     log = placed()
     bad = log.state(T0, 1, (1, 2, 7))

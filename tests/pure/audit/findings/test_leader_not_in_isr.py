@@ -8,7 +8,7 @@ from zkgroup.audit.findings.leader_not_in_isr import RULE
 T0, T1 = ("t", 0), ("t", 1)
 
 
-def test_a_leader_outside_the_isr_is_an_error_until_it_is_mended() -> None:
+def test_a_leader_outside_the_isr_is_an_error_until_it_changes() -> None:
     """A leader outside its own ISR is an error until a state mends it, over a second such leader."""
     log = Cluster()
     log.topic("t", {0: (1, 2), 1: (1, 2)})

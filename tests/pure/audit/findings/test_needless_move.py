@@ -17,7 +17,7 @@ def test_jvm_members_release_everything_which_is_said_but_no_fault() -> None:
     assert found.detail == "2 released and claimed again by the same thread"
 
 
-def test_members_of_ours_keep_what_they_can_so_it_is_a_warning() -> None:
+def test_zkgroup_members_keep_partitions_so_it_is_a_warning() -> None:
     """Members of ours let go only of what they must give: with sticky or range, more is a warning."""
     assert [found.severity for found in shared(**OURS).find(RULE)] == ["warning"]
     assert [found.severity for found in shared(zkgroup="1", strategy="range").find(RULE)] == ["warning"]

@@ -7,7 +7,7 @@ from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.never_owned import RULE
 
 
-def test_what_nobody_has_claimed_is_an_error_from_when_it_was_wanted() -> None:
+def test_an_unclaimed_partition_is_an_error_since_its_subscription() -> None:
     """A partition unclaimed for over ten seconds is an error since the join; the plan says whose it is."""
     log = alone(3, owned=2).passes(10_001)
 
@@ -59,7 +59,7 @@ def test_new_partitions_count_from_their_creation() -> None:
     assert [each.severity for each in log.find(RULE, grace_ms=500)] == ["error"]
 
 
-def test_a_log_without_its_beginning_speaks_of_what_it_saw_only() -> None:
+def test_a_log_without_its_beginning_covers_only_its_own_records() -> None:
     """Without the log's beginning an unseen owner may stand: only the released partition is told."""
     log = AuditLog(zxid=1000)
     log.topic("t", 2)

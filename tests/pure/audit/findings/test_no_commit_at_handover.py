@@ -9,7 +9,7 @@ A, B = 0xA, 0xB
 T0 = ("t", 0)
 
 
-def test_an_owner_that_never_committed_in_over_a_minute_is_told() -> None:
+def test_an_owner_that_never_committed_in_over_a_minute_is_reported() -> None:
     """However its ownership ended."""
     log = AuditLog()
     log.join("g", "g_a", A)

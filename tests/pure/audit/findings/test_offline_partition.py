@@ -67,7 +67,7 @@ def test_an_ordinary_election_is_none() -> None:
     assert log.find(RULE) == []
 
 
-def test_a_leader_that_comes_back_before_anybody_elects_ends_it() -> None:
+def test_a_leader_that_returns_before_an_election_ends_it() -> None:
     """A leader that registers again ends it without a new state: five seconds are a warning."""
     log = led()
     died = log.expire(2)
@@ -150,7 +150,7 @@ def test_without_a_snapshot_a_broker_that_was_never_seen_may_live() -> None:
     assert log.find(RULE) == []
 
 
-def test_a_second_without_a_registered_leader_is_told() -> None:
+def test_a_second_without_a_registered_leader_is_reported() -> None:
     """Under `election_ms` it is an election, from there on it is not."""
     log = led()
     died = log.expire(2)

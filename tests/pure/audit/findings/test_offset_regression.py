@@ -68,7 +68,7 @@ def test_a_claim_that_moves_the_offset_has_committed() -> None:
     assert (found.severity, found.from_zxid, found.session) == ("error", zxid, B)
 
 
-def test_a_reset_with_a_marker_in_its_transaction_is_told_only() -> None:
+def test_a_reset_with_a_marker_is_information() -> None:
     """The marker may be new or there already, and stands behind the offset."""
     log = owned_at(50)
     marker = "/consumers/g/resets/t-0"

@@ -25,7 +25,7 @@ def seed(log: AuditLog, path: str, acl: Acl | None) -> None:
     log.seeds.append(StoredZnode(path, b"", acl, StoredStat(5, 5, 0, 0, 0, 0, 0, 0, 5)))
 
 
-def test_a_tree_that_is_open_everywhere_is_told_in_one_row() -> None:
+def test_a_tree_that_is_open_everywhere_is_one_row() -> None:
     """As every tree of 0.8.2.2 is."""
     log = AuditLog()
     for path in ("/brokers", "/brokers/ids", "/consumers", "/elsewhere"):

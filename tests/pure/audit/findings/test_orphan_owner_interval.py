@@ -10,7 +10,7 @@ T0 = ("t", 0)
 REGISTRATION = "/consumers/g/ids/g_a"
 
 
-def test_the_time_from_the_registrations_end_to_the_claims_is_told() -> None:
+def test_the_time_between_the_ends_of_registration_and_claim_is_reported() -> None:
     """A claim released 250 ms after its registration went is an error over just these 250 ms."""
     log = alone(1)
     gone = log.leave("g", "g_a", 1)

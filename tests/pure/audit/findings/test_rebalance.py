@@ -6,7 +6,7 @@ from tests.pure.audit.groups import T, shared
 from zkgroup.audit.findings.rebalance import RULE
 
 
-def test_each_rebalance_is_told_with_cause_moves_and_the_time_without_owner() -> None:
+def test_each_rebalance_is_reported_with_cause_moves_and_the_time_without_owner() -> None:
     """Each rebalance is an info row: cause, length, members, moves, longest time without owner."""
     first, second = shared().find(RULE)
 
@@ -18,7 +18,7 @@ def test_each_rebalance_is_told_with_cause_moves_and_the_time_without_owner() ->
     assert (second.group, second.topic, second.to_zxid) == ("g", None, shared().zxid)
 
 
-def test_what_nobody_owns_at_its_end_and_a_missing_cause_are_said() -> None:
+def test_unowned_partitions_and_a_missing_cause_are_reported() -> None:
     """A release that nothing set off is told as without cause, and what is left unowned is counted."""
     log = shared()
     log.wait(10_000)

@@ -12,7 +12,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 @pytest.mark.parametrize("with_lists", [True, False])
-def test_an_expiry_is_told_with_its_silence_and_what_went(with_lists: bool) -> None:
+def test_an_expiry_is_reported_with_the_idle_time_and_the_removed_znodes(with_lists: bool) -> None:
     """Exactly: no client asked for it. From 3.6 on the record lists what goes."""
     log = AuditLog(with_lists=with_lists)
     log.open(A, timeout_ms=6_000)
@@ -45,7 +45,7 @@ def test_a_close_after_a_long_silence_is_no_expiry() -> None:
     assert "closed 60.0 s after its last write" in found.detail
 
 
-def test_a_close_that_takes_nothing_is_not_told() -> None:
+def test_a_close_that_removes_nothing_is_not_reported() -> None:
     """Every tool does so; one that expires did not mean to."""
     log = AuditLog()
     log.open(A)

@@ -81,7 +81,7 @@ def test_an_ephemeral_that_was_released_excuses_no_more() -> None:
     assert [(each.session, each.from_zxid) for each in found_in(log, {})] == [(2, released)]
 
 
-def test_a_short_history_cannot_tell() -> None:
+def test_a_short_history_gives_no_finding() -> None:
     """Three days by default; a snapshot alone says nothing about writes."""
     short = AuditLog(zxid=100)
     short.create("/start")

@@ -106,7 +106,7 @@ def test_an_uneven_share_that_is_not_the_plans_is_no_info() -> None:
     assert log.passes(10_001).find(RULE) == []
 
 
-def test_an_uneven_plan_is_told_of_equals_only_and_where_it_is_what_they_own() -> None:
+def test_an_uneven_assignment_is_reported_for_equal_owners_only() -> None:
     """Members that want different topics are no equals; and a plan that is not carried out says nothing."""
     unequal, unfinished = AuditLog(), AuditLog()
     for log in (unequal, unfinished):

@@ -10,7 +10,7 @@ T0, T1 = ("t", 0), ("t", 1)
 MINUTE = 60_000
 
 
-def test_an_owned_partition_without_a_new_offset_is_told() -> None:
+def test_an_owned_partition_without_a_new_offset_is_reported() -> None:
     """From its last change; commits that repeat the offset are none."""
     log = AuditLog()
     log.join("g", "g_a", A)

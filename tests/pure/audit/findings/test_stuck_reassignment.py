@@ -27,7 +27,7 @@ def test_one_that_stands_for_long_names_what_was_not_begun() -> None:
     assert found.detail == "2 partitions to be moved; not even begun: t-1; has stood for 10.0 min"
 
 
-def test_one_that_was_done_after_long_is_told_too() -> None:
+def test_a_reassignment_that_took_long_is_reported_too() -> None:
     """A request that was finished after more than ten minutes is told with the time that it stood."""
     log = placed()
     asked = log.reassign({T0: (2,)})
@@ -74,7 +74,7 @@ def test_one_without_entries_is_never_removed() -> None:
     )
 
 
-def test_one_that_cannot_be_read_is_obeyed_by_nobody() -> None:
+def test_an_unreadable_request_is_obeyed_by_no_controller() -> None:
     """A request that is no JSON is told with how long it has stood, without waiting ten minutes."""
     log = placed()
     asked = log.create(REASSIGN, "{")

@@ -22,7 +22,7 @@ def test_a_topic_that_is_still_there_after_long_is_a_warning() -> None:
     assert found.detail == "deletion asked for 10.0 min ago, and the topic is still there"
 
 
-def test_one_that_took_long_is_told_too() -> None:
+def test_a_deletion_that_took_long_is_reported_too() -> None:
     """A deletion that came to its end after more than ten minutes is told with its length."""
     log = AuditLog()
     log.topic("t", 1)

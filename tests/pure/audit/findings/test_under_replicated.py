@@ -26,7 +26,7 @@ def sums(log: Cluster) -> list[Finding]:
     return [found for found in log.find(RULE) if found.partition is None]
 
 
-def test_each_missing_broker_is_told_with_its_time() -> None:
+def test_each_missing_broker_is_reported_with_its_time() -> None:
     """One row from the first replica that fell out to the last that came back, with the time of each."""
     log = placed()
     first = log.state(T0, 1, (1, 2))
@@ -154,7 +154,7 @@ def test_a_broker_that_is_missing_anywhere_at_the_end_has_no_end() -> None:
     assert [each.to_zxid for each in sums(log)] == [back_2, log.zxid]
 
 
-def test_a_broker_is_not_summed_where_nothing_is_told() -> None:
+def test_a_broker_without_findings_is_not_summed() -> None:
     """A spell below the bound has no row, neither for the partition nor for the broker."""
     log = placed()
     log.state(T0, 1, (1, 2))

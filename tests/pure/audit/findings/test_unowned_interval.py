@@ -8,7 +8,7 @@ from zkgroup.audit.findings.unowned_interval import RULE
 T0 = ("t", 0)
 
 
-def test_a_gap_over_the_bound_is_told_and_one_of_the_bound_is_not() -> None:
+def test_only_a_gap_over_the_bound_is_reported() -> None:
     """1,001 ms from release to claim are a warning, 1,000 ms are not, unless `longest_ms` is less."""
     log = alone(1)
     freed = log.release("g", T0, 1)
@@ -25,7 +25,7 @@ def test_a_gap_over_the_bound_is_told_and_one_of_the_bound_is_not() -> None:
     assert len(log.find(RULE, longest_ms=999)) == 2
 
 
-def test_it_lasts_to_the_end_where_nobody_comes() -> None:
+def test_it_lasts_to_the_end_without_a_claim() -> None:
     """A released partition that nobody claims again is told without an end."""
     log = alone(1)
     freed = log.release("g", T0, 1)
@@ -67,7 +67,7 @@ def test_a_wildcard_wants_what_it_matches() -> None:
     assert log.told(RULE, "from_zxid", "to_zxid") == [(freed, taken)]
 
 
-def test_a_topic_that_is_gone_and_a_partition_that_is_not_there_are_wanted_by_nobody() -> None:
+def test_missing_topics_and_partitions_are_not_subscribed() -> None:
     """Partition 9 of a topic with one, and a deleted topic, lack no owner."""
     log = alone(1)
     log.claim("g", ("t", 9), "g_a-0", 1)

@@ -16,7 +16,7 @@ def at_full_minute() -> AuditLog:
     return log
 
 
-def test_the_busiest_minute_of_a_subtree_is_told() -> None:
+def test_the_busiest_minute_of_a_subtree_is_reported() -> None:
     """Its operations, bytes and who wrote most of them."""
     log = at_full_minute()
     log.join("g", "g_a", A)
@@ -63,7 +63,7 @@ def test_refused_requests_are_a_place_of_their_own() -> None:
     assert log.find(RULE, per_minute=9) == []
 
 
-def test_refused_requests_are_told_with_their_share() -> None:
+def test_refused_requests_are_reported_with_their_share() -> None:
     """Of the transactions between the first and the last of them; across an election nobody can tell."""
     log = at_full_minute()
     log.fail(A)

@@ -50,7 +50,7 @@ def test_a_wide_parent_is_found() -> None:
     assert log.find(RULE, list_bytes=10 * 11) == []
 
 
-def test_large_subtrees_are_told() -> None:
+def test_large_subtrees_are_reported() -> None:
     """With count and bytes, the largest znode and the widest parent, by the first name of the path."""
     log = AuditLog()
     for number in range(5):

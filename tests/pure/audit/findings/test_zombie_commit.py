@@ -106,7 +106,7 @@ def test_an_owner_of_the_same_text_in_another_session_is_another() -> None:
     assert log.told(RULE, "severity", "from_zxid") == [("error", zxid)]
 
 
-def test_an_operators_reset_is_told_only() -> None:
+def test_an_operators_reset_is_information() -> None:
     """It never owns what it resets."""
     log = handed_over(10)
     zxid = log.multi(TOOL, log.setting(offset("g", T0), "4"), log.creation("/consumers/g/resets/t-0", "{}"))
@@ -114,7 +114,7 @@ def test_an_operators_reset_is_told_only() -> None:
     assert log.told(RULE, "severity", "from_zxid") == [("info", zxid)]
 
 
-def test_nothing_is_said_of_a_partition_that_nobody_was_seen_to_own() -> None:
+def test_a_partition_without_an_owner_in_the_log_gives_no_finding() -> None:
     """Who commits by OffsetCommit v0 owns nothing, and a log may begin under an owner."""
     log = AuditLog()
     log.commit("gv0", T0, 7, A)

@@ -144,7 +144,7 @@ def test_a_thousand_partitions_fit() -> None:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_texts_and_bars_can_be_told_from_the_ground(scheme: int) -> None:
+def test_texts_and_bars_contrast_with_the_background(scheme: int) -> None:
     """The contrast of each pair of colours is 4.5 or more, which WCAG 2 asks of texts."""
     style = (files("zkgroup.audit.report") / "assets" / "report.css").read_text(encoding="utf-8")
     block = re.findall(r":root \{(.*?)\n *\}", style, re.DOTALL)[scheme]

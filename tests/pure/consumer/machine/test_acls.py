@@ -107,7 +107,7 @@ def test_what_a_shared_session_holds_is_released_once_the_acl_lets_it() -> None:
     assert (stage.registration("a"), stage.owners()) == (None, {})
 
 
-def test_who_may_goes_on_where_another_was_refused() -> None:
+def test_a_permitted_member_continues_where_another_was_refused() -> None:
     """The partitions of the one that failed are claimed by the member whose claims nothing is against."""
     stage = SteppedGroup({"t": 4, "u": 2})
     stage.server.put("/consumers/g/owners/u")

@@ -64,7 +64,7 @@ def test_blocked_claim_resumes_soon_after_the_blocker_is_gone() -> None:
     assert stage.run_until(lambda: owned(member) == [0, 1, 2, 3]) < 500
 
 
-def test_blocked_claim_is_looked_at_again_without_a_watch() -> None:
+def test_blocked_claim_is_read_again_without_a_watch() -> None:
     """Recipes 5: a second read with jitter beside the watch, without limit."""
     stage, member = blocked_stage(rebalance_backoff_ms=2000)
     member.client.data_watches.clear()
@@ -239,7 +239,7 @@ def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
     assert owned(member) == [0, 1]
 
 
-def test_topic_that_grows_between_picture_and_claim_is_seen_first() -> None:
+def test_topic_that_grows_between_snapshot_and_claim_is_seen_first() -> None:
     """Recipes 5: the claim is refused at the topic's version, and the group is read again."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), lambda: stage.topic("t", 3))

@@ -98,7 +98,7 @@ def test_lower_than_ones_own_commit_counts_as_committed(stage: SteppedGroup, mem
     assert values(member) == [b"14"]
 
 
-def test_lower_than_what_somebody_else_left_is_refused(stage: SteppedGroup, member: Member) -> None:
+def test_a_commit_below_a_foreign_offset_is_refused(stage: SteppedGroup, member: Member) -> None:
     """Item 59: the claim found 10, which another claim had written; 9 is not part of it."""
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
@@ -141,7 +141,9 @@ def test_a_seek_among_those_that_wait_decides_where_they_lead(stage: SteppedGrou
     assert values(member) == [b"6"]
 
 
-def test_what_counts_already_is_told_where_a_seek_after_it_leads(stage: SteppedGroup, member: Member) -> None:
+def test_a_position_already_committed_is_followed_by_a_later_seek(
+    stage: SteppedGroup, member: Member
+) -> None:
     """Offset 10 is in ZooKeeper when the two are sent together, but no longer when the result arrives."""
     stage.server.suspend("client-a")
     stage.drain()
@@ -212,7 +214,7 @@ def test_a_seek_without_an_answer_is_read_back(stage: SteppedGroup, member: Memb
     assert values(member) == [b"3"]
 
 
-def test_a_reset_voids_what_counts_as_committed_and_is_not_told(stage: SteppedGroup, member: Member) -> None:
+def test_a_reset_voids_the_committed_position_without_a_callback(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: 10 is in ZooKeeper, but the batch is answered after the reset was applied."""
     member.client.child_watches.clear()  # the commit finds it first
     marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())

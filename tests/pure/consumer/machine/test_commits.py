@@ -157,7 +157,7 @@ def test_foreign_write_is_treated_by_policy_and_counted(
 
 
 @pytest.mark.parametrize(("jvm", "policy"), [(True, "reassert"), (False, "adopt")])
-def test_default_policy_depends_on_who_is_registered(jvm: bool, policy: str) -> None:
+def test_default_policy_depends_on_the_registered_members(jvm: bool, policy: str) -> None:
     """Recipes 6: `reassert` while a member without zkgroup's key is registered, `adopt` in zkgroup groups."""
     stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
@@ -191,7 +191,9 @@ def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Mem
     assert len(commits(member)) == 2
 
 
-def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: SteppedGroup, member: Member) -> None:
+def test_read_back_of_an_unknown_outcome_follows_an_acknowledged_write(
+    stage: SteppedGroup, member: Member
+) -> None:
     """Recipes 10: before that, an old request may still be in flight and a read proves nothing."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="late")
     stage.commit(member, {tp(0): 11})
@@ -265,7 +267,7 @@ def before_each_commit(stage: SteppedGroup, *acts: Callable[[], object]) -> None
 
 
 @pytest.mark.parametrize("policy", ["adopt", "reassert"])
-def test_partitions_that_nobody_else_wrote_are_committed_whatever_happens_to_others(policy: str) -> None:
+def test_partitions_without_foreign_writes_are_committed_whatever_happens_to_others(policy: str) -> None:
     """Recipes 6: a tool resets one partition after the other, each just before the batch is sent again."""
     stage = SteppedGroup(topics={"t": 4}, verify_interval_ms=600_000, on_foreign_commit=policy)
     member = stage.join("a")
@@ -280,7 +282,7 @@ def test_partitions_that_nobody_else_wrote_are_committed_whatever_happens_to_oth
     assert sizes == [4, 3, 1, 1]
 
 
-def test_partition_that_somebody_writes_each_time_holds_up_no_other() -> None:
+def test_partition_with_constant_foreign_writes_delays_no_other() -> None:
     """Recipes 6: it is refused, the other one is committed; what the member knows is written in the end."""
     stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=600_000, on_foreign_commit="reassert")
     member = stage.join("a")

@@ -37,7 +37,7 @@ def test_poison_registration_is_ignored_and_reported_once() -> None:
     assert len(stage.notes("corrupt_znode", "a")) == 1
 
 
-def test_registration_that_vanishes_between_list_and_read_means_another_picture() -> None:
+def test_registration_that_vanishes_between_list_and_read_means_another_snapshot() -> None:
     """Item 17: the closing read of `ids` shows that the group has moved."""
     stage = SteppedGroup()
     path = Registration.path(GROUP, "g_0")
@@ -50,7 +50,7 @@ def test_registration_that_vanishes_between_list_and_read_means_another_picture(
     assert all("g_0" not in begun.fields["members"] for begun in stage.notes("rebalance.begin"))
 
 
-def test_registration_hidden_by_an_acl_is_reported_and_stops_nobody() -> None:
+def test_registration_hidden_by_an_acl_is_reported_and_blocks_no_member() -> None:
     """Item 16: as corrupt: the peer gets no partition by this assignment, the others continue."""
     stage = SteppedGroup()
     path = Registration.path(GROUP, "g_0")

@@ -90,7 +90,7 @@ def test_lost_reply_of_the_registration_is_recognised() -> None:
     assert member.finished is None
 
 
-def test_ghost_of_an_own_former_session_is_waited_for_without_limit() -> None:
+def test_stale_registration_of_an_own_former_session_is_waited_for_without_limit() -> None:
     """Item 52, recipes 2: the old session's registration is waited for, and reported once."""
     stage = SteppedGroup()
     member = stage.join("a")
@@ -259,7 +259,7 @@ def test_own_topics_are_those_of_the_registration_as_read() -> None:
     assert begun.fields["members"] == {"g_a": {"t": 1}}
 
 
-def test_registration_that_a_stranger_rewrote_is_replaced() -> None:
+def test_registration_that_a_foreign_writer_changed_is_replaced() -> None:
     """Recipes 2: what a plan depends on never changes by setData; a rewritten registration is made anew."""
     stage = SteppedGroup()
     member = stage.join("a")

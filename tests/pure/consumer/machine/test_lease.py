@@ -233,7 +233,7 @@ def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
     assert told(member, Abandon)
 
 
-def test_lost_session_tells_on_lost_and_writes_nothing_for_it() -> None:
+def test_lost_session_calls_on_lost_and_writes_nothing_for_it() -> None:
     """Item 51: no commit, no delete for the old ownership."""
     stage = SteppedGroup()
     member = stage.join("a")

@@ -123,7 +123,7 @@ def test_commit_after_the_end_is_refused() -> None:
     assert len(member.asked) == asked
 
 
-def test_failed_application_leaves_cleanly_and_tells_its_error() -> None:
+def test_failed_application_leaves_cleanly_and_raises_its_error() -> None:
     """Errors of callbacks set the state `failed`; what is owned goes to the others."""
     stage = SteppedGroup()
     member = stage.join("a")

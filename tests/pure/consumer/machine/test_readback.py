@@ -118,7 +118,7 @@ def test_adopted_is_a_claim_of_this_registration_that_its_offset_fences(
         assert (held.offset_czxid, held.last_mzxid) == (seen.offset.stat.czxid, 20)
 
 
-def test_release_after_a_read_back_deletes_a_claim_of_ours_alone() -> None:
+def test_release_after_a_read_back_deletes_only_an_own_claim() -> None:
     """Recipes 7: version 1, which no JVM member's claim has, and an offset unchanged since it was read."""
     paths = GroupPaths(GROUP, "g_a")
     delete = Delete(Owner.path(GROUP, tp(0)), 1)

@@ -148,7 +148,7 @@ def test_partition_that_is_handed_back_and_comes_to_another_thread_has_been_hand
     assert future.done()
 
 
-def test_move_that_was_planned_from_an_older_picture_is_a_plain_release() -> None:
+def test_move_that_was_planned_from_an_older_snapshot_is_a_plain_release() -> None:
     """Past bug: it was sent with the topics' new versions and without the plan's, so nothing fenced it.
 
     What goes to a joiner comes back before it is given up. Then the topic grows, and the connection is lost

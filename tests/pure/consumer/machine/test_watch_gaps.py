@@ -31,7 +31,7 @@ def gaps(stage: SteppedGroup) -> int:
     return len(stage.notes("watch_gap", "a"))
 
 
-def test_member_that_no_watch_has_told_of_is_found_and_gets_its_share() -> None:
+def test_member_without_a_watch_event_is_found_and_gets_its_share() -> None:
     """The gap is counted once and handled: the group is read, the other member's partitions are released."""
     stage, member = deaf_stage()
     other = stage.join("b")
@@ -108,7 +108,7 @@ def test_watch_that_is_only_late_is_no_gap() -> None:
     assert gaps(stage) == 0
 
 
-def test_nothing_that_is_told_counts_as_a_gap() -> None:
+def test_changes_with_a_watch_event_are_no_gap() -> None:
     """A group that comes, grows and goes for a minute, with a verification each five seconds."""
     stage = SteppedGroup(verify_interval_ms=VERIFY_MS)
     member = stage.join("a", run_ms=2000)

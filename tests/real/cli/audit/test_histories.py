@@ -14,7 +14,7 @@ from tests.worlds.shell import Shell
 G4 = ("--group", "g4", "--partition", "orders:1")
 
 
-def test_who_owned_a_partition_when(lone_shell: Shell) -> None:
+def test_the_owners_of_a_partition_over_time(lone_shell: Shell) -> None:
     """One member, claimed and released in each rebalance; its end took the last one."""
     document = lone_shell.json("audit", "owners", "--input", str(V346), *G4)
 
@@ -31,7 +31,7 @@ def test_who_owned_a_partition_when(lone_shell: Shell) -> None:
     assert (document["group"], document["topic"], document["partition"]) == ("g4", "orders", 1)
 
 
-def test_who_owned_it_between_two_moments(lone_shell: Shell) -> None:
+def test_the_owners_of_a_partition_between_two_moments(lone_shell: Shell) -> None:
     """What stood at the first moment is there; what stands at the second one is open."""
     words = ("audit", "owners", "--input", str(V346), *G4, "--between")
 
