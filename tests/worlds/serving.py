@@ -19,7 +19,7 @@ from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import AppendResult, FollowerId, ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
-from zkgroup.broker.server.handlers import Peer, RequestContext
+from zkgroup.broker.server.handlers import PeerAddress, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.producer_ids import ProducerIdManager
@@ -49,6 +49,7 @@ from zkgroup.wire.schema import Buffer
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 
+CLUSTER_ID = "LAKGEDWOQC6vMVe8_FqstQ"
 NEW = ReplicaView(Role.NONE, -1, 0, 0, -1)
 
 
@@ -67,7 +68,7 @@ def on_a_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 def context_of(request: Request, version: int = 0) -> RequestContext:
     """The context of a request that a test gives to a handler itself."""
-    return RequestContext(RequestHeader(request.API, version, 1, "test"), Peer("127.0.0.1", 1))
+    return RequestContext(RequestHeader(request.API, version, 1, "test"), PeerAddress("127.0.0.1", 1))
 
 
 async def until(predicate: Callable[[], object]) -> None:
@@ -268,6 +269,7 @@ async def served(
     is_live: Callable[[int], bool] = lambda broker: True,
     min_insync: MinInsync | None = None,
     producer_ids: ProducerIdManager | None = None,
+    create_topic: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Served]:
     """A served broker; at the end closes everything and checks that no task of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
@@ -285,6 +287,8 @@ async def served(
         min_insync=min_insync,
         is_known=lambda tp: cache.partition(tp) is not None,
         producer_ids=producer_ids,
+        cluster_id=lambda: CLUSTER_ID,
+        create_topic=create_topic,
     )
     server = BrokerServer(service.respond, service.table.versions, limits)
     address = await server.start("127.0.0.1")
@@ -309,9 +313,9 @@ class Client:
     sent: int = 0
     sent_bytes: int = 0
 
-    def send(self, request: Request) -> None:
+    def send(self, request: Request, version: int = 0) -> None:
         self.sent += 1
-        frame = encode_request(request, self.sent, "test")
+        frame = encode_request(request, self.sent, "test", version=version)
         self.sent_bytes += len(frame)
         self.writer.write(frame)
 
@@ -327,9 +331,9 @@ class Client:
         assert correlation_id == (self.sent if number is None else number)
         return response
 
-    async def ask(self, request: Request, kind: type[ResponseT]) -> ResponseT:
-        self.send(request)
-        return await self.receive(kind)
+    async def ask(self, request: Request, kind: type[ResponseT], version: int = 0) -> ResponseT:
+        self.send(request, version)
+        return await self.receive(kind, version=version)
 
     async def is_closed(self) -> bool:
         """Whether the broker closes the connection without sending another byte."""

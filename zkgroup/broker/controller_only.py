@@ -27,9 +27,9 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.context import ControllerContext
-from zkgroup.errors import ConfigError, StoreUnavailableError
+from zkgroup.errors import ConfigError, CorruptZnodeError, StoreUnavailableError
 from zkgroup.model.ports import Clock, MetricsSink, Store
-from zkgroup.model.requests import Connected, SessionEvent
+from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEvent
 from zkgroup.runtime.loop import LoopThread
 from zkgroup.wire.control import (
     BrokerEndPoint,
@@ -38,6 +38,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.metadata import PIECE
+from zkgroup.znodes.cluster import ClusterId
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -166,6 +167,17 @@ class ControllerOnly:
     def _on_session(self, event: SessionEvent) -> None:
         if isinstance(event, Connected):
             self._connected.set()
+            assert self._client is not None
+            read = Read(ClusterId.path())
+            self._client.submit(read, incarnation=event.session.incarnation, on_outcome=self._on_cluster_id)
+
+    def _on_cluster_id(self, outcome: Outcome) -> None:
+        if self._port is None or not isinstance(outcome, ReadDone) or outcome.znode is None:
+            return
+        try:
+            self._port.cluster_id = ClusterId.decode(ClusterId.path(), outcome.znode.data).id
+        except CorruptZnodeError as error:
+            log.warning("%s", error)
 
     def check(self) -> None:
         """Raises the error that stopped it, if there is one: `ConflictError` if its id is in use."""
@@ -217,11 +229,11 @@ def update_metadata_of(context: ControllerContext, topics: Collection[str]) -> U
     return UpdateMetadataRequest(-1, -1, tuple(partitions), tuple(brokers))
 
 
-def topic_batches(context: ControllerContext, topics: Sequence[str]) -> list[list[str]]:
-    """Splits these topics, or all topics, into batches of about `PIECE` partitions; at least one batch."""
+def topic_batches(context: ControllerContext, topics: Sequence[str] | None) -> list[list[str]]:
+    """Splits these topics, or all for None, into batches of about `PIECE` partitions; at least one batch."""
     pieces: list[list[str]] = [[]]
     partitions = 0
-    for topic in topics or sorted(context.topics):
+    for topic in sorted(context.topics) if topics is None else topics:
         if partitions >= PIECE:
             pieces.append([])
             partitions = 0
@@ -238,12 +250,15 @@ class ControllerServer:
         """`set_controller` must be called before the first request is answered."""
         self._broker = broker
         self._controller: Controller | None = None
+        self.cluster_id: str | None = None
+        """The cluster id for clients; None while it is not known."""
         self._apis = BrokerApis(
             broker=broker,
             control_requests=ControlRequestHandler(broker, MetadataCache()),
             metadata=self._metadata,
             clock=clock,
             controlled_shutdown=self._shut_down,
+            cluster_id=lambda: self.cluster_id,
         )
         self._server = BrokerServer(self._apis.respond, self._apis.table.versions, limits)
 
@@ -266,7 +281,7 @@ class ControllerServer:
         assert self._controller is not None
         return await asyncio.wrap_future(self._controller.shut_down(broker))
 
-    async def _metadata(self, topics: Sequence[str]) -> MetadataCache | None:
+    async def _metadata(self, topics: Sequence[str] | None) -> MetadataCache | None:
         """The metadata of these topics, or of all, from the context; None if this is not active."""
         batches = await self._from_context(partial(topic_batches, topics=topics))
         if batches is None:

@@ -242,6 +242,7 @@ class BrokerLifecycle:
             controlled_shutdown=self._on_controlled_shutdown,
             leader_failed=self._leader_failed,
             telemetry=self._telemetry,
+            cluster_id=prepared.cluster_id,
         )
         try:
             bound_host, bound_port = await network.open(*parts.bind)

@@ -112,14 +112,19 @@ class BrokerNetwork:
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
         leader_failed: Callable[[TopicPartition, str], None],
         telemetry: BrokerTelemetry,
+        cluster_id: str | None = None,
+        create_topic: Callable[[str], None] | None = None,
     ) -> None:
         """
         Args:
+            create_topic: begins to create a topic that a client asks for, and returns at once; called on the
+                loop. None: topics are not created for clients.
             host: the replicas; `close` closes them.
             post: posts an event to the machine.
             leader_failed: called on the loop when the log of a leader has failed, with the reason.
         """
-        self._broker = broker
+        self._broker, self._cluster_id = broker, cluster_id
+        self._create_topic = create_topic if settings.auto_create_topics_enable else None
         self._clock = clock
         self._post = post
         self._listener = listener
@@ -169,6 +174,8 @@ class BrokerNetwork:
             min_insync=self._min_insync,
             is_known=lambda tp: self.cache.partition(tp) is not None,
             producer_ids=self._producer_ids,
+            cluster_id=lambda: self._cluster_id,
+            create_topic=self._create_topic,
         )
 
     async def open(self, host: str, port: int) -> tuple[str, int]:

@@ -113,6 +113,11 @@ class BrokerSettings:
     delete_topic_enable: bool = setting(
         True, "As controller: topics marked for deletion are deleted.", kafka="delete.topic.enable"
     )
+    auto_create_topics_enable: bool = setting(
+        True,
+        "An unknown topic is created when a client asks for its metadata, unless the client forbids it.",
+        kafka="auto.create.topics.enable",
+    )
     auto_leader_rebalance_enable: bool = setting(
         True,
         "As controller: elect preferred replicas as leaders again at intervals.",

@@ -19,10 +19,11 @@ def test_the_controller_is_asked_for_a_bounded_part_at_a_time() -> None:
     """By partitions, not by topics: it does other things in between."""
     picture = picture_of(a=PIECE - 1, b=1, c=3 * PIECE, d=1, e=1)
 
-    assert topic_batches(picture, ()) == [["a", "b"], ["c"], ["d", "e"]]
+    assert topic_batches(picture, None) == [["a", "b"], ["c"], ["d", "e"]]
     assert topic_batches(picture, ("e", "unknown", "c", "a")) == [["e", "unknown", "c"], ["a"]]
 
 
 def test_without_topics_the_brokers_are_asked_for_all_the_same() -> None:
     """One part, with nothing in it."""
-    assert topic_batches(ControllerContext(), ()) == [[]]
+    assert topic_batches(ControllerContext(), None) == [[]]
+    assert topic_batches(picture_of(a=1), ()) == [[]]

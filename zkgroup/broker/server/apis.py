@@ -17,7 +17,7 @@ from zkgroup.broker.server.line_requests import (
     LineRequests,
     no_failed_replicas,
 )
-from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource
+from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource, api_versions
 from zkgroup.broker.server.offset_requests import OffsetHandlers
 from zkgroup.broker.server.produce_requests import ProduceHandler
 from zkgroup.broker.server.producer_ids import ProducerIdManager
@@ -32,7 +32,13 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import ErrorCode, Request
-from zkgroup.wire.metadata import FindCoordinatorRequest, MetadataRequest
+from zkgroup.wire.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
 from zkgroup.wire.records import (
     FetchRequest,
     InitProducerIdRequest,
@@ -69,6 +75,9 @@ class BrokerApis:
         is_known: whether a partition exists, by the last UpdateMetadata. One without a replica here is
             answered with error 6 if it exists, else with 3.
         producer_ids: None does not serve InitProducerId.
+        cluster_id: returns the id of the cluster; None if it is not known.
+        create_topic: begins to create a topic that a client asks for in Metadata, and returns at once; None:
+            such a topic is unknown (`auto.create.topics.enable`).
     """
 
     def __init__(
@@ -87,10 +96,12 @@ class BrokerApis:
         min_insync: MinInsync | None = None,
         is_known: Callable[[TopicPartition], bool] = lambda tp: False,
         producer_ids: ProducerIdManager | None = None,
+        cluster_id: Callable[[], str | None] = lambda: None,
+        create_topic: Callable[[str], None] | None = None,
     ) -> None:
         self._controlled_shutdown = controlled_shutdown
         self._control = ControlHandlers(broker, control_requests, clock, replicas, observer, accepts_control)
-        self._metadata = MetadataHandlers(metadata)
+        self._metadata = MetadataHandlers(metadata, cluster_id, create_topic)
         rows = [*self._rows()]
         if replicas is None:
             rows.append(ServedApi(FailedReplicasRequest, range(1), no_failed_replicas))
@@ -108,8 +119,10 @@ class BrokerApis:
     def _rows(self) -> Iterator[ServedApi[Any]]:
         """The rows of every broker, also of one without replicas."""
         control, metadata = self._control, self._metadata
-        yield ServedApi(MetadataRequest, range(1), metadata.metadata)
-        yield ServedApi(FindCoordinatorRequest, range(1), metadata.find_coordinator)
+        yield ServedApi(ApiVersionsRequest, range(4), self._api_versions)
+        yield ServedApi(MetadataRequest, range(12), metadata.metadata)
+        yield ServedApi(DescribeClusterRequest, range(1), metadata.describe_cluster)
+        yield ServedApi(FindCoordinatorRequest, range(4), metadata.find_coordinator)
         yield ServedApi(LeaderAndIsrRequest, range(1), control.submit)
         yield ServedApi(StopReplicaRequest, range(1), control.submit)
         yield ServedApi(UpdateMetadataRequest, range(1), control.submit)
@@ -130,6 +143,11 @@ class BrokerApis:
     async def close(self) -> None:
         """Ends the task of the control requests; requests in its queue are cancelled."""
         await self._control.close()
+
+    async def _api_versions(
+        self, context: RequestContext, request: ApiVersionsRequest
+    ) -> ApiVersionsResponse:
+        return api_versions(context.version, request, self.table.listed)
 
     async def _shut_down(
         self, context: RequestContext, request: ControlledShutdownRequest

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from zkgroup.wire.messages import Request, RequestHeader, Response
 
 
-class Peer(NamedTuple):
+class PeerAddress(NamedTuple):
     """The address of a client."""
 
     host: str
@@ -25,7 +25,7 @@ class RequestContext:
     """What a handler knows of a request besides its body."""
 
     header: RequestHeader
-    peer: Peer
+    peer: PeerAddress
 
     @property
     def api_key(self) -> int:

@@ -1,7 +1,8 @@
 """The metadata cache of a broker: the content of UpdateMetadata requests, as answers for clients. Pure.
 
 Only UpdateMetadata changes it, so it answers without a connection to ZooKeeper.
-Source: kafka/server/MetadataCache.scala, KafkaApis.scala and OffsetManager.scala @0.8.2.2.
+Source: kafka/server/MetadataCache.scala, KafkaApis.scala and OffsetManager.scala @0.8.2.2 for version 0, the
+first two @2.8.2 for later versions.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from zkgroup.znodes.ids import validate_topic
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's topic of group offsets; the leader of a partition is the coordinator of its groups."""
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+"""Topics that Metadata marks as internal."""
 _NO_COORDINATOR = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
 
 
@@ -43,7 +46,9 @@ class MetadataCache:
         self._brokers: dict[int, BrokerEndPoint] = {}
         self._topics: dict[str, dict[int, PartitionStateInfo]] = {}
         self._answers: dict[str, TopicMetadata] = {}
-        """Answers by topic, made on demand; removed when the topic or the live brokers change."""
+        """Answers in version 0 by topic, made on demand; removed when topic or live brokers change."""
+        self._later_answers: dict[str, TopicMetadata] = {}
+        """The same for versions from 1 on."""
         self._unconfirmed: set[TopicPartition] = set()
         """Partitions whose states are from before the present registration."""
         self._controller: tuple[int, int] | None = None
@@ -64,6 +69,7 @@ class MetadataCache:
         brokers = {broker.broker: broker for broker in request.brokers}
         if brokers.keys() != self._brokers.keys():
             self._answers.clear()
+            self._later_answers.clear()
         self._brokers = brokers
         self._controller = request.controller_id, request.controller_epoch
         self._updated_ms = now_ms
@@ -76,7 +82,7 @@ class MetadataCache:
                 old.append(state.topic_partition)
             else:
                 self._topics.setdefault(state.topic, {})[state.partition] = state
-                self._answers.pop(state.topic, None)
+                self._changed(state.topic)
                 self._unconfirmed.discard(state.topic_partition)
         return tuple(old)
 
@@ -101,9 +107,13 @@ class MetadataCache:
         if partitions is None:
             return
         partitions.pop(tp.partition, None)
-        self._answers.pop(tp.topic, None)
+        self._changed(tp.topic)
         if not partitions:
             del self._topics[tp.topic]
+
+    def _changed(self, topic: str) -> None:
+        self._answers.pop(topic, None)
+        self._later_answers.pop(topic, None)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -135,35 +145,63 @@ class MetadataCache:
         """The last state of a partition; None if it is unknown."""
         return self._topics.get(tp.topic, {}).get(tp.partition)
 
+    @property
+    def named_controller(self) -> int:
+        """The broker to which clients send requests that change the cluster; -1 without a live broker.
+
+        The active controller, or the live broker with the lowest id if the controller has no replicas: every
+        broker answers these requests.
+        """
+        if self._controller is not None and self._controller[0] in self._brokers:
+            return self._controller[0]
+        return min(self._brokers, default=-1)
+
+    def leaders(self, topic: str) -> Mapping[int, int] | None:
+        """The live leader of each partition, -1 for none; None for an unknown topic."""
+        partitions = self._topics.get(topic)
+        if partitions is None:
+            return None
+        return {
+            number: state.leader if state.leader in self._brokers else -1
+            for number, state in partitions.items()
+        }
+
     # --- answers to clients ---------------------------------------------------------------------
 
-    def metadata(self, topics: Iterable[str]) -> MetadataResponse:
-        """The answer to Metadata version 0: each named topic once, in the request's order, or all topics.
+    def metadata(self, topics: Iterable[str] | None, version: int = 0) -> MetadataResponse:
+        """The answer to Metadata: each named topic once, in the request's order, or all topics for None.
 
-        An unknown topic has error 3: topics are not created automatically. If one name is invalid, every
-        topic of the answer has error 17 and the answer has no brokers, as at 0.8.2.2, which rejects the whole
-        request.
+        In version 0 no topic stands for all. An unknown topic has error 3, an invalid name 17. If one name is
+        invalid in version 0, every topic of the answer has error 17 and the answer has no brokers, as at
+        0.8.2.2, which rejects the whole request.
         """
-        asked = tuple(dict.fromkeys(topics))
-        if not all(map(_is_legal, asked)):
+        asked = None if topics is None else tuple(dict.fromkeys(topics))
+        brokers = tuple(self._brokers[broker] for broker in sorted(self._brokers))
+        if version > 0:
+            names = sorted(self._topics) if asked is None else asked
+            answers = tuple(self._later_topic(topic) for topic in names)
+            return MetadataResponse(brokers, answers, controller_id=self.named_controller)
+        if asked and not all(map(_is_legal, asked)):
             refused = tuple(TopicMetadata(ErrorCode.INVALID_TOPIC, topic, ()) for topic in asked)
             return MetadataResponse((), refused)
-        return MetadataResponse(
-            tuple(self._brokers[broker] for broker in sorted(self._brokers)),
-            tuple(self._topic(topic) for topic in asked or sorted(self._topics)),
-        )
+        return MetadataResponse(brokers, tuple(self._topic(topic) for topic in asked or sorted(self._topics)))
 
-    def prepare(self, topics: Iterable[str]) -> Iterator[None]:
+    def prepare(self, topics: Iterable[str] | None, version: int = 0) -> Iterator[None]:
         """Makes the answers of these topics, or of all, in batches of partitions; yields after each batch.
 
         An event loop can do other work at each yield. `metadata` then makes only the answers of topics that
         changed in between.
         """
         made = 0
-        for topic in tuple(topics) or sorted(self._topics):
-            if topic in self._answers:
+        make, answers = (
+            (self._topic, self._answers) if version == 0 else (self._later_topic, self._later_answers)
+        )
+        named = () if topics is None else tuple(topics)
+        is_all = topics is None or (version == 0 and not named)
+        for topic in sorted(self._topics) if is_all else named:
+            if topic in answers:
                 continue
-            made += max(1, len(self._topic(topic).partitions))
+            made += max(1, len(make(topic).partitions))
             if made >= PIECE:
                 made = 0
                 yield
@@ -201,6 +239,31 @@ class MetadataCache:
         all_live = len(replicas) == len(state.replicas) and len(isr) == len(state.isr)
         error = ErrorCode.NONE if all_live else ErrorCode.REPLICA_NOT_AVAILABLE
         return PartitionMetadata(error, state.partition, state.leader, replicas, isr)
+
+    def _later_topic(self, topic: str) -> TopicMetadata:
+        partitions, is_internal = self._topics.get(topic), topic in INTERNAL_TOPICS
+        if partitions is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if _is_legal(topic) else ErrorCode.INVALID_TOPIC
+            return TopicMetadata(error, topic, (), is_internal=is_internal)
+        answer = self._later_answers.get(topic)
+        if answer is None:
+            entries = tuple(self._later_partition(partitions[number]) for number in sorted(partitions))
+            answer = TopicMetadata(ErrorCode.NONE, topic, entries, is_internal=is_internal)
+            self._later_answers[topic] = answer
+        return answer
+
+    def _later_partition(self, state: PartitionStateInfo) -> PartitionMetadata:
+        """A partition with all its replicas and its whole ISR, whether they are live or not."""
+        has_leader = state.leader in self._brokers
+        return PartitionMetadata(
+            ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+            state.partition,
+            state.leader if has_leader else -1,
+            state.replicas,
+            state.isr,
+            leader_epoch=state.leader_epoch,
+            offline=tuple(broker for broker in state.replicas if broker not in self._brokers),
+        )
 
     def _living(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(broker for broker in brokers if broker in self._brokers)

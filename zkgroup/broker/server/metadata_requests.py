@@ -1,54 +1,203 @@
-"""Metadata and FindCoordinator: the live brokers, and where partitions and coordinators are."""
+"""ApiVersions, Metadata, DescribeCluster and FindCoordinator.
+
+What a broker serves, the live brokers, and where partitions and coordinators are.
+Source: the handlers of these requests in kafka/server/KafkaApis.scala@2.8.2.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from zkgroup.broker.server.handlers import RequestContext
-from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC, MetadataCache
+from zkgroup.broker.server.metadata_cache import INTERNAL_TOPICS, OFFSETS_TOPIC, MetadataCache
+from zkgroup.wire.messages import Api, ErrorCode
 from zkgroup.wire.metadata import (
+    GROUP_KEY,
+    TRANSACTION_KEY,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
+    RequestedTopic,
+    TopicMetadata,
 )
+from zkgroup.wire.schema import NO_UUID
 
-MetadataSource = Callable[[Sequence[str]], Awaitable[MetadataCache | None]]
+MetadataSource = Callable[[Sequence[str] | None], Awaitable[MetadataCache | None]]
 """Returns a cache with the present metadata of these topics, or of all; None if it cannot know them now."""
+
+CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+"""Every operation on a cluster, as bits: all are allowed, because there are no ACLs."""
+TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Every operation on a topic."""
 
 
 def cached(cache: MetadataCache) -> MetadataSource:
     """The source of a broker whose controller updates this cache."""
 
-    async def read(topics: Sequence[str]) -> MetadataCache | None:
+    async def read(topics: Sequence[str] | None) -> MetadataCache | None:
         return cache
 
     return read
 
 
 class MetadataHandlers:
-    """The handlers of Metadata and FindCoordinator. Used on one event loop."""
+    """The handlers of Metadata, DescribeCluster and FindCoordinator. Used on one event loop."""
 
-    def __init__(self, source: MetadataSource) -> None:
+    def __init__(
+        self,
+        source: MetadataSource,
+        cluster_id: Callable[[], str | None] = lambda: None,
+        create_topic: Callable[[str], None] | None = None,
+    ) -> None:
+        """
+        Args:
+            cluster_id: returns the cluster id; None if it is not known.
+            create_topic: begins to create a topic and returns at once; None: topics are not created for
+                clients that ask for them (`auto.create.topics.enable`).
+        """
         self._source = source
+        self._cluster_id = cluster_id
+        self._create_topic = create_topic
+
+    # --- Metadata ---------------------------------------------------------------------------------
 
     async def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
         """The metadata of the requested topics, or of all; None if it is not known now.
 
         It yields to the event loop between batches of partitions.
         """
-        topics = request.names
+        version = context.version
+        if request.topics is not None and any(_names_by_id(one) for one in request.topics):
+            return _no_topic_ids(request.topics)
+        topics = None if is_of_all(request, version) else request.names
         cache = await self._source(topics)
         if cache is None:
             return None
-        for _ in cache.prepare(topics):
+        for _ in cache.prepare(topics, version):
             await asyncio.sleep(0)
-        return cache.metadata(topics)
+        response = cache.metadata(topics, version)
+        if topics is not None and request.allow_auto_topic_creation and self._create_topic is not None:
+            response = replace(response, topics=_created(response.topics, self._create_topic))
+        return response if version == 0 else self._of_cluster(request, response)
+
+    def _of_cluster(self, request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+        """The response with the cluster id, and with the authorized operations that were asked for."""
+        response = replace(response, cluster_id=self._cluster_id())
+        if request.include_topic_authorized_operations:
+            topics = tuple(
+                replace(topic, authorized_operations=TOPIC_OPERATIONS) for topic in response.topics
+            )
+            response = replace(response, topics=topics)
+        if request.include_cluster_authorized_operations:
+            response = replace(response, authorized_operations=CLUSTER_OPERATIONS)
+        return response
+
+    # --- DescribeCluster --------------------------------------------------------------------------
+
+    async def describe_cluster(
+        self, context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse | None:
+        """The live brokers; None if they are not known now."""
+        cache = await self._source(())
+        if cache is None:
+            return None
+        response = DescribeClusterResponse(
+            ErrorCode.NONE,
+            self._cluster_id() or "",
+            cache.named_controller,
+            tuple(ClusterBroker(one.broker, one.host, one.port) for _, one in sorted(cache.brokers.items())),
+        )
+        if request.include_cluster_authorized_operations:
+            response = replace(response, authorized_operations=CLUSTER_OPERATIONS)
+        return response
+
+    # --- FindCoordinator --------------------------------------------------------------------------
 
     async def find_coordinator(
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
-        """The coordinator of a group."""
-        cache = await self._source((OFFSETS_TOPIC,))
-        return (cache or MetadataCache()).coordinator(request.key)
+        """The coordinator of a group, in version 0; later versions name none, because groups are not served.
+
+        Transactions are not served either: error 35, at which the Java client fails at once. It repeats the
+        request after error 15.
+        """
+        if context.version == 0:
+            cache = await self._source((OFFSETS_TOPIC,))
+            return (cache or MetadataCache()).coordinator(request.key)
+        if request.key_type == GROUP_KEY:
+            error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
+        elif request.key_type == TRANSACTION_KEY:
+            error, message = ErrorCode.UNSUPPORTED_VERSION, "This broker does not support transactions."
+        else:
+            error, message = ErrorCode.INVALID_REQUEST, f"Unknown kind of coordinator: {request.key_type}."
+        return FindCoordinatorResponse(error, -1, "", -1, error_message=message)
+
+
+def is_of_all(request: MetadataRequest, version: int) -> bool:
+    """Whether all topics are requested: by null, in version 0 by an empty array."""
+    return request.topics is None or (version == 0 and not request.topics)
+
+
+def _names_by_id(topic: RequestedTopic) -> bool:
+    return topic.topic is None or topic.topic_id != NO_UUID
+
+
+def _no_topic_ids(topics: Iterable[RequestedTopic]) -> MetadataResponse:
+    """Refuses a request in version 10 or 11 for topics by their ids, as Kafka 2.8 does: topics have none."""
+    return MetadataResponse(
+        (),
+        tuple(
+            TopicMetadata(ErrorCode.INVALID_REQUEST, one.topic or "", (), topic_id=one.topic_id)
+            for one in topics
+        ),
+    )
+
+
+def _created(topics: Sequence[TopicMetadata], create: Callable[[str], None]) -> tuple[TopicMetadata, ...]:
+    """Begins to create the unknown topics; their error is 5, at which clients ask again."""
+    found = []
+    for topic in topics:
+        if topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.topic in INTERNAL_TOPICS:
+            found.append(topic)
+            continue
+        create(topic.topic)
+        found.append(replace(topic, error=ErrorCode.LEADER_NOT_AVAILABLE))
+    return tuple(found)
+
+
+# --- ApiVersions ----------------------------------------------------------------------------------
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+KAFKAS_KEYS: Final = range(Api.APPEND_LINES)
+"""API keys of Kafka; zkgroup's own are not listed."""
+
+
+def api_versions(
+    version: int, request: ApiVersionsRequest, listed: Mapping[int, range]
+) -> ApiVersionsResponse:
+    """The answer to ApiVersions: the versions of each API, or error 42 for an invalid name of the client."""
+    names = (request.client_software_name, request.client_software_version)
+    if version >= 3 and not all(map(_SOFTWARE.fullmatch, names)):
+        return ApiVersionsResponse(ErrorCode.INVALID_REQUEST, ())
+    return ApiVersionsResponse(
+        ErrorCode.NONE,
+        tuple(ApiVersion(key, it[0], it[-1]) for key, it in listed.items() if key in KAFKAS_KEYS),
+    )
+
+
+def unsupported_api_versions(served: range) -> ApiVersionsResponse:
+    """The answer to a version of ApiVersions that is not served (KIP-511), to be sent in version 0."""
+    return ApiVersionsResponse(
+        ErrorCode.UNSUPPORTED_VERSION, (ApiVersion(Api.API_VERSIONS, served[0], served[-1]),)
+    )

@@ -10,12 +10,14 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from zkgroup.broker.server.handlers import NO_ANSWER, NoAnswer, Peer, RequestContext, Respond
-from zkgroup.errors import ConfigError, ConflictError, UnencodableError, WireError
+from zkgroup.broker.server.handlers import NO_ANSWER, NoAnswer, PeerAddress, RequestContext, Respond
+from zkgroup.broker.server.metadata_requests import unsupported_api_versions
+from zkgroup.errors import ConfigError, ConflictError, UnencodableError, UnsupportedRequestError, WireError
 from zkgroup.runtime.acceptor import Acceptor
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
     SIZE,
+    Api,
     FrameSplitter,
     Response,
     ResponseHeader,
@@ -248,7 +250,13 @@ class Connection:
 
     async def _answer(self, frame: bytes) -> Sending:
         """The response of a request as buffers; None closes the connection."""
-        header, request = decode_request(frame, self._served)
+        try:
+            header, request = decode_request(frame, self._served)
+        except UnsupportedRequestError as error:
+            served = self._served.get(error.api_key)
+            if error.api_key != Api.API_VERSIONS or served is None:
+                raise
+            return response_buffers(unsupported_api_versions(served), error.correlation_id)
         response = await self._respond(RequestContext(header, self.peer), request)
         if not isinstance(response, Response):
             return response
@@ -298,6 +306,6 @@ class Connection:
         self._hold(-size)
 
 
-def _peer(writer: asyncio.StreamWriter) -> Peer:
+def _peer(writer: asyncio.StreamWriter) -> PeerAddress:
     name = writer.get_extra_info("peername")
-    return Peer(name[0], name[1]) if isinstance(name, tuple) else Peer("unknown", 0)
+    return PeerAddress(name[0], name[1]) if isinstance(name, tuple) else PeerAddress("unknown", 0)
