@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.lease import Lease
@@ -15,7 +15,7 @@ from zkgroup.model import TopicPartition
 
 from .documents import base64_of, text_of
 from .render import Output
-from .schema import STRING, JsonEvent, JsonKey, Shape, nullable
+from .schema import STRING, Json, JsonEvent, JsonKey, Shape, list_of, nullable
 from .serving import EventLines
 
 _STYLES = {"assigned": "good", "revoked": "warn", "lost": "bad", "commit": "dim"}
@@ -65,7 +65,18 @@ class CommitEvent:
     offsets: Sequence[CommittedOffset]
 
 
-def _bytes(name: str, get: Callable[[Record], bytes | None]) -> tuple[JsonKey, JsonKey]:
+class Header(NamedTuple):
+    """A header of a record."""
+
+    key: str
+    value: bytes | None
+
+
+def _headers(record: Record) -> list[Json]:
+    return [HEADER.json(Header(key, value)) for key, value in record.headers]
+
+
+def _bytes(name: str, get: Callable[[Any], bytes | None]) -> tuple[JsonKey, JsonKey]:
     """Bytes as text; those that are not UTF-8 as base64, under a key that is else left out."""
     return (
         JsonKey(name, nullable(STRING), lambda record: text_of(get(record))),
@@ -73,6 +84,7 @@ def _bytes(name: str, get: Callable[[Record], bytes | None]) -> tuple[JsonKey, J
     )
 
 
+HEADER = Shape(Header, "key", *_bytes("value", attrgetter("value")))
 LEASE = Shape(Lease, "topic_partition", "thread", "token", "offset")
 COMMITTED_OFFSET = Shape(CommittedOffset)
 STATE = JsonEvent("state", Shape(StateEvent))
@@ -86,6 +98,8 @@ RECORD = JsonEvent(
         *("topic", "partition", "offset"),
         *_bytes("key", attrgetter("key")),
         *_bytes("value", attrgetter("value")),
+        "timestamp_ms",
+        JsonKey("headers", list_of(HEADER.schema), _headers),
         "token",
     ),
 )
@@ -144,9 +158,14 @@ class EventPrinter(EventLines, RebalanceListener):
 
     def delivered(self, record: Record) -> None:
         """One record; its line is written when this returns. Raises BrokenPipeError."""
-        message = (record.value or b"").decode("utf-8", "backslashreplace")
+        message = _text(record.value) if record.key is None else f"{_text(record.key)}: {_text(record.value)}"
         self.print(RECORD, record, f"{record.topic}-{record.partition}@{record.offset}  {message}")
         self.check()
+
+
+def _text(data: bytes | None) -> str:
+    """On one line, whatever the bytes."""
+    return "null" if data is None else data.decode("utf-8", "backslashreplace").replace("\n", "\\n")
 
 
 def _offsets(rows: object) -> list[CommittedOffset]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,7 @@ from ..render import echo_err
 from ..serving import StopSignals
 
 if TYPE_CHECKING:
-    from zkgroup.consumer.sources.port import RecordSource
+    from zkgroup.consumer.sources.port import Record, RecordSource
     from zkgroup.consumer.sync import Consumer, GroupMember
     from zkgroup.model import Blacklist, Whitelist
     from zkgroup.settings import GroupSettings
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 CHECK_S = 0.5
 """Period of the check whether a member without records has failed."""
+END_CHECK_S = 0.2
+"""Seconds without a record after which the ends of the partitions are read."""
 
 
 @command("consume")
@@ -74,6 +78,9 @@ CHECK_S = 0.5
 )
 @click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Leave after N records.")
 @click.option(
+    "--exit-at-end", is_flag=True, help="Leave once every partition that this member owns is read to its end."
+)
+@click.option(
     "--session-timeout", type=DURATION, metavar="DURATION", help="Same as --set session_timeout_ms."
 )
 @click.option(
@@ -88,6 +95,7 @@ def consume(
     blacklist: str | None,
     source: str,
     max_messages: int | None,
+    exit_at_end: bool,
     dry_run: bool,
     settings: Sequence[tuple[str, str]],
     **short: Any,
@@ -106,6 +114,8 @@ def consume(
         raise click.UsageError(f"consume prints events: --format table or ndjson, not {out.format}")
     if max_messages is not None and source == "none":
         raise click.UsageError("--max-messages needs a --source: without one nothing is delivered")
+    if exit_at_end and source == "none":
+        raise click.UsageError("--exit-at-end needs a --source: without one nothing is read")
     wanted = _wanted(topics, whitelist, blacklist)
     made = _settings(settings, short, delivers=source != "none")
     where = target(shared())
@@ -127,7 +137,7 @@ def consume(
     if dry_run:
         _echo_dry_run(group, wanted, where.zookeeper)
         return
-    _run(member, printer, max_messages)
+    _run(member, printer, max_messages, exit_at_end=exit_at_end)
 
 
 def _member(address: str, records: RecordSource | None, options: dict[str, Any]) -> Consumer | GroupMember:
@@ -140,7 +150,9 @@ def _member(address: str, records: RecordSource | None, options: dict[str, Any])
     return Consumer(address, source=records, **options)
 
 
-def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: int | None) -> None:
+def _run(
+    member: Consumer | GroupMember, printer: EventPrinter, max_messages: int | None, *, exit_at_end: bool
+) -> None:
     from zkgroup.consumer.sync import Consumer
 
     from ..sources import KINDS
@@ -161,12 +173,30 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
                     printer.check()
                     member.leases()  # raises what made the member fail
                 return
-            for number, record in enumerate(member, 1):
+            for number, record in enumerate(_up_to_the_end(member) if exit_at_end else member, 1):
                 printer.delivered(record)
                 member.ack(record)
                 if stop.received or number == max_messages:
                     break
             printer.check()
+
+
+def _up_to_the_end(consumer: Consumer) -> Iterator[Record]:
+    """Records until every owned partition is read to its end, or the consumer is stopped."""
+    from zkgroup.consumer.machine.events import MemberState
+
+    with suppress(MemberClosedError):
+        while not consumer.stopped:
+            if records := consumer.poll(END_CHECK_S, max_records=1):
+                yield from chain.from_iterable(records.values())
+            elif consumer.state is MemberState.STABLE and not any(_lags(consumer)):
+                return
+
+
+def _lags(consumer: Consumer) -> Iterator[bool]:
+    """For each owned partition whether it has records that were not delivered, or may have."""
+    for lag in consumer.lag().values():
+        yield lag is None or lag > 0
 
 
 def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:

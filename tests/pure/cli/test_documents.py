@@ -71,6 +71,31 @@ def test_bytes_of_a_record_have_a_key_of_their_own_where_they_are_no_text(
     assert (third["key"], third["key_base64"], third["value_base64"]) == (None, "/w==", "/g==")
 
 
+def test_a_record_has_its_headers_and_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """In their order, also twice the same; what is no text has a key of its own."""
+    printer = EventPrinter(Output("ndjson", color=False, width=None), "g_a")
+    headers = (("trace", b"1"), ("trace", b"\xff"), ("none", None))
+    printer.delivered(Record("orders", 1, 9, None, b"v", 1_767_225_600_123, headers, 0, 3))  # type: ignore[arg-type]
+    (event,) = _events(capsys)
+
+    assert event["timestamp"] == "2026-01-01T00:00:00.123Z"
+    assert event["headers"] == [
+        {"key": "trace", "value": "1"},
+        {"key": "trace", "value": None, "value_base64": "/w=="},
+        {"key": "none", "value": None},
+    ]
+
+
+def test_a_person_sees_a_record_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its key, if it has one."""
+    printer = EventPrinter(Output("table", color=False, width=None), "g_a")
+    printer.delivered(Record("orders", 1, 9, b"k", b"a\nb\xff", None, (), 0, 3))
+    printer.delivered(Record("orders", 1, 10, None, None, None, (), 0, 3))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("orders")[2] for line in lines] == ["-1@9  k: a\\nb\\xff", "-1@10  null"]
+
+
 def test_a_commit_event_names_what_was_committed(capsys: pytest.CaptureFixture[str]) -> None:
     """A refused commit names no offsets: those of its begin; a release without a write is none."""
     printer = EventPrinter(Output("ndjson", color=False, width=None), "g_a")

@@ -139,6 +139,22 @@ def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: ServerGrou
     assert (len(printed), committed) == (4, 4)
 
 
+def test_a_member_leaves_at_the_end_of_its_partitions(
+    shell: Shell, groups: ServerGroups, records: Path
+) -> None:
+    """--exit-at-end: everything that is there is printed and committed; a second run finds nothing."""
+    groups.topic("orders", 2)
+    words = ("consume", "g", "--topic", "orders", "--source", f"files:{records}", "--exit-at-end", *QUICK)
+    printed = []
+    for _ in range(2):
+        with shell.start(*words) as member:
+            assert member.wait() == 0
+        printed.append(len([event for event in member.events if event["event"] == "record"]))
+
+    assert printed == [6, 0]
+    assert [groups.offset_of("g", "orders", number) for number in (0, 1)] == [3, 3]
+
+
 @pytest.mark.parametrize("delivers", [False, True])
 def test_a_closed_pipe_is_no_failure(
     shell: Shell, groups: ServerGroups, records: Path, delivers: bool
@@ -231,6 +247,7 @@ def test_consume_refuses_what_it_cannot_do(lone_shell: Shell, tmp_path: Path) ->
         ("consume", "g", "--topic", "t:0"): "at least 1",
         ("consume", "g", "--topic", "t", "--topic", "t:2"): "twice",
         ("consume", "g", "--topic", "t", "--max-messages", "5"): "--source",
+        ("consume", "g", "--topic", "t", "--exit-at-end"): "--source",
         ("consume", "g", "--topic", "t", "--format", "csv"): "ndjson",
         ("consume", "g", "--topic", "t", "--source", "broker"): "brokers",
         ("consume", "g", "--topic", "t", "--source", "files:/nowhere/at/all"): "/nowhere/at/all",
