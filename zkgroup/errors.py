@@ -301,6 +301,24 @@ class LinesUnknownError(LinesNotAppendedError):
     exit_code = 124
 
 
+class RecordsNotAppendedError(ZkGroupError):
+    """A record was not acknowledged and is not in the log; the producer accepts no more records."""
+
+    OUTCOME: ClassVar[str] = "it is not in the log"
+
+    def __init__(self, topic_partition: TopicPartition, reason: str) -> None:
+        super().__init__(f"{topic_partition}: a record was not acknowledged: {reason}; {self.OUTCOME}")
+        self.topic_partition = topic_partition
+        self.reason = reason
+
+
+class RecordsUnknownError(RecordsNotAppendedError):
+    """A record was not acknowledged, and its outcome is unknown: it may be in the log."""
+
+    exit_code = 124
+    OUTCOME = "it may be in the log all the same"
+
+
 # --- files that ZooKeeper wrote ---------------------------------------------------------------------
 
 

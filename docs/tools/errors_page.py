@@ -42,6 +42,8 @@ WHAT_TO_DO = {
     "UnsupportedRequestError": "Find the client, and let it send versions that Kafka 0.8.2.2 supports.",
     "LinesNotAppendedError": "Repair what the message names (a partition without a leader, a record that is refused), then append again, beginning with the line that it names.",
     "LinesUnknownError": "Check whether the lines are there (`zkgroup consume --source brokers`); if they are appended again they may be there twice.",
+    "RecordsNotAppendedError": "Repair what the message names (a partition without a leader, a record that is refused), then append again, beginning with the line that it names.",
+    "RecordsUnknownError": "Check whether the records are there (`zkgroup consume --source brokers`); if they are appended again they may be there twice.",
     "ReplicaStorageError": "Repair what the message names: a full disk, rights, a file that is not a broker's.",
     "NotZooKeeperFileError": "Give a readable `version-2` folder or files of one, not links.",
     "MixedEnsembleError": "Name the folders of one ensemble's servers together, and use a separate command for each ensemble.",

@@ -56,12 +56,18 @@ def asked(question: Callable[[], T], brokers: str, user: str) -> T:
         return question()
     except errors.OffsetOutOfRangeError:
         raise
-    except errors.RetriableError as error:
-        raise SourceUnavailableError(f"brokers {brokers}: {text_of(error)}") from error
-    except errors.KafkaConfigurationError as error:
-        raise ConfigError(f"{user}, for brokers {brokers}: {error}; see its options") from error
     except errors.KafkaError as error:
-        raise SourceError(f"brokers {brokers}: {text_of(error)}; {_remedy(error, user)}") from error
+        raise translated(error, brokers, user) from error
+
+
+def translated(error: Exception, brokers: str, user: str) -> ConfigError | SourceError:
+    """zkgroup's error for one of kafka-python; see `asked`."""
+    errors = load(user).errors
+    if isinstance(error, errors.RetriableError):
+        return SourceUnavailableError(f"brokers {brokers}: {text_of(error)}")
+    if isinstance(error, errors.KafkaConfigurationError):
+        return ConfigError(f"{user}, for brokers {brokers}: {error}; see its options")
+    return SourceError(f"brokers {brokers}: {text_of(error)}; {_remedy(error, user)}")
 
 
 def text_of(error: BaseException) -> str:

@@ -206,6 +206,11 @@ class FetchedPartition:
     snapshot_id: Annotated[SnapshotId, Tag(2), Versions(12)] = field(default=SnapshotId(), kw_only=True)
     log_end_offset: Annotated[Int64, Tag(10_000), Versions(12)] = field(default=NO_OFFSET, kw_only=True)
     """zkgroup's own: the end of the leader's log, for followers; -1 where it is not said."""
+    failed_since_ms: Annotated[Int64, Tag(10_001), Versions(12)] = field(default=NO_TIME, kw_only=True)
+    """zkgroup's own, for replica id -2 with error 56: epoch milliseconds by the broker's clock since when the
+    replica has failed; -1 where it has not."""
+    failure: Annotated[String, Tag(10_002), Versions(12)] = field(default="", kw_only=True)
+    """zkgroup's own, with `failed_since_ms`: why, for people, with the file where there is one."""
     aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, Versions(4)] = field(
         default=None, kw_only=True
     )

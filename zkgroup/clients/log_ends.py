@@ -1,0 +1,268 @@
+"""Log ends as brokers of zkgroup and Kafka report them: of each replica, and of partitions by leaders.
+
+Any replica answers a request with `DEBUGGING_REPLICA` (kafka/api/FetchRequest.scala@0.8.2.2): ListOffsets
+with its log end, Fetch with its high watermark. For a replica that has failed a zkgroup broker adds since
+when, and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from zkgroup.errors import WireError
+from zkgroup.model import TopicPartition
+from zkgroup.wire.client import BrokerClient
+from zkgroup.wire.messages import ErrorCode, Request, Response, describe
+from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
+from zkgroup.wire.records import (
+    CONSUMER_REPLICA,
+    LATEST,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ListedPartition,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from zkgroup.znodes.brokers import BrokerRegistration
+
+TIMEOUT_MS: Final = 5_000
+DEBUGGING_REPLICA: Final = -2
+"""Replica id to which any replica answers, leader or not."""
+NO_ANSWER: Final = "no answer in time"
+NEGOTIATES_FROM: Final = 3
+"""Lowest version of a Kafka broker's registration from which on it answers ApiVersions (0.10)."""
+
+Replica = tuple[TopicPartition, int]
+"""A partition on a broker."""
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """How far one replica is. Offsets are None where they are not known."""
+
+    broker: int
+    log_end_offset: int | None = None
+    """Of its next record."""
+    high_watermark: int | None = None
+    """What it knows to be committed; a follower learns it after its leader."""
+    reason: str | None = None
+    """Why they are not known."""
+    answered: bool = True
+    """Whether its broker has answered."""
+    failed_since_ms: int | None = None
+    """Epoch milliseconds by the broker's clock, of a replica that has failed; `reason` says why."""
+
+
+LogEnds = Mapping[Replica, LogEnd]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedReplica:
+    """A replica that its broker can neither lead nor follow with now."""
+
+    topic: str
+    partition: int
+    since_ms: int
+    reason: str
+    """For people, with the file where there is one."""
+
+
+def failed_replicas(ends: LogEnds) -> tuple[FailedReplica, ...] | None:
+    """Those that have failed, by topic and partition; None if there are replicas and no broker answered."""
+    if ends and not any(end.answered for end in ends.values()):
+        return None
+    return tuple(
+        FailedReplica(*tp, end.failed_since_ms, end.reason or "")
+        for (tp, _), end in sorted(ends.items(), key=lambda item: item[0])
+        if end.failed_since_ms is not None
+    )
+
+
+def read_log_ends(
+    registered: Mapping[int, BrokerRegistration], replicas: Iterable[Replica], timeout_ms: int = TIMEOUT_MS
+) -> dict[Replica, LogEnd]:
+    """Asks the brokers of these replicas, all at the same time; raises nothing.
+
+    `timeout_ms`: for each answer of a broker; after the first that is late it is not asked again.
+    """
+    found: dict[Replica, LogEnd] = {}
+    hosted: dict[int, list[TopicPartition]] = {}
+    for tp, broker in replicas:
+        if why := _unreachable(registered.get(broker)):
+            found[tp, broker] = LogEnd(broker=broker, reason=why, answered=False)
+        else:
+            hosted.setdefault(broker, []).append(tp)
+
+    async def ask(broker: int, partitions: Sequence[TopicPartition]) -> dict[Replica, LogEnd]:
+        def ends(client: _Client) -> Awaitable[dict[Replica, LogEnd]]:
+            return _replica_ends(client, broker, partitions)
+
+        answer = await _asked(registered[broker], timeout_ms, ends)
+        if isinstance(answer, str):
+            silent = LogEnd(broker=broker, reason=answer, answered=False)
+            return {(tp, broker): silent for tp in partitions}
+        return answer
+
+    for answer in _at_once([ask(broker, partitions) for broker, partitions in hosted.items()]):
+        found |= answer
+    return found
+
+
+def read_end_offsets(
+    registered: Mapping[int, BrokerRegistration],
+    leaders: Mapping[TopicPartition, int],
+    timeout_ms: int = TIMEOUT_MS,
+) -> dict[TopicPartition, int | str]:
+    """High watermarks by the leaders of partitions, or why one is not known; raises nothing.
+
+    `leaders`: partition to the broker that leads it, as ZooKeeper has it. `timeout_ms`: see `read_log_ends`.
+    """
+    found: dict[TopicPartition, int | str] = {}
+    led: dict[int, list[TopicPartition]] = {}
+    for tp, leader in leaders.items():
+        if why := _unreachable(registered.get(leader)):
+            found[tp] = why
+        else:
+            led.setdefault(leader, []).append(tp)
+
+    async def ask(broker: int, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+        def ends(client: _Client) -> Awaitable[dict[TopicPartition, int | str]]:
+            return client.end_offsets(CONSUMER_REPLICA, partitions)
+
+        answer = await _asked(registered[broker], timeout_ms, ends)
+        return dict.fromkeys(partitions, answer) if isinstance(answer, str) else answer
+
+    for answer in _at_once([ask(broker, partitions) for broker, partitions in led.items()]):
+        found |= answer
+    return found
+
+
+AnswerT = TypeVar("AnswerT")
+
+
+def _at_once(questions: Sequence[Awaitable[AnswerT]]) -> list[AnswerT]:
+    async def gather() -> list[AnswerT]:
+        return await asyncio.gather(*questions)
+
+    return asyncio.run(gather()) if questions else []
+
+
+async def _asked(
+    broker: BrokerRegistration, timeout_ms: int, question: Callable[[_Client], Awaitable[AnswerT]]
+) -> AnswerT | str:
+    """The answer, or why there is none, with the broker's address."""
+    assert broker.host is not None
+    client = _Client(
+        broker, BrokerClient(broker.host, broker.port, client_id="zkgroup", timeout_ms=timeout_ms)
+    )
+    try:
+        return await question(client)
+    except (OSError, EOFError, WireError) as error:
+        return f"{broker.host}:{broker.port}: {getattr(error, 'strerror', None) or str(error) or NO_ANSWER}"
+    finally:
+        await client.close()
+
+
+def _unreachable(broker: BrokerRegistration | None) -> str | None:
+    if broker is None:
+        return "its broker is not registered"
+    if broker.host is None or broker.port <= 0:
+        return "its broker has no plain listener"
+    return None
+
+
+class _Client:
+    """Asks one broker in the highest version that both know."""
+
+    def __init__(self, broker: BrokerRegistration, client: BrokerClient) -> None:
+        self._client = client
+        self._negotiates = broker.is_zkgroup or broker.version >= NEGOTIATES_FROM
+        self._versions: dict[int, int] | None = None
+        """API key to the highest version that the broker serves."""
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def end_offsets(
+        self, replica: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | str]:
+        """By partition the log end that is reported to such a replica id, or why it is not known."""
+        topics = tuple(
+            ListOffsetsTopic(topic, tuple(ListOffsetsPartition(tp.partition, LATEST) for tp in some))
+            for topic, some in _by_topic(partitions)
+        )
+        answer = await self._ask(ListOffsetsRequest(replica, topics=topics), ListOffsetsResponse)
+        found = {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
+        return {tp: _end_of(found.get(tp)) for tp in partitions}
+
+    async def fetched(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchedPartition]:
+        """What each replica answers to a fetch of nothing at an offset."""
+        topics = tuple(
+            FetchTopic(topic, tuple(FetchPartition(tp.partition, offsets[tp], 0) for tp in some))
+            for topic, some in _by_topic(offsets)
+        )
+        request = FetchRequest(replica_id=DEBUGGING_REPLICA, max_wait_ms=0, min_bytes=0, topics=topics)
+        answer = await self._ask(request, FetchResponse)
+        return {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
+
+    async def _ask(self, request: Request, kind: type[ResponseT]) -> ResponseT:
+        if self._versions is None:
+            self._versions = await self._served() if self._negotiates else {}
+        version = min(self._versions.get(request.API, 0), request.VERSIONS[-1])
+        return await self._client.ask(request, kind, version=version)
+
+    async def _served(self) -> dict[int, int]:
+        answer = await self._client.ask(ApiVersionsRequest(), ApiVersionsResponse)
+        return {api.api_key: api.last for api in answer.apis}
+
+
+async def _replica_ends(
+    client: _Client, broker: int, partitions: Sequence[TopicPartition]
+) -> dict[Replica, LogEnd]:
+    offsets = await client.end_offsets(DEBUGGING_REPLICA, partitions)
+    known = {tp: offset if isinstance(offset, int) else 0 for tp, offset in offsets.items()}
+    fetched = await client.fetched(known)
+    return {
+        (tp, broker): _log_end(LogEnd(broker=broker), offset, fetched.get(tp))
+        for tp, offset in offsets.items()
+    }
+
+
+def _log_end(end: LogEnd, offset: int | str, fetched: FetchedPartition | None) -> LogEnd:
+    if (
+        fetched is not None
+        and fetched.error == ErrorCode.KAFKA_STORAGE_ERROR
+        and fetched.failed_since_ms >= 0
+    ):
+        return replace(end, reason=fetched.failure, failed_since_ms=fetched.failed_since_ms)
+    if isinstance(offset, str):
+        return replace(end, reason=offset)
+    if fetched is None or fetched.error != ErrorCode.NONE:
+        return replace(end, log_end_offset=offset, reason=_refusal(fetched.error if fetched else None))
+    return replace(end, log_end_offset=offset, high_watermark=fetched.high_watermark)
+
+
+def _end_of(listed: ListedPartition | None) -> int | str:
+    if listed is None or listed.error != ErrorCode.NONE:
+        return _refusal(listed.error if listed else None)
+    return listed.offsets[0] if listed.offsets else listed.offset
+
+
+def _refusal(error: int | None) -> str:
+    return "its broker does not answer for it" if error is None else f"its broker answers {describe(error)}"
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp)
+    return list(topics.items())
