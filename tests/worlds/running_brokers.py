@@ -46,10 +46,17 @@ CONTROLLER = 9
 ResponseT = TypeVar("ResponseT", bound=Response)
 
 
-def ask(port: int, request: Request, kind: type[ResponseT], clock: FakeClock | None = None) -> ResponseT:
+def ask(
+    port: int,
+    request: Request,
+    kind: type[ResponseT],
+    clock: FakeClock | None = None,
+    *,
+    version: int = 0,
+) -> ResponseT:
     """Sends one request on a new connection. `clock`: the broker's, which advances until the answer comes."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
-        connection.sendall(encode_request(request, 0, "test"))
+        connection.sendall(encode_request(request, 0, "test", version=version))
         if clock is not None:
             clock.advance_until(
                 lambda: any(select.select([connection], [], [], 0)), f"an answer to {request}"
@@ -58,7 +65,7 @@ def ask(port: int, request: Request, kind: type[ResponseT], clock: FakeClock | N
             size = int.from_bytes(stream.read(4), "big")
             payload = stream.read(size)
     assert size == len(payload), "the connection was closed"
-    return decode_response(kind, payload)[1]
+    return decode_response(kind, payload, version=version)[1]
 
 
 class Idle:
@@ -228,9 +235,9 @@ class RunningBrokers:
         request = AppendLinesRequest(tp.topic, tp.partition, epoch, ACKS_ALL, lines)
         return self.ask(broker, request, AppendLinesResponse)
 
-    def ask(self, broker: int, request: Request, kind: type[ResponseT]) -> ResponseT:
+    def ask(self, broker: int, request: Request, kind: type[ResponseT], *, version: int = 0) -> ResponseT:
         """Sends one request to a broker; with a clock of the test, time passes until the answer comes."""
-        return ask(self.address(broker).port, request, kind, self.clock)
+        return ask(self.address(broker).port, request, kind, self.clock, version=version)
 
     def view(self, broker: int, tp: TopicPartition) -> ReplicaView:
         return self.brokers[broker].replicas()[tp]

@@ -24,11 +24,11 @@ from zkgroup.broker.lifecycle import (
     MakeLoop,
 )
 from zkgroup.broker.log.data_dir import DataDir, stored_broker_id
-from zkgroup.broker.log.log_config import LogConfig
-from zkgroup.broker.log.storage import Flush, MemoryStorage
+from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.machine.events import BrokerMachineConfig
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
 from zkgroup.broker.network import BrokerHealth, BrokerNetwork
+from zkgroup.broker.replicas.log_configs import log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import ReplicaView
 from zkgroup.broker.settings import BrokerSettings
@@ -36,7 +36,6 @@ from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store, after, wait_for
-from zkgroup.wire.replica_host import BATCH_BYTES_MAX
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
@@ -253,9 +252,7 @@ class Broker:
             self._client.close()
 
     def _open_replicas(self, broker: int, cluster_id: str | None) -> ReplicaManager:
-        flush = Flush.BATCH if self.settings.flush == "batch" else Flush.NONE
-        # There is no retention and no message size setting yet: a batch may be as large as a request.
-        config = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES_MAX, flush=flush)
+        config = log_config(self.settings)
         wall_ms = self._clock.wall_ms
         if self._folder is None:
             data_dir = DataDir.in_memory(config, wall_ms, self._storage)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from zkgroup.broker.fetcher import ReplicaFetcherManager
@@ -29,6 +30,7 @@ from zkgroup.broker.machine.events import (
 from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.actions import followed_again, read_followers, role_change, set_maximal_isrs
 from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.log_configs import LogConfigs, log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
@@ -131,7 +133,7 @@ class BrokerNetwork:
         self._leader_failed = leader_failed
         self._telemetry = telemetry
         telemetry.is_broker(broker)
-        self._checkpoints: asyncio.Task[None] | None = None
+        self._background: tuple[asyncio.Task[None], ...] = ()
         self._epoch = -1
         self._accepts_control_requests = False
         """Whether the broker is registered, by the last effect of the machine."""
@@ -144,6 +146,8 @@ class BrokerNetwork:
         self._follower_quota = ReplicationQuota(broker)
         self._leader_quota = ReplicationQuota(broker, LEADER_RATE, LEADER_REPLICAS)
         self._min_insync = MinInsync(broker, settings.min_insync_replicas)
+        self._log_configs = LogConfigs(broker, log_config(settings))
+        self._retention_s = settings.log_retention_check_interval_ms / 1000
         self._fetchers = ReplicaFetcherManager(
             self._executor,
             settings,
@@ -181,7 +185,10 @@ class BrokerNetwork:
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
         found = await self._server.start(host, port)
-        self._checkpoints = asyncio.create_task(self._write_checkpoints())
+        self._background = (
+            asyncio.create_task(self._write_checkpoints()),
+            asyncio.create_task(self._apply_retention()),
+        )
         return found
 
     async def _write_checkpoints(self) -> None:
@@ -189,11 +196,18 @@ class BrokerNetwork:
             await asyncio.sleep(CHECKPOINT_S)
             await self._executor.call(lambda host: host.checkpoint())
 
+    async def _apply_retention(self) -> None:
+        """Deletes old segments at intervals; other calls of the replicas come between two partitions."""
+        while True:
+            await asyncio.sleep(self._retention_s)
+            for tp in await self._executor.call(ReplicaManager.open_partitions):
+                await self._executor.call(partial(ReplicaManager.apply_retention, topic_partition=tp))
+
     async def close(self, *, abandon: bool = False) -> None:
         """Closes the port, the fetchers and the replicas, in this order; `abandon`: see `ReplicaExecutor`."""
-        if self._checkpoints is not None:
-            self._checkpoints.cancel()
-            await asyncio.gather(self._checkpoints, return_exceptions=True)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         await self._server.close()
         await self._apis.close()
         await self._fetchers.close()
@@ -230,11 +244,13 @@ class BrokerNetwork:
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Applies the configuration of a topic or broker. Raises ConfigError for an invalid setting."""
         failed = None
-        for part in (self._leader_quota, self._follower_quota, self._min_insync):
+        for part in (self._leader_quota, self._follower_quota, self._min_insync, self._log_configs):
             try:
                 part.configured(entity, overrides)
             except ConfigError as error:
                 failed = error  # the valid settings are applied
+        configs = self._log_configs.present
+        self._executor.post(lambda host: host.configure_logs(configs.of))
         self._fetchers.wake()
         if failed is not None:
             raise failed

@@ -11,6 +11,8 @@ from zkgroup.errors import ConfigError
 from zkgroup.settings import check_types, refuse_unknown_names, setting
 
 FLUSHES = ("none", "batch")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+WEEK_MS = 7 * 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,48 @@ class BrokerSettings:
     socket_request_max_bytes: int = setting(
         104_857_600, "Largest request that is read.", kafka="socket.request.max.bytes"
     )
+    log_segment_bytes: int = setting(
+        1024**3,
+        "A log begins a new segment at this size; a topic's `segment.bytes` precedes it.",
+        kafka="log.segment.bytes",
+    )
+    log_roll_ms: int = setting(
+        WEEK_MS,
+        "A log begins a new segment after this time; a topic's `segment.ms` precedes it.",
+        kafka="log.roll.ms",
+    )
+    log_retention_ms: int = setting(
+        WEEK_MS,
+        "Segments with older records only are deleted; -1: never. A topic's `retention.ms` precedes it.",
+        kafka="log.retention.ms",
+    )
+    log_retention_bytes: int = setting(
+        -1,
+        "The oldest segments of a larger log are deleted; -1: no limit. A topic's `retention.bytes` precedes "
+        "it.",
+        kafka="log.retention.bytes",
+    )
+    log_retention_check_interval_ms: int = setting(
+        300_000,
+        "Interval of the check whether segments are to be deleted.",
+        kafka="log.retention.check.interval.ms",
+    )
+    log_index_interval_bytes: int = setting(
+        4096,
+        "Bytes of records between two index entries; a topic's `index.interval.bytes` precedes it.",
+        kafka="log.index.interval.bytes",
+    )
+    log_message_timestamp_type: str = setting(
+        "CreateTime",
+        "`CreateTime`: records keep their producers' timestamps. `LogAppendTime`: they get the time of the "
+        "append at their leader. A topic's `message.timestamp.type` precedes it.",
+        kafka="log.message.timestamp.type",
+    )
+    message_max_bytes: int = setting(
+        1_048_588,
+        "Largest record batch of a producer, compressed; a topic's `max.message.bytes` precedes it.",
+        kafka="message.max.bytes",
+    )
     flush: str = setting(
         "none",
         "`none`: lines survive a crash of the broker's process. `batch`: they survive a crash of the machine "
@@ -166,12 +210,14 @@ class BrokerSettings:
                 raise ConfigError(
                     f"setting {item.name}: expected at least {_AT_LEAST[item.name]}, found {value!r}"
                 )
-            if item.name.endswith("_ms") and value is not None and value < 1:
+            is_time = item.name.endswith("_ms") and item.name not in _AT_LEAST
+            if is_time and value is not None and value < 1:
                 raise ConfigError(
                     f"setting {item.name}: expected a whole number of ms, at least 1, found {value!r}"
                 )
-        if self.flush not in FLUSHES:
-            raise ConfigError(f"setting flush: expected {' or '.join(FLUSHES)}, found {self.flush!r}")
+        for name, choices in _ONE_OF.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(f"setting {name}: expected {' or '.join(choices)}, found {value!r}")
         if not 1 <= self.registration_version <= 5:
             raise ConfigError(
                 f"setting registration_version: expected 1 to 5, found {self.registration_version!r}"
@@ -190,7 +236,13 @@ _AT_LEAST = {
     "controlled_shutdown_max_retries": 1,
     "max_connections": 1,
     "socket_request_max_bytes": 1,
+    "log_segment_bytes": 14,
+    "log_retention_ms": -1,
+    "log_retention_bytes": -1,
+    "log_index_interval_bytes": 0,
+    "message_max_bytes": 0,
 }
+_ONE_OF = {"flush": FLUSHES, "log_message_timestamp_type": TIMESTAMP_TYPES}
 
 
 def unknown_broker_setting(name: str) -> ConfigError:

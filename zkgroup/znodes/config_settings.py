@@ -303,13 +303,53 @@ BROKER_SETTINGS: Final = frozenset(
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
+CLEANUP_POLICY: Final = "cleanup.policy"
+
+LOG_SETTINGS: Final[Mapping[EntityKind, Mapping[str, str]]] = {
+    "topics": {
+        name: name
+        for name in (
+            CLEANUP_POLICY,
+            "index.interval.bytes",
+            "max.message.bytes",
+            "message.timestamp.type",
+            "retention.bytes",
+            "retention.ms",
+            "segment.bytes",
+            "segment.ms",
+        )
+    },
+    "brokers": {
+        "log.cleanup.policy": CLEANUP_POLICY,
+        "log.index.interval.bytes": "index.interval.bytes",
+        "log.message.timestamp.type": "message.timestamp.type",
+        "log.retention.bytes": "retention.bytes",
+        "log.retention.ms": "retention.ms",
+        "log.roll.ms": "segment.ms",
+        "log.segment.bytes": "segment.bytes",
+        "message.max.bytes": "max.message.bytes",
+    },
+}
+"""The settings of logs that zkgroup's brokers apply, to the name that a topic has for each."""
+
 OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
-    "brokers": frozenset({LEADER_RATE, FOLLOWER_RATE, MIN_INSYNC_REPLICAS}),
+    "brokers": frozenset({LEADER_RATE, FOLLOWER_RATE, MIN_INSYNC_REPLICAS, *LOG_SETTINGS["brokers"]}),
     "topics": frozenset(
-        {LEADER_REPLICAS, FOLLOWER_REPLICAS, MIN_INSYNC_REPLICAS, "unclean.leader.election.enable"}
+        {
+            LEADER_REPLICAS,
+            FOLLOWER_REPLICAS,
+            MIN_INSYNC_REPLICAS,
+            "unclean.leader.election.enable",
+            *LOG_SETTINGS["topics"],
+        }
     ),
 }
 """The settings that brokers and controllers of zkgroup apply; none of the kinds that are not listed."""
+
+
+def is_compacted(cleanup_policy: str) -> bool:
+    """Whether a `cleanup.policy` asks for compaction, which zkgroup's brokers do not have."""
+    return "compact" in {each.strip() for each in cleanup_policy.split(",")}
 
 
 def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | None]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
-from zkgroup.broker.machine.events import ConfigChanged, Registered
+from zkgroup.broker.machine.events import ConfigChanged, Registered, TopicsFollowed
 from zkgroup.model.requests import Create, Delete
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import BrokerConfig, ConfigEntity, TopicConfig
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 from zkgroup.zookeeper.settings import OPEN_ACL
@@ -65,6 +66,17 @@ def test_the_configuration_that_a_topic_is_made_with_is_read_when_it_is_led() ->
     world.lead(node, isr=(1, 2), epoch=1)
     world.run()
     assert _told(node)[1:] == [("topics/t", {})]
+
+
+def test_the_configuration_that_a_topic_is_made_with_is_read_when_it_is_followed() -> None:
+    """A follower keeps its log by the settings of the topic as well."""
+    world, node = alone()
+    world.server.put(Topic.path("t"), Topic({0: (2, 1)}).encode())
+    _configured(world, "t", retention_ms="5")
+    node.loop.post(TopicsFollowed(frozenset({"t"})))
+    world.run()
+
+    assert _told(node) == [("topics/t", {"retention.ms": "5"})]
 
 
 def test_all_three_payloads_are_understood() -> None:

@@ -60,13 +60,14 @@ class DataDir:
         """
         Args:
             storage: belongs to this object until `close`.
-            config: of logs without settings of their own (`PartitionLog.config`).
+            config: the settings of all logs, until `configure`.
             wall_ms: the time, in epoch milliseconds.
             directory_id: see `folder_id`.
             lock: given up at the end.
         """
         self._storage = storage
         self._config = config
+        self._config_of: Callable[[str], LogConfig] = lambda topic: config
         self._wall_ms = wall_ms
         self._directory_id = directory_id
         self._lock = lock
@@ -132,6 +133,17 @@ class DataDir:
         """The uuid of the folder; None in memory, which no later process can find again."""
         return self._directory_id
 
+    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Sets the settings of all logs by their topic, of open ones and of those that are opened later."""
+        self._config_of = config_of
+        for topic_partition, log in self._logs.items():
+            log.config = config_of(topic_partition.topic)
+
+    def apply_retention(self, topic_partition: TopicPartition) -> bool:
+        """Deletes old segments of an open log; see `PartitionLog.apply_retention`."""
+        log = self._logs.get(topic_partition)
+        return log is not None and log.apply_retention(self._wall_ms())
+
     def partitions(self) -> Collection[TopicPartition]:
         """Those that have a log here, ordered."""
         with storage_errors("data folder"):
@@ -147,7 +159,8 @@ class DataDir:
             self._start_offsets.get(topic_partition, 0),
             self._was_clean,
         )
-        log = load_log(self._storage, topic_partition, self._config, marks, self._wall_ms())
+        config = self._config_of(topic_partition.topic)
+        log = load_log(self._storage, topic_partition, config, marks, self._wall_ms())
         return None if log is None else self._enter(log)
 
     def create(self, topic_partition: TopicPartition, high_watermark: int | None) -> PartitionLog:
@@ -155,7 +168,8 @@ class DataDir:
         if topic_partition in self._deleted:
             with storage_errors(RECOVERY_POINTS):
                 self._write_checkpoints()
-        return self._enter(create_log(self._storage, topic_partition, self._config, high_watermark))
+        config = self._config_of(topic_partition.topic)
+        return self._enter(create_log(self._storage, topic_partition, config, high_watermark))
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Removes a log; without effect where there is none. It is gone with the rename of its folder."""

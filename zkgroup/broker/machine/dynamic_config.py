@@ -47,8 +47,8 @@ class DynamicConfig:
         self._known: dict[int, Znode] = {}
         """Notifications that still exist."""
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
-        self._led: dict[ConfigEntity, None] = {}
-        """Topics with newly led partitions, whose configurations are to be read."""
+        self._hosted: dict[ConfigEntity, None] = {}
+        """Topics with new leaders or followers here, whose configurations are to be read."""
         self.has_looked = False
         """Whether the configurations of the start were emitted."""
 
@@ -59,18 +59,18 @@ class DynamicConfig:
     def session_over(self) -> None:
         self._must_load = True
 
-    def led(self, topic: str) -> None:
-        """Notes a newly led partition, so that the topic's configuration is read.
+    def hosted(self, topics: Iterable[str]) -> None:
+        """Notes topics that this broker leads or follows now, so that their configurations are read.
 
         There is no notification of the configuration that a topic is created with, or that is deleted with
         it.
         """
-        self._led[ConfigEntity("topics", topic)] = None
+        self._hosted.update((ConfigEntity("topics", topic), None) for topic in topics)
 
     def next(self) -> Work | None:
         if self._must_look or self._must_load:
             return "apply configuration changes", self._apply
-        return ("read configurations of topics", self._read_led) if self._led else None
+        return ("read configurations of topics", self._read_hosted) if self._hosted else None
 
     def next_later(self) -> Work | None:
         """Work that waits until everything else is done."""
@@ -92,12 +92,12 @@ class DynamicConfig:
         self._applied = frozenset(numbers)
         self._must_load, self.has_looked = False, True
 
-    def _read_led(self) -> Procedure[None]:
-        led, self._led = self._led, {}
+    def _read_hosted(self) -> Procedure[None]:
+        hosted, self._hosted = self._hosted, {}
         try:
-            yield from self._emit_changed(led)
+            yield from self._emit_changed(hosted)
         except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
-            self._led = {**led, **self._led}
+            self._hosted = {**hosted, **self._hosted}
             raise
 
     def _list(self) -> Procedure[list[int]]:

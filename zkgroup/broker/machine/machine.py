@@ -77,7 +77,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
                 self.registration.serving = event
             case BecameLeader(state):
                 self.isr_manager.led(state)
-                self.dynamic_config.led(state.topic_partition.topic)
+                self.dynamic_config.hosted([state.topic_partition.topic])
             case ReplicasChanged(state):
                 self.isr_manager.reassigned(state)
             case StoppedLeading(topic_partition):
@@ -92,6 +92,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
                 self.followed_topics.held(event)
             case TopicsFollowed(topics):
                 self.followed_topics.ordered(topics)
+                self.dynamic_config.hosted(sorted(topics))
             case FindController():
                 self._seeks_controller = True
             case ClaimProducerIds():

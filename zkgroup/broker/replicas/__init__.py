@@ -4,6 +4,7 @@
 * `replica`: one replica with its role, its appends, its answers to FetchLines, the progress of a leader's
   followers, and the high watermark
 * `appends`: appends to several partitions, and the wait of acks=all
-* `actions`: the calls of controller, machine and clients; `min_insync`: `min.insync.replicas`
+* `actions`: the calls of controller, machine and clients; `min_insync`: `min.insync.replicas`;
+  `log_configs`: the settings of topics and brokers that are about logs
 * `replica_view`: the state of a replica as values
 """

@@ -64,6 +64,9 @@ class ReplicaExecutor:
         """
         if self._closing:
             raise ExecutorClosedError("the replica manager is closed")
+        return await self._submit(ask)
+
+    def _submit(self, ask: Callable[[ReplicaManager], T]) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def job() -> None:
@@ -76,7 +79,15 @@ class ReplicaExecutor:
 
         self._given += 1
         self._jobs.put(job)
-        return await answer
+        return answer
+
+    def post(self, ask: Callable[[ReplicaManager], object]) -> None:
+        """Calls `ask` after all earlier calls, and drops its result. Without effect after `close`.
+
+        An error of `ask` is reported by the event loop.
+        """
+        if not self._closing:
+            self._submit(ask)
 
     @contextmanager
     def changed(self, *partitions: TopicPartition) -> Iterator[asyncio.Event]:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 
 from zkgroup.broker.log.data_dir import DataDir
+from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.replicas.replica import FollowerState, Replica, no_fetch
 from zkgroup.broker.replicas.replica_view import (
     FETCH_BYTES_MAX,
@@ -346,6 +347,10 @@ class ReplicaManager:
         """The partitions with a role or a log on this broker, sorted."""
         return tuple(sorted({*self._replicas, *self._data_dir.partitions()}))
 
+    def open_partitions(self) -> Collection[TopicPartition]:
+        """The partitions whose replicas are open, sorted."""
+        return tuple(sorted(self._replicas))
+
     def view(self, topic_partition: TopicPartition) -> ReplicaView | None:
         """The state of a replica; None if this broker has none."""
         if (replica := self._replicas.get(topic_partition)) is not None:
@@ -394,6 +399,22 @@ class ReplicaManager:
         error.
         """
         self._failure_listeners.append(listener)
+
+    def configure_logs(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Sets the settings of all logs by their topic, from the next append or retention on."""
+        self._data_dir.configure(config_of)
+
+    def apply_retention(self, topic_partition: TopicPartition) -> bool:
+        """Deletes the old segments of a replica with a role, and moves its log start offset.
+
+        Returns whether it did. Like Kafka's, every replica deletes for itself, below its high watermark.
+        """
+        replica = self._replicas.get(topic_partition)
+        if replica is None or replica.role is Role.NONE:
+            return False
+        with self._changing(topic_partition):
+            return self._data_dir.apply_retention(topic_partition)
+        return False
 
     def checkpoint(self) -> None:
         """Forces full segments to the disk and writes Kafka's checkpoint files; call it every minute.

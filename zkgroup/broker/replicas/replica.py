@@ -204,6 +204,10 @@ class Replica:
         return None if self._leader_state is None else self._leader_state.maximal_isr_size
 
     @property
+    def role(self) -> Role:
+        return self._role
+
+    @property
     def leads(self) -> bool:
         return self._leader_state is not None
 
