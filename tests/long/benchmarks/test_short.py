@@ -14,6 +14,7 @@ from tests.programs.benchmarks import (
     cluster_measurements,
     commits,
     file_measurements,
+    kafka_cluster_measurements,
     reads,
     replay_measurements,
     tree_measurements,
@@ -137,3 +138,11 @@ def test_a_tree_out_of_many_files_reads_one_snapshot_and_its_log() -> None:
     assert missed(report) == []
     assert len(report.lines) == 4
     assert all("in 2 files" in line.note for line in report.lines[:3])
+
+
+def test_the_life_of_a_cluster_in_one_process_is_measured_beside_librdkafkas() -> None:
+    """Start, topic, failover of a broker and of the controller, close; and the start of the mock cluster."""
+    report = Report()
+    kafka_cluster_measurements.kafka_cluster(Plan(repeats=1, short=True), report)
+    assert [line.side for line in report.lines] == ["KafkaCluster"] * 5 + ["librdkafka's mock cluster"]
+    assert len(report.goals) == 4
