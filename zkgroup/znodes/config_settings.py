@@ -304,6 +304,8 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACTION_SETTINGS: Final = (CLEANUP_POLICY, "log.cleanup.policy")
+"""The settings of topics and brokers that can ask for compaction."""
 
 LOG_SETTINGS: Final[Mapping[EntityKind, Mapping[str, str]]] = {
     "topics": {

@@ -9,7 +9,7 @@ from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin import ConfigEntity
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
 from zkgroup.admin.topics.creation import plan_topic
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model.requests import SetData
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.notifications import config_changes_path
@@ -163,7 +163,7 @@ def test_settings_that_brokers_of_zkgroup_do_not_obey_are_named(world: MemoryGro
     """If a zkgroup broker with replicas is registered; settings that it supports are not named."""
     cluster = MemoryCluster(world, 1, "2.8.2")
     cluster.topic("orders", (1,))
-    wanted = {"retention.ms": "1", "min.insync.replicas": "2", "segment.bytes": "9"}
+    wanted = {"flush.ms": "1", "min.insync.replicas": "2", "retention.ms": "9", "segment.jitter.ms": "9"}
     assert plan_config(world.ensemble, ORDERS, wanted).notes == ()
     cluster.broker(2, "2.8.2", zkgroup={"role": "controller"})
     assert plan_config(world.ensemble, ORDERS, wanted).notes == ()
@@ -171,11 +171,29 @@ def test_settings_that_brokers_of_zkgroup_do_not_obey_are_named(world: MemoryGro
 
     (note,) = plan_config(world.ensemble, ORDERS, wanted).notes
     assert (
-        note == "retention.ms, segment.bytes: brokers of zkgroup, of which one is registered, do not obey it"
+        note == "flush.ms, segment.jitter.ms: brokers of zkgroup, of which one is registered, do not obey it"
     )
     assert plan_topic(world.ensemble, "new", partitions=1, configs=wanted).notes[-1] == note
     (note,) = plan_config(world.ensemble, ConfigEntity.broker(3), {"num.io.threads": "8"}).notes
     assert note.startswith("num.io.threads: brokers of zkgroup")
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])
+def test_compaction_is_refused_where_brokers_of_zkgroup_host_topics(world: MemoryGroups, policy: str) -> None:
+    """They have none. Kafka's brokers have it, and `delete` is not refused."""
+    cluster = MemoryCluster(world, 1, "2.8.2")
+    cluster.topic("orders", (1,))
+    wanted = {"cleanup.policy": policy}
+    assert plan_config(world.ensemble, ORDERS, wanted).notes == ()
+    cluster.broker(3, "2.8.2", zkgroup={"role": "data"})
+
+    with pytest.raises(RefusedError, match=f"cleanup.policy={policy}: brokers of zkgroup"):
+        plan_config(world.ensemble, ORDERS, wanted)
+    with pytest.raises(RefusedError, match="do not compact topics"):
+        plan_topic(world.ensemble, "new", partitions=1, configs=wanted)
+    with pytest.raises(RefusedError, match=f"log.cleanup.policy={policy}"):
+        plan_config(world.ensemble, ConfigEntity.broker(None), {"log.cleanup.policy": policy})
+    assert plan_config(world.ensemble, ORDERS, {"cleanup.policy": "delete"}).notes == ()
 
 
 def test_an_entity_that_old_brokers_do_not_know_is_refused(world: MemoryGroups) -> None:

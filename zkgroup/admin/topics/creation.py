@@ -12,6 +12,7 @@ from zkgroup.admin.cluster.controller import (
     notes_on_settings,
     read_controller_health,
     read_controller_info,
+    refuse_compaction,
     refuse_kraft,
 )
 from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
@@ -92,6 +93,7 @@ def plan_topic(
     check_topic_settings(configs or {})
     info = read_controller_info(ensemble)
     refuse_kraft(info)
+    refuse_compaction(info, configs or {})
     entries = registrations(ensemble)
     brokers = by_role(entries)
     notes: list[str] = []
