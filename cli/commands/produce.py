@@ -1,22 +1,24 @@
-"""`zkgroup produce`: appends lines to a topic hosted by zkgroup brokers, and reports the outcome."""
+"""`zkgroup produce`: appends records to a topic of zkgroup or Kafka brokers, and reports the outcome."""
 
 from __future__ import annotations
 
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
 
 import click
 
 from zkgroup.errors import (
     ConfigError,
-    LinesNotAppendedError,
     NotFoundError,
     PartlyDoneError,
+    RecordsNotAppendedError,
     RefusedError,
+    SourceError,
 )
 
 from ..app import command, output
@@ -25,12 +27,13 @@ from ..param_types import SOME_TIME
 from ..params import complete_topics
 from ..render import Output, TableColumn, echo_err
 from ..schema import Document, Shape, given, word
+from ..units import counted
 
 if TYPE_CHECKING:
     from zkgroup.admin.cluster.brokers import ClusterReader
-    from zkgroup.lines.input_lines import Choose
-    from zkgroup.lines.producer import LineProducer
-    from zkgroup.lines.producing import Delivery
+    from zkgroup.clients.producer import Delivery, RecordProducer
+
+    from ..record_input import ParseLine
 
 
 SHOW_S = 0.5
@@ -46,20 +49,29 @@ SHOW_S = 0.5
     type=click.File("rb"),
     default="-",
     metavar="FILE",
-    help="Where the lines are; - for standard input. --from is the old name.  [default: -]",
+    help="Where the records are, one a line; - for standard input. --from is the old name.  [default: -]",
 )
-@click.option("--partition", type=click.IntRange(0), metavar="N", help="All lines into this partition.")
+@click.option(
+    "--input-format",
+    type=click.Choice(["raw", "json"]),
+    default="raw",
+    show_default=True,
+    help="raw: a line is a value. json: a JSON object with key, value, headers, timestamp and partition, "
+    "as consume prints records.",
+)
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="All records into this partition.")
 @click.option(
     "--key",
     metavar="FIELD",
-    help="Lines are JSON objects; those with equal FIELD go to one partition, as Kafka's producers hash it.",
+    help="Values are JSON objects, and FIELD is the key: records with equal FIELD go to one partition, "
+    "as Kafka's producers hash it.",
 )
 @click.option(
     "--acks",
     type=click.Choice(["0", "1", "all"]),
     default="all",
     show_default=True,
-    help="When a line counts as taken: sent, in the leader, in every in-sync replica.",
+    help="When a record counts as appended: sent, in the leader, in every in-sync replica.",
 )
 @click.option(
     "--timeout",
@@ -68,22 +80,26 @@ SHOW_S = 0.5
     default="120s",
     show_default=True,
     metavar="DURATION",
-    help="Lines that wait longer for their acknowledgement are given up, and the command ends.",
+    help="Records that wait longer for their acknowledgement are given up, and the command ends.",
 )
 @click.option("--dry-run", is_flag=True, help="Check topic, partition and brokers; append nothing.")
 def produce(
     topic: str,
     file: IO[bytes],
+    input_format: str,
     partition: int | None,
     key: str | None,
-    acks: str,
+    acks: Literal["0", "1", "all"],
     timeout_ms: int,
     dry_run: bool,
 ) -> None:
-    """Append lines to TOPIC, each at least once. Acts at once.
+    """Append records to TOPIC, one for each line of the input. Acts at once.
 
-    Lines of a partition stay in order. Without --partition and --key lines go to the partitions in turn. A
-    line is any bytes up to a newline. Exit code 4 where some lines were acknowledged and others were not.
+    The brokers are those in /brokers/ids, of zkgroup or Kafka. Needs the extra kafka.
+
+    Records of a partition stay in order. Those without a partition and a key go to the partitions in turn.
+    With --acks all a record is appended once; Kafka before 0.11 appends it at least once. Exit code 4 where
+    some records were acknowledged and others were not.
 
     \b
     Example:
@@ -94,21 +110,23 @@ def produce(
         raise click.UsageError("--partition and --key exclude each other")
     with connected() as ensemble:
         from zkgroup.admin.cluster.brokers import ClusterReader
-        from zkgroup.lines.producer import LineProducer
-        from zkgroup.lines.producing import Acks, ProducerSettings
+        from zkgroup.clients.producer import ProducerSettings, RecordProducer
+
+        from ..record_input import json_record, raw_record
 
         cluster = ClusterReader(ensemble)
-        choose = _chooser(topic, _partitions(cluster, topic, partition), key)
+        _check(cluster, topic, partition)
         if dry_run:
-            echo_err(f"would append lines of {_name(file)} to {topic}")
+            echo_err(f"would append records of {_name(file)} to {topic}")
             return
         summary = Summary(topic, acks)
-        settings = ProducerSettings(acks=Acks(acks), delivery_timeout_ms=timeout_ms)
+        settings = ProducerSettings(acks=acks, delivery_timeout_ms=timeout_ms)
+        parse = (json_record if input_format == "json" else raw_record)(partition, key)
         error: Exception | None = None
         with _progress(summary) as show:
-            producer = LineProducer(cluster.brokers, settings, summary.delivered)
+            producer = RecordProducer(cluster, topic, summary.delivered, settings)
             try:
-                error = _append(producer, file, choose, summary, show)
+                error = _append(producer, file, parse, summary, show)
             except KeyboardInterrupt:
                 producer.close()
                 echo_err(f"interrupted: {progress_text(summary)}")
@@ -124,23 +142,45 @@ def produce(
 
 
 def _append(
-    producer: LineProducer, file: IO[bytes], choose: Choose, summary: Summary, show: Callable[[], None]
-) -> ConfigError | LinesNotAppendedError | None:
-    """The error before the last line, if any. Lines before an invalid line are sent to their end."""
-    from zkgroup.lines.input_lines import append_all
+    producer: RecordProducer,
+    file: IO[bytes],
+    parse: ParseLine,
+    summary: Summary,
+    show: Callable[[], None],
+) -> ConfigError | RecordsNotAppendedError | SourceError | None:
+    """The error before the last line, if any. Records before an invalid line are sent to their end."""
+    from ..record_input import LineSplitter, chunks_of
 
-    def taken() -> None:
-        summary.lines += 1
+    lines = LineSplitter(_name(file))
+
+    def take(some: Iterator[bytes]) -> None:
+        for line in some:
+            summary.lines += 1
+            try:
+                record = parse(line)
+                if record is None:
+                    summary.skipped()
+                    continue
+                producer.send(record)
+            except ConfigError as error:
+                raise lines.at(error) from error
+            summary.records += 1
+            show()
+
+    def idle() -> None:
+        producer.check()
         show()
 
     bad_line: ConfigError | None = None
     try:
         try:
-            append_all(producer, cast("BinaryIO", file), _name(file), choose, taken)
+            for chunk in chunks_of(cast("BinaryIO", file), idle):
+                take(lines.feed(chunk))
+            take(lines.finish())
         except ConfigError as error:
             bad_line = error
         producer.flush()
-    except LinesNotAppendedError as error:
+    except (RecordsNotAppendedError, SourceError) as error:
         return error
     return bad_line
 
@@ -150,16 +190,15 @@ def _name(file: IO[bytes]) -> str:
 
 
 def _verdict(error: Exception, summary: Summary) -> Exception:
-    """Partly done where there are lines that were acknowledged, or sent."""
+    """Partly done where there are records that were acknowledged, or sent."""
     if summary.acknowledged or summary.sent:
         return PartlyDoneError(f"{error}; before that {progress_text(summary)}")
     return error
 
 
-def _partitions(cluster: ClusterReader, topic: str, wanted: int | None) -> Sequence[int]:
-    """Those that lines may go to. Raises NotFoundError, ConfigError, RefusedError."""
-    from zkgroup.lines.leaders import addresses_of
-    from zkgroup.model import TopicPartition
+def _check(cluster: ClusterReader, topic: str, wanted: int | None) -> None:
+    """Raises NotFoundError, ConfigError, RefusedError where records cannot go there."""
+    from zkgroup.clients.kafka_python import addresses_of, load
 
     known = cluster.partitions(topic)
     if not known:
@@ -169,37 +208,16 @@ def _partitions(cluster: ClusterReader, topic: str, wanted: int | None) -> Seque
         )
     if wanted is not None and wanted not in known:
         raise ConfigError(f"--partition {wanted}: expected one of topic {topic}, which has {_span(known)}")
-    if not addresses_of(cluster.brokers()):
+    if not addresses_of(cluster.brokers().values()):
         raise RefusedError(
-            "expected a zkgroup broker, which keeps records, in /brokers/ids, found none; "
+            "expected a broker that keeps records in /brokers/ids, found none; "
             "start one with `zkgroup broker run --id auto`"
         )
-    chosen = known if wanted is None else [wanted]
-    if foreign := cluster.led_by_kafka(TopicPartition(topic, number) for number in chosen):
-        tp, (leader, one) = next(iter(foreign.items()))
-        more = f" (and {len(foreign) - 1} more partitions by such)" if len(foreign) > 1 else ""
-        raise RefusedError(
-            f"{tp}: expected a zkgroup broker as its leader, the only kind that takes lines, found broker "
-            f"{leader} at {one.host}:{one.port}, which is a broker of Kafka{more}; "
-            f"append with a client of Kafka, or choose by --partition one that a zkgroup broker leads"
-        )
-    return chosen
+    load("zkgroup produce")
 
 
 def _span(known: Sequence[int]) -> str:
     return f"{known[0]} to {known[-1]}" if len(known) > 1 else str(known[0])
-
-
-def _chooser(topic: str, partitions: Sequence[int], key: str | None) -> Choose:
-    import itertools
-
-    from zkgroup.lines.partitioning import key_of, partition_of_key
-    from zkgroup.model import TopicPartition
-
-    turns = itertools.cycle([TopicPartition(topic, number) for number in partitions])
-    if key is None:
-        return lambda line: next(turns)
-    return lambda line: TopicPartition(topic, partition_of_key(key_of(line, key), partitions))
 
 
 @contextmanager
@@ -228,17 +246,17 @@ _TAKEN = {"1": "acknowledged by their leaders", "all": "acknowledged by all in-s
 
 @dataclass
 class PartitionSummary:
-    """The lines that one partition has got."""
+    """The records that one partition has got."""
 
     partition: int
-    lines: int = 0
+    records: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
 
 
 _PARTITION_COLUMNS: list[TableColumn[PartitionSummary]] = [
     TableColumn("PARTITION", lambda one: one.partition, right=True),
-    TableColumn("LINES", lambda one: one.lines, right=True),
+    TableColumn("RECORDS", lambda one: one.records, right=True),
     TableColumn("FIRST", lambda one: one.first_offset, right=True),
     TableColumn("LAST", lambda one: one.last_offset, right=True),
 ]
@@ -246,12 +264,14 @@ _PARTITION_COLUMNS: list[TableColumn[PartitionSummary]] = [
 
 @dataclass
 class Summary:
-    """Counts of lines."""
+    """Counts of records. Deliveries are counted on the producer's thread."""
 
     topic: str
     acks: str
     lines: int = 0
-    """Taken from the input."""
+    """Read from the input."""
+    records: int = 0
+    """Of these lines: the others have no record."""
     acknowledged: int = 0
     may_be_repeated: int = 0
     """Of those acknowledged: may be in the log once more, since an answer was lost."""
@@ -262,30 +282,41 @@ class Summary:
     unknown: int = 0
     """Neither acknowledged nor surely not in the log."""
     first_failed_line: int | None = None
-    """Number of the first line of the input, from 1 on, that is one of these or failed."""
+    """Number of the first line of the input, from 1 on, whose record is one of these or failed."""
     partitions: dict[int, PartitionSummary] = field(default_factory=dict)
 
     error: str | None = None
-    """Why not every line was appended."""
+    """Why not every record was appended."""
+    _skipped: list[int] = field(default_factory=list)
+    """For each line without a record, the number of the next record."""
 
     @property
     def rows(self) -> list[PartitionSummary]:
         """The partitions by number."""
         return [one for _, one in sorted(self.partitions.items())]
 
+    def skipped(self) -> None:
+        """The line just read has no record."""
+        self._skipped.append(self.records)
+
     def delivered(self, delivery: Delivery) -> None:
-        """Counts what became of some lines."""
-        count = len(delivery.numbers)
+        """Counts the outcome of a record."""
         match delivery.outcome.value:
             case "acknowledged":
-                self.acknowledged += count
-                self.may_be_repeated += count if delivery.may_be_repeated else 0
-                self._place(delivery, count)
+                self.acknowledged += 1
+                self.may_be_repeated += delivery.may_be_repeated
+                one = self._of(delivery)
+                one.first_offset = delivery.offset if one.first_offset is None else one.first_offset
+                one.last_offset = delivery.offset
             case "sent":
-                self.sent += count
-                self._of(delivery).lines += count
+                self.sent += 1
+                self._of(delivery)
+            case "failed":
+                self.failed += 1
+                self._failed(delivery)
             case _:
-                self._failed(delivery, count)
+                self.unknown += 1
+                self._failed(delivery)
 
     def show(self, out: Output) -> None:
         """As text."""
@@ -294,38 +325,31 @@ class Summary:
         out.line(progress_text(self))
 
     def _of(self, delivery: Delivery) -> PartitionSummary:
-        number = delivery.topic_partition.partition
-        return self.partitions.setdefault(number, PartitionSummary(number))
+        one = self.partitions.setdefault(delivery.partition, PartitionSummary(delivery.partition))
+        one.records += 1
+        return one
 
-    def _failed(self, delivery: Delivery, count: int) -> None:
-        if delivery.may_be_repeated:
-            self.unknown += count
-        else:
-            self.failed += count
-        first = min(delivery.numbers) + 1
-        self.first_failed_line = min(first, self.first_failed_line or first)
-
-    def _place(self, delivery: Delivery, count: int) -> None:
-        one, last = self._of(delivery), delivery.base_offset + count - 1
-        one.lines += count
-        one.first_offset = delivery.base_offset if one.first_offset is None else one.first_offset
-        one.last_offset = last
+    def _failed(self, delivery: Delivery) -> None:
+        line = delivery.number + 1 + bisect_right(self._skipped, delivery.number)
+        self.first_failed_line = min(line, self.first_failed_line or line)
 
 
-PARTITION_SUMMARY = Shape(PartitionSummary)
+PARTITION_SUMMARY = Shape(
+    PartitionSummary, "partition", "records", "lines=records", "first_offset", "last_offset"
+)
 PRODUCE = Document(
     "produce",
     Shape(
         Summary,
-        *("topic", given("acks", word("0", "1", "all")), "lines", "acknowledged", "may_be_repeated"),
-        *("sent", "failed", "unknown", "first_failed_line", "error", "partitions=rows"),
+        *("topic", given("acks", word("0", "1", "all")), "lines", "records", "acknowledged"),
+        *("may_be_repeated", "sent", "failed", "unknown", "first_failed_line", "error", "partitions=rows"),
     ),
 )
 
 
 def progress_text(summary: Summary) -> str:
-    """`12 lines read, 10 acknowledged by all in-sync replicas`."""
-    parts = [f"{_lines(summary.lines)} read"]
+    """`12 records read, 10 acknowledged by all in-sync replicas`."""
+    parts = [f"{counted(summary.records, 'record')} read"]
     if summary.acks == "0":
         parts.append(f"{summary.sent} sent")
     else:
@@ -340,7 +364,3 @@ def progress_text(summary: Summary) -> str:
     if summary.first_failed_line is not None:
         parts.append(f"the first of these is line {summary.first_failed_line}")
     return ", ".join(parts)
-
-
-def _lines(count: int) -> str:
-    return "1 line" if count == 1 else f"{count} lines"

@@ -89,7 +89,7 @@ LONG = {
     "audit-on-spark.md",
     "brokers.md",
     "concepts.md",
-    "lines.md",
+    "records.md",
     "reassignments.md",
     "replication.md",
     "topics.md",

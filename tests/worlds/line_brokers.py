@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from tests.waiting import PATIENCE_S
 from tests.worlds.replica_managers import Hosts, MemoryHosts, lines_in
 from tests.worlds.serving import context_of
+from zkgroup.broker.machine.events import ProducerIdsClaimed
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica_view import FollowerId
@@ -24,6 +25,7 @@ from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
+from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.clock_loop import loop_factory
@@ -38,6 +40,7 @@ from zkgroup.wire.control import (
 from zkgroup.wire.messages import Request
 from zkgroup.wire.records import NO_EPOCH_END
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
+from zkgroup.znodes.cluster import ProducerIdBlock
 
 T = TypeVar("T")
 CONTROLLER = 9
@@ -65,6 +68,7 @@ class LineBrokers:
         self._running: dict[int, _Running] = {}
         self._states: dict[TopicPartition, PartitionStateInfo] = {}
         self._copying: dict[tuple[TopicPartition, int], asyncio.Task[None]] = {}
+        self._blocks = 0
         self.lost_answers: set[int] = set()
         """Brokers that close the connection in place of the next append's response; once each."""
         self.held: set[int] = set()
@@ -157,6 +161,7 @@ class LineBrokers:
 
     async def _start(self, number: int) -> None:
         cache = MetadataCache()
+        producer_ids = ProducerIdManager(lambda: self._loop.call_soon(producer_ids.claimed, self._block()))
         thread = ReplicaExecutor(self._hosts.open(number), name=f"replicas-{number}")
         service = BrokerApis(
             broker=number,
@@ -164,13 +169,17 @@ class LineBrokers:
             metadata=cached(cache),
             clock=self.clock,
             replicas=thread,
+            producer_ids=producer_ids,
         )
         requests: list[Request] = []
 
         async def respond(context: RequestContext, request: Request) -> Answer:
             requests.append(request)
             response = await service.respond(context, request)
-            if number in self.lost_answers and type(request).__name__ == "AppendLinesRequest":
+            if number in self.lost_answers and type(request).__name__ in (
+                "AppendLinesRequest",
+                "ProduceRequest",
+            ):
                 self.lost_answers.discard(number)
                 return None
             return response
@@ -178,6 +187,11 @@ class LineBrokers:
         server = BrokerServer(respond, service.table.versions)
         address = await server.start("127.0.0.1")
         self._running[number] = _Running(server, service, thread, address, requests)
+
+    def _block(self) -> ProducerIdsClaimed:
+        """The next block of ids for idempotent producers, each given to one broker."""
+        self._blocks += 1
+        return ProducerIdsClaimed(ProducerIdBlock(CONTROLLER, 1000 * self._blocks, 1000 * self._blocks + 999))
 
     async def _stop(self, running: _Running) -> None:
         await running.server.close()

@@ -1,29 +1,24 @@
-"""`zkgroup produce`, and `consume --source brokers`: lines of our brokers."""
+"""`zkgroup produce`, and `consume --source brokers`: records of zkgroup brokers."""
 
 from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from zkgroup_cli.commands.produce import Summary
 
 from tests.waiting import eventually
-from tests.worlds.beside import beside
 from tests.worlds.line_brokers import LineBrokers
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from zkgroup.lines.partitioning import partition_of_key
-from zkgroup.lines.producing import LINE_BYTES_MAX, Delivery, Outcome
+from zkgroup.clients.producer import RECORD_BYTES_MAX, partition_of_key
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.wire.replica_host import AppendLinesRequest
+from zkgroup.wire.records import ProduceRequest
 from zkgroup.znodes.brokers import (
     BrokerRegistration,
-    PartitionState,
     Topic,
     broker_ids_path,
     brokers_path,
@@ -52,21 +47,7 @@ def logs(brokers: LineBrokers) -> list[list[bytes]]:
     return [brokers.lines(1 + tp.partition % 2, tp) for tp in ORDERS]
 
 
-class Ahead:
-    """In the place of `time` for a producer: an hour passes at once when the test says so."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._ahead_s = 0
-        monkeypatch.setattr("zkgroup.lines.links.time", self)
-
-    def leap(self) -> None:
-        self._ahead_s = 3600
-
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns() + self._ahead_s * 1_000_000_000
-
-
-def test_lines_go_to_the_partitions_in_turn(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
+def test_records_go_to_the_partitions_in_turn(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
     """Byte for byte, the last one without a newline too; the document says where they are."""
     file = tmp_path / "lines"
     file.write_bytes(b"a\nb\r\n\n\xff\x00\ne")
@@ -74,13 +55,13 @@ def test_lines_go_to_the_partitions_in_turn(shell: Shell, brokers: LineBrokers, 
     document = shell.json("produce", "orders", "--from", str(file))
 
     assert logs(brokers) == [[b"a", b"\xff\x00"], [b"b\r", b"e"], [b""]]
-    counts = [document[key] for key in ("lines", "acknowledged", "may_be_repeated", "failed", "unknown")]
-    assert counts == [5, 5, 0, 0, 0]
+    counts = [document[key] for key in ("lines", "records", "acknowledged", "failed", "unknown")]
+    assert counts == [5, 5, 5, 0, 0]
     assert (document["error"], document["first_failed_line"]) == (None, None)
     assert document["partitions"] == [
-        {"partition": 0, "lines": 2, "first_offset": 0, "last_offset": 1},
-        {"partition": 1, "lines": 2, "first_offset": 0, "last_offset": 1},
-        {"partition": 2, "lines": 1, "first_offset": 0, "last_offset": 0},
+        {"partition": 0, "records": 2, "lines": 2, "first_offset": 0, "last_offset": 1},
+        {"partition": 1, "records": 2, "lines": 2, "first_offset": 0, "last_offset": 1},
+        {"partition": 2, "records": 1, "lines": 1, "first_offset": 0, "last_offset": 0},
     ]
 
 
@@ -90,9 +71,9 @@ def test_people_get_a_table(shell: Shell, brokers: LineBrokers) -> None:
 
     assert ran.code == 0, ran
     assert ran.lines == [
-        "PARTITION  LINES  FIRST  LAST",
-        "        2      2      0     1",
-        "2 lines read, 2 acknowledged by all in-sync replicas",
+        "PARTITION  RECORDS  FIRST  LAST",
+        "        2        2      0     1",
+        "2 records read, 2 acknowledged by all in-sync replicas",
     ]
     assert logs(brokers)[2] == [b"a", b"b"]
 
@@ -102,7 +83,7 @@ def test_less_can_be_waited_for(shell: Shell, brokers: LineBrokers, acks: str, m
     """With --acks 0 nothing is said of offsets."""
     ran = shell.run("produce", "orders", "--partition", "0", "--acks", acks, stdin="a\n")
 
-    assert ran.lines[-1] == f"1 line read, {message}"
+    assert ran.lines[-1] == f"1 record read, {message}"
     assert ran.lines[1].split() == (["0", "1", "-", "-"] if acks == "0" else ["0", "1", "0", "0"])
     assert logs(brokers)[0] == [b"a"]
 
@@ -135,14 +116,14 @@ def test_a_bad_line_is_named_and_those_before_it_are_there(shell: Shell, brokers
 
 
 def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
-    """Before it is all in memory."""
+    """As a record that is too long for every broker; the records before it are there."""
     file = tmp_path / "lines"
-    file.write_bytes(b"a\n" + b"x" * (LINE_BYTES_MAX + 1))
+    file.write_bytes(b"a\n" + b"x" * (RECORD_BYTES_MAX + 1))
 
     ran = shell.run("produce", "orders", "--file", str(file), "--partition", "1")
 
     assert ran.code == 4
-    assert f"{file}:2: expected at most {LINE_BYTES_MAX} bytes, found more" in ran.err
+    assert f"{file}:2: expected at most {RECORD_BYTES_MAX} bytes, found {RECORD_BYTES_MAX + 1}" in ran.err
     assert logs(brokers)[1] == [b"a"]
 
 
@@ -179,32 +160,7 @@ def test_without_a_zkgroup_broker_it_is_refused(shell: Shell, groups: ServerGrou
     ran = shell.run("produce", "orders", stdin="a\n")
 
     assert ran.code == 2
-    assert (
-        "expected a zkgroup broker, which keeps records, in /brokers/ids, found none; start one with"
-        in ran.err
-    )
-
-
-def test_a_leader_of_kafka_is_refused_at_once(
-    shell: Shell, brokers: LineBrokers, groups: ServerGroups
-) -> None:
-    """It names partition, broker and kind; partitions that a zkgroup broker leads can still be chosen."""
-    real = BrokerRegistration("kafka.example", 9092, 1, 1)
-    groups.zk.multi(Create(BrokerRegistration.path(3), real.encode(), ephemeral=True))
-    states = {0: 1, 1: 3, 2: 3}
-    for number, leader in states.items():
-        path = PartitionState.path(ORDERS[number])
-        parts = path.split("/")
-        groups.zk.create_missing(*("/".join(parts[:depth]) for depth in (5, 6)))
-        groups.zk.multi(Create(path, PartitionState(leader, 0, (leader,), 1).encode()))
-
-    ran = shell.run("produce", "orders", stdin="a\n")
-    assert (ran.code, ran.out) == (2, "")
-    assert "orders-1: expected a zkgroup broker as its leader" in ran.err
-    assert "broker 3 at kafka.example:9092, which is a broker of Kafka (and 1 more" in ran.err
-    assert shell.run("produce", "orders", "--partition", "2", "--dry-run").code == 2
-    assert shell.run("produce", "orders", "--partition", "0", stdin="a\n").code == 0
-    assert logs(brokers) == [[b"a"], [], []]
+    assert "expected a broker that keeps records in /brokers/ids, found none; start one with" in ran.err
 
 
 def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:
@@ -214,57 +170,76 @@ def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:
     assert logs(brokers) == [[], [], []]
 
 
-def test_lines_without_a_leader_are_given_up(
-    shell: Shell, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_without_a_leader_are_given_up(shell: Shell, brokers: LineBrokers) -> None:
     """In time, and reported as not appended; with acknowledged ones before them it is partly done."""
     brokers.lead(ORDERS[0], -1, epoch=1, isr=(1,))
 
     ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "300ms", stdin="a\n")
-    assert ran.code == 1
-    assert "orders-0: 1 lines were not acknowledged: not acknowledged within 300 ms" in ran.err
+    assert ran.code == 1, ran
+    assert "orders-0: a record was not acknowledged: " in ran.err
+    assert "; it is not in the log" in ran.err
     assert ran.lines[-1] == (
-        "1 line read, 0 acknowledged by all in-sync replicas, 1 not appended, the first of these is line 1"
+        "1 record read, 0 acknowledged by all in-sync replicas, 1 not appended, the first of these is line 1"
     )
 
-    clock, delivered = Ahead(monkeypatch), Summary.delivered
-
-    def delivered_later(summary: Summary, delivery: Delivery) -> None:
-        delivered(summary, delivery)
-        if delivery.outcome is Outcome.ACKNOWLEDGED:
-            clock.leap()
-
-    monkeypatch.setattr(Summary, "delivered", delivered_later)
-    some = shell.json("produce", "orders", "--file", __file__, code=4)
+    some = shell.json("produce", "orders", "--file", __file__, "--timeout", "2s", code=4)
     assert some["acknowledged"] > 0 < some["failed"]
     assert some["first_failed_line"] == 1, "the first line goes to partition 0"
-    assert some["lines"] == some["acknowledged"] + some["failed"] + some["unknown"]
+    assert some["records"] == some["acknowledged"] + some["failed"] + some["unknown"]
+    assert logs(brokers)[0] == []
 
 
-def test_an_unknown_outcome_is_reported(
-    shell: Shell, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A follower in the ISR never gets the line: exit 124, no verdict."""
+def test_an_unknown_outcome_is_reported(shell: Shell, brokers: LineBrokers) -> None:
+    """A follower in the ISR never gets the record: exit 124, no verdict."""
     brokers.held.add(2)
-    clock = Ahead(monkeypatch)
 
-    def leader() -> None:
-        eventually(lambda: brokers.requests(1, AppendLinesRequest))
-        clock.leap()
+    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "2s", stdin="a\n")
 
-    with beside(leader):
-        ran = shell.run("produce", "orders", "--partition", "0", stdin="a\n")
-
-    assert ran.code == 124
+    assert ran.code == 124, ran
     assert "may be in the log all the same" in ran.err
     assert ran.lines[-1].endswith("1 with an unknown outcome, the first of these is line 1")
+    assert logs(brokers)[0] == [b"a"]
 
 
-def test_lines_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers) -> None:
-    """`tail -f | zkgroup produce`: a line is there before the next one is written."""
+def test_a_record_is_there_once_though_its_answer_was_lost(shell: Shell, brokers: LineBrokers) -> None:
+    """The producer is idempotent with --acks all; with --acks 1 it says that a record may be there twice."""
+    brokers.lost_answers.add(1)
+    once = shell.json("produce", "orders", "--partition", "0", stdin="a\n")
+    assert (once["acknowledged"], once["may_be_repeated"], logs(brokers)[0]) == (1, 0, [b"a"])
+
+    brokers.lost_answers.add(1)
+    twice = shell.json("produce", "orders", "--partition", "0", "--acks", "1", stdin="b\n")
+    assert (twice["acknowledged"], twice["may_be_repeated"], logs(brokers)[0]) == (1, 1, [b"a", b"b", b"b"])
+
+
+def test_records_of_json_objects(shell: Shell, brokers: LineBrokers) -> None:
+    """Key, value, partition, and lines without a record; the first bad line is named by its number."""
+    lines = [
+        {"event": "state"},
+        {"key": "k", "value_base64": "/wA=", "partition": 2, "headers": [{"key": "h", "value": "v"}]},
+        {"key": "k", "value": "a"},
+        {"value": None},
+    ]
+    ran = shell.run(
+        "produce",
+        "orders",
+        "--input-format",
+        "json",
+        stdin="".join(f"{json.dumps(line)}\n" for line in lines),
+    )
+
+    assert ran.code == 4, ran
+    assert "<stdin>:4: expected a value or a key, found neither; before that 2 records read" in ran.err
+    found = logs(brokers)
+    assert found[2][0] == b"\xff\x00"
+    assert b"a" in found[partition_of_key(b"k", range(3))]
+
+
+def test_records_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers) -> None:
+    """`tail -f | zkgroup produce`: a record is there before the next one is written."""
     with shell.piped("produce", "orders", fresh=True) as producer:
         producer.write(b"a\n")
-        eventually(lambda: brokers.requests(1, AppendLinesRequest) or not producer.runs)
+        eventually(lambda: brokers.requests(1, ProduceRequest) or not producer.runs)
         producer.write(b"b")
         code, _, message = producer.finish()
     assert (code, message) == (0, "")
@@ -279,7 +254,7 @@ def test_an_interrupt_prints_how_far_it_was(shell: Shell, brokers: LineBrokers) 
         producer.send(signal.SIGINT)
         code, _, message = producer.finish()
     assert code == 130
-    assert message.startswith("interrupted: 1 line read, ")
+    assert message.startswith("interrupted: 1 record read, ")
     assert logs(brokers) == [[b"a"], [], []]
 
 
