@@ -30,7 +30,8 @@ def page() -> str:
         "each its tag, its size, both varints, and its value. A tagged field is left out where it has its default.",
         "Unknown ones are skipped. Tags from 10000 on are zkgroup's own, so Kafka's clients skip those.",
         "",
-        "A frame that cannot be read to its last byte is refused, and the connection closed.",
+        "A frame that ends within a field is refused, and the connection closed. Bytes behind a response are",
+        "refused too; behind a request they are ignored, because librdkafka sends some.",
     ]
     shown: set[type] = set()
     blocks = [block for request in _requests() for block in _api(request, shown)]

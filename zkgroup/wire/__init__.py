@@ -2,8 +2,8 @@
 
 A message is one frozen dataclass, and its fields' types say how they lie in the bytes: there is no second
 description, and no encoder or decoder written by hand. What is decoded is refused unless it is understood
-to its last byte (`CorruptFrameError` with offset, field, expected and found); no length that a peer claims
-is believed before the bytes are there.
+to its last byte (`CorruptFrameError` with offset, field, expected and found), except that bytes behind a
+request are ignored; no length that a peer claims is believed before the bytes are there.
 
 * `schema`: the types of fields, read off a class; `codec` makes writers
   and readers of them out of those of single values in `primitives`

@@ -34,7 +34,7 @@ from zkgroup.wire.groups import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from zkgroup.wire.messages import Api, Request, RequestHeader, decode_part, decode_rest
+from zkgroup.wire.messages import Api, Request, RequestHeader, decode_part
 from zkgroup.wire.metadata import (
     ApiVersionsRequest,
     DescribeClusterRequest,
@@ -105,7 +105,8 @@ VERSION_0: Mapping[int, range] = {
 def decode_request(payload: bytes, served: Mapping[int, range] = READABLE) -> tuple[RequestHeader, Request]:
     """Header and body of a request, from a frame without its size.
 
-    The header's first fields are the same in all its versions, so an unknown API can be named.
+    The header's first fields are the same in all its versions, so an unknown API can be named. Bytes behind
+    the body are ignored, as Kafka does: librdkafka sends three in Metadata 9 to 11 for all topics.
 
     Args:
         served: versions by API key; others are refused although they can be read.
@@ -119,4 +120,5 @@ def decode_request(payload: bytes, served: Mapping[int, range] = READABLE) -> tu
     if kind is None or start.version not in served.get(start.api_key, ()):
         raise UnsupportedRequestError(start.api_key, start.version, start.correlation_id)
     header, at = decode_part(RequestHeader, kind.header_version(start.version), payload, 0)
-    return header, decode_rest(kind, header.version, payload, at)
+    body, _ = decode_part(kind, header.version, payload, at)
+    return header, body

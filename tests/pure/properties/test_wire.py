@@ -127,10 +127,11 @@ def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
     | st.sampled_from(list(VERSION_0)).map(lambda key: key.to_bytes(2, "big") + bytes(20))
 )
 def test_any_frame_is_a_request_or_refused(payload: bytes) -> None:
-    """The server has one kind of error to handle, whatever a peer sends."""
+    """The server has one kind of error to handle; bytes behind a request are ignored."""
     with suppress(WireError):
         header, request = decode_request(payload, VERSION_0)
-        assert encode_request(request, header.correlation_id, header.client_id) == framed(payload)
+        read = encode_request(request, header.correlation_id, header.client_id)
+        assert read == framed(payload[: len(read) - 4])
 
 
 @pytest.fixture(scope="module")

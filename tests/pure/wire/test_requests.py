@@ -10,7 +10,7 @@ import pytest
 
 from zkgroup import wire
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
-from zkgroup.wire.messages import Api, Request, Response
+from zkgroup.wire.messages import Api, Request, RequestHeader, Response
 from zkgroup.wire.metadata import MetadataRequest
 from zkgroup.wire.requests import REQUESTS, VERSION_0, decode_request
 
@@ -59,6 +59,16 @@ def test_what_can_be_read_need_not_be_served() -> None:
     with pytest.raises(UnsupportedRequestError):
         decode_request(metadata_1, VERSION_0)
     assert set(VERSION_0) == {*range(8), 10, 32_001, 32_002, 32_003}
+
+
+def test_bytes_behind_the_body_of_a_request_are_ignored() -> None:
+    """librdkafka 2.16 asks for all topics with three of them; Kafka ignores any number."""
+    sent = bytes.fromhex("0003 000b 00000003 0007 72646b61666b61 00  00 00 00 00 010000")
+
+    assert decode_request(sent) == (
+        RequestHeader(3, 11, 3, "rdkafka"),
+        MetadataRequest(None, allow_auto_topic_creation=False),
+    )
 
 
 def test_a_frame_too_short_for_a_header_is_refused() -> None:

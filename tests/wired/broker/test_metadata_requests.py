@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from kafka import KafkaConsumer
 
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, brokers, state, update_metadata
 from tests.worlds.serving import CLUSTER_ID, Client, ScriptedHost, Served, on_a_loop, served
+from zkgroup.broker.server.handlers import PeerAddress
 from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC
 from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import UpdateMetadataRequest, UpdateMetadataResponse
+from zkgroup.wire.control import BrokerEndPoint, UpdateMetadataRequest, UpdateMetadataResponse
 from zkgroup.wire.messages import Api, ErrorCode, decode_response, encode_request
 from zkgroup.wire.metadata import (
     NO_OPERATIONS,
@@ -341,6 +344,28 @@ async def test_no_coordinator_is_named(version: int) -> None:
 
         assert errors == [15, 35, 42]
         assert (await client.ask(FindCoordinatorRequest("k"), FindCoordinatorResponse, 0)).broker == 1
+        await client.close()
+
+
+# --- a real client --------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_kafka_python_bootstraps() -> None:
+    """By ApiVersions, Metadata of all topics and of one."""
+    orders = [state(TopicPartition("orders", number), isr=(1,), replicas=(1,)) for number in (0, 1)]
+    async with served(ScriptedHost()) as broker:
+        here = (BrokerEndPoint(1, *broker.address),)
+        client = await informed(broker, UpdateMetadataRequest(1, 1, tuple(orders), here))
+
+        def ask() -> tuple[set[str], set[int]]:
+            consumer = KafkaConsumer(bootstrap_servers=str(PeerAddress(*broker.address)))
+            try:
+                return consumer.topics(), consumer.partitions_for_topic("orders")
+            finally:
+                consumer.close()
+
+        assert await asyncio.to_thread(ask) == ({"orders"}, {0, 1})
         await client.close()
 
 
