@@ -19,6 +19,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from zkgroup.broker.admin.apis import AdminApis
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.machine.events import (
     BrokerEffect,
@@ -243,6 +244,9 @@ class BrokerLifecycle:
             leader_failed=self._leader_failed,
             telemetry=self._telemetry,
             cluster_id=prepared.cluster_id,
+            make_admin_apis=lambda metadata: AdminApis(
+                self._store, self._clock, metadata, broker=prepared.broker, settings=settings
+            ),
         )
         try:
             bound_host, bound_port = await network.open(*parts.bind)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from zkgroup.broker.admin.apis import AdminApis
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.machine.events import (
@@ -115,18 +116,17 @@ class BrokerNetwork:
         leader_failed: Callable[[TopicPartition, str], None],
         telemetry: BrokerTelemetry,
         cluster_id: str | None = None,
-        create_topic: Callable[[str], None] | None = None,
+        make_admin_apis: Callable[[MetadataCache], AdminApis] | None = None,
     ) -> None:
         """
         Args:
-            create_topic: begins to create a topic that a client asks for, and returns at once; called on the
-                loop. None: topics are not created for clients.
             host: the replicas; `close` closes them.
             post: posts an event to the machine.
             leader_failed: called on the loop when the log of a leader has failed, with the reason.
+            make_admin_apis: makes the handlers of the requests that change the cluster, given the metadata of
+                this broker; None does not serve them.
         """
         self._broker, self._cluster_id = broker, cluster_id
-        self._create_topic = create_topic if settings.auto_create_topics_enable else None
         self._clock = clock
         self._post = post
         self._listener = listener
@@ -141,6 +141,8 @@ class BrokerNetwork:
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
         self.cache: MetadataCache = _ReportingCache(self._on_metadata)
+        self._admin_apis = None if make_admin_apis is None else make_admin_apis(self.cache)
+        self._creates_topics = settings.auto_create_topics_enable
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
         self._follower_quota = ReplicationQuota(broker)
@@ -164,6 +166,7 @@ class BrokerNetwork:
     def _make_apis(
         self, controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None
     ) -> BrokerApis:
+        admin = self._admin_apis
         return BrokerApis(
             broker=self._broker,
             control_requests=self._control_requests,
@@ -179,7 +182,8 @@ class BrokerNetwork:
             is_known=lambda tp: self.cache.partition(tp) is not None,
             producer_ids=self._producer_ids,
             cluster_id=lambda: self._cluster_id,
-            create_topic=self._create_topic,
+            create_topic=admin.create_unknown_topic if admin is not None and self._creates_topics else None,
+            further=() if admin is None else admin.rows(),
         )
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
@@ -209,6 +213,8 @@ class BrokerNetwork:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._server.close()
+        if self._admin_apis is not None:
+            self._admin_apis.close()
         await self._apis.close()
         await self._fetchers.close()
         await self._executor.close(abandon=abandon)
@@ -321,6 +327,8 @@ class BrokerNetwork:
     def _on_metadata(self) -> None:
         self._fetchers.located(self.cache.brokers)
         self._metadata_updated.set()
+        if self._admin_apis is not None:
+            self._admin_apis.metadata_changed()
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
         self._post(StoppedLeading(tp))

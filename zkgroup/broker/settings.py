@@ -112,6 +112,14 @@ class BrokerSettings:
         kafka="unclean.leader.election.enable",
         why="An unclean election loses acknowledged lines. True at 0.8.2.2, false from 0.11 on.",
     )
+    num_partitions: int = setting(
+        1, "Partitions of a topic that is created without a number of them.", kafka="num.partitions"
+    )
+    default_replication_factor: int = setting(
+        1,
+        "Replicas of each partition of a topic that is created without a number of them.",
+        kafka="default.replication.factor",
+    )
     delete_topic_enable: bool = setting(
         True, "As controller: topics marked for deletion are deleted.", kafka="delete.topic.enable"
     )
@@ -235,6 +243,8 @@ _AT_LEAST = {
     "leader_imbalance_per_broker_percentage": 0,
     "controlled_shutdown_max_retries": 1,
     "max_connections": 1,
+    "num_partitions": 1,
+    "default_replication_factor": 1,
     "socket_request_max_bytes": 1,
     "log_segment_bytes": 14,
     "log_retention_ms": -1,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, topics
-from zkgroup.broker.admin.configs import KnownConfigs
 from zkgroup.broker.admin.failures import Failure, failure_of
+from zkgroup.broker.admin.known_configs import known_configs
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
+from zkgroup.broker.server.handlers import RequestContext, ServedApi
+from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -50,7 +53,7 @@ from zkgroup.wire.admin_apis import (
     ReassignedPartitionResult,
     ReassignedTopicResult,
 )
-from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.messages import Api, ErrorCode
 from zkgroup.zookeeper.blocking import Blocking
 
 THREADS: Final = 4
@@ -60,6 +63,7 @@ TIMEOUT_MAX_S: Final = 600.0
 ZOOKEEPER_TIMEOUT_S: Final = 10.0
 
 T = TypeVar("T")
+_log = logging.getLogger("zkgroup.broker")
 
 
 class ServedMetadata(Protocol):
@@ -85,13 +89,12 @@ class AdminApis:
         metadata: ServedMetadata,
         *,
         broker: int,
-        defaults: TopicDefaults,
-        known_configs: KnownConfigs,
+        settings: BrokerSettings,
     ) -> None:
         self._metadata = metadata
-        self._defaults = defaults
-        self._known_configs = known_configs
-        self._by = ChangeRecord(undo_id="", command="a request to the broker", user=f"broker {broker}")
+        self._defaults = TopicDefaults(settings.num_partitions, settings.default_replication_factor)
+        self._known_configs = known_configs(broker, settings)
+        self._broker = broker
         self._closed = threading.Event()
         self._zk = Blocking(store, timeout_s=ZOOKEEPER_TIMEOUT_S, clock=clock)
 
@@ -103,7 +106,21 @@ class AdminApis:
         self._waiting: set[asyncio.Event] = set()
         self._auto_created: dict[str, asyncio.Task[None]] = {}
 
-    async def close(self) -> None:
+    def rows(self) -> Iterator[ServedApi[Any]]:
+        """The rows of the table of served APIs."""
+        yield ServedApi(CreateTopicsRequest, CreateTopicsRequest.VERSIONS, self.create_topics)
+        yield ServedApi(DeleteTopicsRequest, DeleteTopicsRequest.VERSIONS, self.delete_topics)
+        yield ServedApi(CreatePartitionsRequest, CreatePartitionsRequest.VERSIONS, self.create_partitions)
+        yield ServedApi(DescribeConfigsRequest, DescribeConfigsRequest.VERSIONS, self.describe_configs)
+        yield ServedApi(AlterConfigsRequest, AlterConfigsRequest.VERSIONS, self.alter_configs)
+        incremental = IncrementalAlterConfigsRequest
+        yield ServedApi(incremental, incremental.VERSIONS, self.incremental_alter_configs)
+        yield ServedApi(ElectLeadersRequest, ElectLeadersRequest.VERSIONS, self.elect_leaders)
+        alter, running = AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
+        yield ServedApi(alter, alter.VERSIONS, self.alter_partition_reassignments)
+        yield ServedApi(running, running.VERSIONS, self.list_partition_reassignments)
+
+    def close(self) -> None:
         """Ends all waits; calls in progress end by themselves."""
         self._closed.set()
         for task in self._auto_created.values():
@@ -118,11 +135,14 @@ class AdminApis:
 
     # --- topics ---------------------------------------------------------------------------------
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def create_topics(
+        self, context: RequestContext, request: CreateTopicsRequest
+    ) -> CreateTopicsResponse:
         """Creates topics, and waits until this broker knows a leader of each partition."""
-        found = await self._run(
-            lambda ensemble: topics.create_topics(ensemble, request, self._defaults, self._by)
-        )
+        return await self._create_topics(request, _by(context))
+
+    async def _create_topics(self, request: CreateTopicsRequest, by: ChangeRecord) -> CreateTopicsResponse:
+        found = await self._run(lambda ensemble: topics.create_topics(ensemble, request, self._defaults, by))
         leaderless: Collection[str] = ()
         if not request.validate_only:
             made = {name: one.replicas for name, one in found.items() if isinstance(one, Created)}
@@ -158,12 +178,22 @@ class AdminApis:
 
     async def _create_unknown(self, topic: str) -> None:
         new = CreatableTopic(topic=topic, partitions=topics.UNSET, replication_factor=topics.UNSET)
-        await self.create_topics(CreateTopicsRequest(topics=(new,), timeout_ms=AUTO_CREATION_MS))
+        by = ChangeRecord(undo_id="", command="Metadata of an unknown topic", user=f"broker {self._broker}")
+        request = CreateTopicsRequest(topics=(new,), timeout_ms=AUTO_CREATION_MS)
+        (made,) = (await self._create_topics(request, by)).topics
+        if made.error == ErrorCode.NONE:
+            _log.info("topic %s was created for a client", topic)
+        elif made.error != ErrorCode.TOPIC_ALREADY_EXISTS:
+            _log.warning(
+                "topic %s, which a client asks for, cannot be created: %s", topic, made.error_message
+            )
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, context: RequestContext, request: DeleteTopicsRequest
+    ) -> DeleteTopicsResponse:
         """Has the controller delete topics, and waits until they are gone."""
         until = self._deadline(request.timeout_ms)
-        found = await self._run(lambda ensemble: topics.delete_topics(ensemble, request.topics, self._by))
+        found = await self._run(lambda ensemble: topics.delete_topics(ensemble, request.topics, _by(context)))
         names = [name for name, one in found.items() if isinstance(one, RequestedDeletion)]
         await self._wait_until(lambda: all(self._metadata.leaders(name) is None for name in names), until)
         rows = []
@@ -180,9 +210,11 @@ class AdminApis:
         except ZkGroupError as error:
             return failure_of(error)
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def create_partitions(
+        self, context: RequestContext, request: CreatePartitionsRequest
+    ) -> CreatePartitionsResponse:
         """Adds partitions, and waits until this broker knows a leader of each."""
-        found = await self._run(lambda ensemble: topics.create_partitions(ensemble, request, self._by))
+        found = await self._run(lambda ensemble: topics.create_partitions(ensemble, request, _by(context)))
         leaderless: Collection[str] = ()
         if not request.validate_only:
             made = {name: one for name, one in found.items() if not isinstance(one, Failure)}
@@ -198,7 +230,9 @@ class AdminApis:
 
     # --- configs --------------------------------------------------------------------------------
 
-    async def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    async def describe_configs(
+        self, context: RequestContext, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
         """The configs of topics and of this broker."""
         known = self._known_configs
 
@@ -217,22 +251,28 @@ class AdminApis:
 
         return await self._run(describe)
 
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def alter_configs(
+        self, context: RequestContext, request: AlterConfigsRequest
+    ) -> AlterConfigsResponse:
         """Replaces the configs of topics and brokers."""
-        rows = await self._alter(request.resources, validate_only=request.validate_only)
+        rows = await self._alter(context, request.resources, validate_only=request.validate_only)
         return AlterConfigsResponse(resources=rows)
 
     async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         """Changes single configs of topics and brokers."""
-        rows = await self._alter(request.resources, validate_only=request.validate_only)
+        rows = await self._alter(context, request.resources, validate_only=request.validate_only)
         return IncrementalAlterConfigsResponse(resources=rows)
 
     async def _alter(
-        self, resources: Iterable[AlteredResource | ChangedResource], *, validate_only: bool
+        self,
+        context: RequestContext,
+        resources: Iterable[AlteredResource | ChangedResource],
+        *,
+        validate_only: bool,
     ) -> tuple[AlteredResourceResult, ...]:
-        known, by = self._known_configs, self._by
+        known, by = self._known_configs, _by(context)
         return await self._run(
             lambda ensemble: tuple(
                 configs.alter(ensemble, resource, known, by, validate_only=validate_only)
@@ -242,14 +282,16 @@ class AdminApis:
 
     # --- partitions -----------------------------------------------------------------------------
 
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    async def elect_leaders(
+        self, context: RequestContext, request: ElectLeadersRequest
+    ) -> ElectLeadersResponse:
         """Has the controller elect leaders, and waits until it has."""
         wanted = None if request.topics is None else partitions.by_topic(request.topics)
         timeout_s = _seconds(request.timeout_ms)
         try:
             found = await self._run(
                 lambda ensemble: partitions.elect_leaders(
-                    ensemble, request.election_type, wanted, timeout_s, self._by
+                    ensemble, request.election_type, wanted, timeout_s, _by(context)
                 )
             )
         except ZkGroupError as error:
@@ -267,7 +309,7 @@ class AdminApis:
         )
 
     async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
+        self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         """Begins and cancels reassignments; the answer does not wait for their end."""
         wanted = {
@@ -277,7 +319,7 @@ class AdminApis:
         }
         try:
             found = await self._run(
-                lambda ensemble: partitions.alter_reassignments(ensemble, wanted, self._by)
+                lambda ensemble: partitions.alter_reassignments(ensemble, wanted, _by(context))
             )
         except ZkGroupError as error:
             code, message = failure_of(error)
@@ -296,7 +338,7 @@ class AdminApis:
         )
 
     async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
+        self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         """The reassignments that run now."""
         wanted = None if request.topics is None else partitions.by_topic(request.topics)
@@ -352,6 +394,12 @@ class AdminApis:
 
 AUTO_CREATION_MS: Final = 30_000
 _NO_LEADERS = "the topic exists, and the broker does not know a leader of each partition yet"
+
+
+def _by(context: RequestContext) -> ChangeRecord:
+    """Who changes the cluster by a request."""
+    user = f"{context.client_id or 'a client'} at {context.peer}"
+    return ChangeRecord(undo_id="", command=Api(context.api_key).name, user=user)
 
 
 def _seconds(timeout_ms: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from zkgroup.broker.replicas.executor import ReplicaExecutor
@@ -78,6 +78,7 @@ class BrokerApis:
         cluster_id: returns the id of the cluster; None if it is not known.
         create_topic: begins to create a topic that a client asks for in Metadata, and returns at once; None:
             such a topic is unknown (`auto.create.topics.enable`).
+        further: more rows of the table.
     """
 
     def __init__(
@@ -98,11 +99,12 @@ class BrokerApis:
         producer_ids: ProducerIdManager | None = None,
         cluster_id: Callable[[], str | None] = lambda: None,
         create_topic: Callable[[str], None] | None = None,
+        further: Iterable[ServedApi[Any]] = (),
     ) -> None:
         self._controlled_shutdown = controlled_shutdown
         self._control = ControlHandlers(broker, control_requests, clock, replicas, observer, accepts_control)
         self._metadata = MetadataHandlers(metadata, cluster_id, create_topic)
-        rows = [*self._rows()]
+        rows = [*self._rows(), *further]
         if replicas is None:
             rows.append(ServedApi(FailedReplicasRequest, range(1), no_failed_replicas))
         else:

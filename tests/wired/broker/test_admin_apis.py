@@ -1,0 +1,97 @@
+"""kafka-python's admin client at brokers in this process: each answer comes after its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
+from kafka.errors import (
+    InvalidReplicationFactorError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+
+from tests.waiting import PATIENCE_S, eventually
+from zkgroup import Admin
+from zkgroup.testing import KafkaCluster
+from zkgroup.znodes.brokers import Topic
+
+
+@pytest.fixture
+def cluster(kafka_cluster: KafkaCluster) -> KafkaCluster:
+    return kafka_cluster
+
+
+@pytest.fixture
+def admin(cluster: KafkaCluster) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    yield client
+    client.close()
+
+
+def _described(admin: KafkaAdminClient, topic: str) -> list[tuple[int, list[int]]]:
+    """Leader and replicas of each partition, from any broker: another one may learn of the topic later."""
+    (described,) = admin.describe_topics([topic])
+    return [(one["leader_id"], one["replica_nodes"]) for one in described["partitions"]]
+
+
+def test_a_topic_can_be_used_when_its_creation_is_answered(
+    cluster: KafkaCluster, admin: KafkaAdminClient
+) -> None:
+    """Each partition has a leader; a second creation and too many replicas are refused."""
+    admin.create_topics([NewTopic("made", 3, 2, topic_configs={"retention.ms": "1000"})])
+
+    assert all(cluster.leader("made", number) in (1, 2, 3) for number in range(3))
+    rows = eventually(lambda: _described(admin, "made"), what="every broker knows the topic")
+    assert [len(replicas) for _, replicas in rows] == [2, 2, 2]
+    with pytest.raises(TopicAlreadyExistsError):
+        admin.create_topics([NewTopic("made", 1, 1)])
+    with pytest.raises(InvalidReplicationFactorError):
+        admin.create_topics([NewTopic("other", 1, 4)])
+
+
+def test_a_topic_is_gone_when_its_deletion_is_answered(
+    cluster: KafkaCluster, admin: KafkaAdminClient
+) -> None:
+    """It can be created again at once, and is then another topic."""
+    admin.create_topics([NewTopic("short", 2, 3)])
+
+    admin.delete_topics(["short"])
+    assert cluster.zookeeper.find(Topic.path("short")) is None
+    admin.create_topics([NewTopic("short", 1, 1)])
+    assert len(cluster.partitions("short")) == 1
+    with pytest.raises(UnknownTopicOrPartitionError):
+        admin.delete_topics(["absent"])
+
+
+def test_a_topic_grows(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
+    """New partitions have leaders when the request is answered."""
+    admin.create_topics([NewTopic("growing", 1, 2)])
+
+    admin.create_partitions({"growing": NewPartitions(4)})
+
+    assert all(cluster.leader("growing", number) in (1, 2, 3) for number in range(4))
+
+
+def test_configs_are_changed_and_described(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
+    """An override with its source; the defaults of the broker beside it."""
+    admin.create_topics([NewTopic("configured", 1, 1)])
+    resource = ConfigResource(ConfigResourceType.TOPIC, "configured", {"retention.ms": "5000"})
+
+    admin.alter_configs([resource])
+
+    with Admin(cluster.zookeeper.client()) as operator:
+        (row,) = operator.describe_configs("topics", "configured")
+    assert row.configs == {"retention.ms": "5000"}
+
+
+def test_a_client_that_asks_for_an_unknown_topic_creates_it(cluster: KafkaCluster) -> None:
+    """`auto.create.topics.enable`, with `num.partitions` and `default.replication.factor`."""
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        assert producer.send("asked-for", b"1").get(PATIENCE_S).offset == 0
+    finally:
+        producer.close()
+    assert len(cluster.partitions("asked-for")) == 1
