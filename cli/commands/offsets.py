@@ -115,7 +115,7 @@ def export(groups: tuple[str, ...]) -> None:
 @allow_missing_option
 @force_option(_FORCE)
 @confirm_options
-def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, **consent: bool) -> None:
+def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, **confirm: bool) -> None:
     """Write the offsets in FILE, in any format that `export` writes.
 
     `-` is standard input. A group that does not exist yet is created.
@@ -136,7 +136,7 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
             )
             for name in sorted({one.group for one in saved})
         ]
-        run_offset_changes(changes, **consent)
+        run_offset_changes(changes, **confirm)
 
 
 @offsets.command("set")
@@ -146,7 +146,7 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
 @force_option(_FORCE)
 @confirm_options
 def set_(
-    group: str, values: Sequence[tuple[str, int, int]], allow_missing: bool, force: bool, **consent: bool
+    group: str, values: Sequence[tuple[str, int, int]], allow_missing: bool, force: bool, **confirm: bool
 ) -> None:
     """Set the offsets of some partitions of GROUP.
 
@@ -161,7 +161,7 @@ def set_(
         raise click.UsageError("a partition is named twice")
     with connected() as ensemble:
         change = set_offsets_change(ensemble, group, wanted, allow_missing=allow_missing, force=force)
-        run_offset_changes([change], **consent)
+        run_offset_changes([change], **confirm)
 
 
 @offsets.command()
@@ -228,7 +228,7 @@ def reset(
     "topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TopicAndPartitions()
 )
 @confirm_options
-def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **consent: bool) -> None:
+def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **confirm: bool) -> None:
     """Delete offsets of GROUP. Refused while it has members.
 
     Topics that are gone can be named too. Members start at these partitions as if they were new.
@@ -238,7 +238,7 @@ def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **consent:
       zkgroup offsets delete billing orders:0,3 --execute
     """
     with connected() as ensemble:
-        run_offset_changes([delete_offsets_change(ensemble, group, topics)], **consent)
+        run_offset_changes([delete_offsets_change(ensemble, group, topics)], **confirm)
 
 
 def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:

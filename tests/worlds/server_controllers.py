@@ -45,7 +45,7 @@ from zkgroup.zookeeper.clock import SystemClock
 PARENTS = ("/brokers", broker_ids_path(), topics_path(), isr_changes_path())
 
 
-class CandidateThread:
+class ElectorThread:
     """An elector in its own thread, on its own connection."""
 
     def __init__(
@@ -97,7 +97,7 @@ class CandidateThread:
         return [each for each in self.effects if isinstance(each, Elected)]
 
 
-class RunningController(CandidateThread):
+class RunningController(ElectorThread):
     """An elector whose channels lead to the hosts of a cluster."""
 
     def __init__(self, cluster: ServerControllers, broker: int, before: Before | None) -> None:

@@ -52,12 +52,12 @@ class Delivery:
         self._wake_fetcher = wake_fetcher
         self._wake_application = wake_application
         self._subscriptions = SubscriptionState()
-        self._outbox = HistoryQueue(lambda kind, fields: self.host.note_delivery(kind, fields))
+        self._history_queue = HistoryQueue(lambda kind, fields: self.host.note_delivery(kind, fields))
         self.fetch_buffer = FetchBuffer(
             self._subscriptions,
             lambda: self.host,
             buffered_max=self._buffered_max,
-            outbox=self._outbox if records_noted else None,
+            history_queue=self._history_queue if records_noted else None,
             wake_application=wake_application,
         )
         self._paused: set[TopicPartition] = set()
@@ -103,7 +103,7 @@ class Delivery:
             for flow in self._subscriptions.of(partitions):
                 flow.stopped = True
                 flow.buffer.clear()
-        self._outbox.send()  # before the member records that the ownership ends
+        self._history_queue.send()  # before the member records that the ownership ends
 
     def drain(
         self, partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[ProcessedPositions], None]
@@ -116,7 +116,7 @@ class Delivery:
                     return
                 processed = self._subscriptions.news(wanted if self._auto_commit else ())
                 self._given_up |= wanted
-            self._outbox.send()  # before a commit covers it
+            self._history_queue.send()  # before a commit covers it
             done(processed)
 
         with self._subscriptions.lock:
@@ -131,7 +131,7 @@ class Delivery:
         with self._subscriptions.lock:
             for topic_partition in partitions:
                 self._subscriptions.by_partition.pop(topic_partition, None)
-        self._outbox.send()
+        self._history_queue.send()
         self._wake_application()
 
     def extended(self) -> None:
@@ -170,7 +170,7 @@ class Delivery:
                     self._ack(record)
             self._unacked_batch.clear()
             drained = self._drains.ready(self._subscriptions.are_drained)
-        self._outbox.send()
+        self._history_queue.send()
         for finish in drained:
             finish()
 
@@ -182,7 +182,7 @@ class Delivery:
         for flow in flows:
             while taken := self._take_from(flow, max_records - len(records)):
                 records += taken
-                self._outbox.send()
+                self._history_queue.send()
             if len(records) >= max_records:
                 break
         return records
@@ -217,7 +217,7 @@ class Delivery:
         with self._subscriptions.lock:
             acked = self._ack(record)
             drained = self._drains.ready(self._subscriptions.are_drained)
-        self._outbox.send()
+        self._history_queue.send()
         for finish in drained:
             finish()
         return acked
@@ -237,13 +237,13 @@ class Delivery:
 
     def _note(self, kind: str, record: Record, **more: object) -> None:
         fields = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-        self._outbox.add(kind, {**fields, "token": record.token, **more})
+        self._history_queue.add(kind, {**fields, "token": record.token, **more})
 
     def to_commit(self) -> ProcessedPositions:
         """The positions that are processed and not committed yet."""
         with self._subscriptions.lock:
             news = self._subscriptions.news(self._subscriptions.by_partition)
-        self._outbox.send()
+        self._history_queue.send()
         return news
 
     def is_given_up(self, topic_partition: TopicPartition) -> bool:
@@ -257,7 +257,7 @@ class Delivery:
             given = ProcessedPositions(
                 dict(offsets), self._subscriptions.seeks(offsets), self._subscriptions.last_move_id
             )
-        self._outbox.send()
+        self._history_queue.send()
         return given
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -285,9 +285,9 @@ class Delivery:
             flow = self._subscriptions.owned(topic_partition)
             flow.seek(offset)
             if self._records_noted:
-                self._outbox.add("seek", flow.place(offset))
+                self._history_queue.add("seek", flow.place(offset))
             self._unacked_batch = [r for r in self._unacked_batch if r.topic_partition != topic_partition]
-        self._outbox.send()
+        self._history_queue.send()
         self._wake_fetcher()
 
     def position(self, topic_partition: TopicPartition) -> int | None:
@@ -364,13 +364,13 @@ class FetchBuffer:
         host: Callable[[], DeliveryHost],
         *,
         buffered_max: int,
-        outbox: HistoryQueue | None,
+        history_queue: HistoryQueue | None,
         wake_application: Callable[[], None],
     ) -> None:
         self._subscriptions = flows
         self._host = host
         self._buffered_max = buffered_max
-        self._outbox = outbox
+        self._history_queue = history_queue
         self._wake_application = wake_application
         self._retries = 0
 
@@ -418,11 +418,11 @@ class FetchBuffer:
                 if flow is None or flow.identity != order.unresolved.get(topic_partition):
                     continue
                 flow.begin_at(offset)
-                if self._outbox is not None:
-                    self._outbox.add("seek" if flow.sought else "start", flow.place(offset))
+                if self._history_queue is not None:
+                    self._history_queue.add("seek" if flow.sought else "start", flow.place(offset))
                 fresh[topic_partition] = flow.identity
-        if self._outbox is not None:
-            self._outbox.send()
+        if self._history_queue is not None:
+            self._history_queue.send()
         if fresh:
             self._host().call_soon(lambda: self._commit_starts(fresh))
 

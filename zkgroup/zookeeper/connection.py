@@ -320,7 +320,7 @@ class ClientConnection:
     def _send_close_session(self) -> None:
         """Closes the session after all requests that were sent."""
         if self.pipeline.dropping:
-            self.pipeline.refuse_outbox("the session was given up")
+            self.pipeline.refuse_unsent("the session was given up")
         else:
             self._process()
         if not self._close_session.said and self.pipeline.idle:

@@ -1,6 +1,6 @@
 """The requests of one session, from submission to outcome, and the watches that they arm.
 
-A submitted call waits in the `_outbox`. The connection thread starts it, and it is in `_in_progress` until it
+A submitted call waits in the `_unsent`. The connection thread starts it, and it is in `_in_progress` until it
 has its outcome; each of its packets is in `_pending` until its reply has come. ZooKeeper replies in the order
 of the requests, and outcomes are delivered in the same order. At most `max_in_flight` packets are without a
 reply at once; further ones wait in `_queued`, and so do the calls after them.
@@ -72,7 +72,7 @@ class RequestPipeline:
         self._accepting = False
         self._refusing = False
         self._dropping = False
-        self._outbox: deque[Call] = deque()
+        self._unsent: deque[Call] = deque()
         self._in_progress: deque[Call] = deque()
         self._pending: deque[_Packet] = deque()
         self._queued: deque[_Queued] = deque()
@@ -94,7 +94,7 @@ class RequestPipeline:
         with self._lock:
             if not self._accepting:
                 return False
-            self._outbox.append(call)
+            self._unsent.append(call)
         self._wake()
         return True
 
@@ -129,19 +129,19 @@ class RequestPipeline:
                 self._queued.popleft().answer.lost(False)
             while self._in_progress:
                 self._in_progress[0].settle(lost(True))
-            self.refuse_outbox("the connection was lost")
+            self.refuse_unsent("the connection was lost")
             with self._lock:
-                if not self._outbox and not self._pending and not self._queued:
+                if not self._unsent and not self._pending and not self._queued:
                     self._accepting = False
                     break
         self._is_blocked_by_call = False
         self._sock = None
         self._pinged_at = None  # else the silence of this connection would count for the next handshake
 
-    def refuse_outbox(self, reason: str) -> None:
+    def refuse_unsent(self, reason: str) -> None:
         """Refuses the calls that have not been started."""
-        while self._outbox:
-            call = self._outbox.popleft()
+        while self._unsent:
+            call = self._unsent.popleft()
             call.outcome = NotSent(reason)
             self._deliver(call)
 
@@ -155,28 +155,28 @@ class RequestPipeline:
     @property
     def waiting(self) -> bool:
         """Whether calls wait to be started."""
-        return bool(self._outbox)
+        return bool(self._unsent)
 
     @property
     def can_begin(self) -> bool:
         """Whether `begin` would start a call: nothing blocks the first one."""
-        return bool(self._outbox) and not self._blocked() and not self.needs_multi_read
+        return bool(self._unsent) and not self._blocked() and not self.needs_multi_read
 
     @property
     def needs_multi_read(self) -> bool:
         """Whether the first call waits until `multi_read` is known."""
-        return bool(self._outbox) and self._outbox[0].wants_multi_read and self.multi_read is None
+        return bool(self._unsent) and self._unsent[0].wants_multi_read and self.multi_read is None
 
     @property
     def idle(self) -> bool:
         """Whether a CloseSession may be sent: no call is going to send more."""
-        return not self._is_blocked_by_call and not self._outbox and not self._queued
+        return not self._is_blocked_by_call and not self._unsent and not self._queued
 
     def begin(self) -> None:
         """Starts waiting calls, in order, until one is blocked."""
-        outbox, in_progress = self._outbox, self._in_progress
-        while outbox and not self._blocked() and not self.needs_multi_read:
-            call = outbox.popleft()
+        unsent, in_progress = self._unsent, self._in_progress
+        while unsent and not self._blocked() and not self.needs_multi_read:
+            call = unsent.popleft()
             in_progress.append(call)
             call.begin(self)
 

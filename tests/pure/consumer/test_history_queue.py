@@ -15,13 +15,13 @@ from zkgroup.consumer.telemetry import HistoryQueue
 def test_notes_are_recorded_in_their_order() -> None:
     """Each once, when they are sent."""
     recorded: list[str] = []
-    outbox = HistoryQueue(lambda kind, fields: recorded.append(kind))
+    queue = HistoryQueue(lambda kind, fields: recorded.append(kind))
     for kind in ("deliver.start", "deliver.end"):
-        outbox.add(kind, {})
+        queue.add(kind, {})
     before = list(recorded)
 
-    outbox.send()
-    outbox.send()
+    queue.send()
+    queue.send()
 
     assert (before, recorded) == ([], ["deliver.start", "deliver.end"])
 
@@ -33,13 +33,13 @@ def test_a_sink_may_cause_notes_itself() -> None:
     def record(kind: str, fields: Mapping[str, object]) -> None:
         recorded.append(f"{kind} begins")
         if kind == "deliver.start":
-            outbox.add("seek", {})
-            outbox.send()
+            queue.add("seek", {})
+            queue.send()
         recorded.append(f"{kind} ends")
 
-    outbox = HistoryQueue(record)
-    outbox.add("deliver.start", {})
-    outbox.send()
+    queue = HistoryQueue(record)
+    queue.add("deliver.start", {})
+    queue.send()
 
     assert recorded == ["deliver.start begins", "deliver.start ends", "seek begins", "seek ends"]
 
@@ -55,15 +55,15 @@ def test_a_sender_waits_for_the_record_of_another_thread(monkeypatch: pytest.Mon
         happened(go_on)
         recorded.append(kind)
 
-    outbox = HistoryQueue(record)
-    outbox.add("deliver.start", {})
-    first = threading.Thread(target=outbox.send)
+    queue = HistoryQueue(record)
+    queue.add("deliver.start", {})
+    first = threading.Thread(target=queue.send)
     first.start()
     happened(inside)
 
     def end() -> None:
         sends.set()
-        outbox.send()
+        queue.send()
         recorded.append("own.end")
 
     second = threading.Thread(target=end)

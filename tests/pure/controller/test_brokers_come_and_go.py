@@ -23,6 +23,7 @@ from zkgroup.wire.control import (
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.notifications import IsrChange
 
 
 def quiet(world: SteppedControllers) -> None:
@@ -160,30 +161,71 @@ def test_a_controller_that_hosts_nothing_is_sent_nothing() -> None:
     assert {each.broker for each in controller.effects if isinstance(each, OpenChannel)} == {1, 2}
 
 
+def answers_56(world: SteppedControllers, controller: ControllerNode, broker: int) -> None:
+    """The broker answers the next LeaderAndIsr about t-0 with a storage error."""
+    active = controller.active
+    live = active.context.brokers[broker]
+    batch = active.ports.requests.batch()
+    batch.leader_and_isr([broker], tp(0))
+    world.hosts[broker].silent = True
+    active.ports.requests.send(batch)
+    active.flush()
+    for effect in active.ports.core.take_effects():
+        controller._perform(effect)  # type: ignore[arg-type]
+    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
+    controller.loop.post(BrokerAnswered(broker, live.epoch, failed))
+    world.run()
+    world.hosts[broker].silent = False
+
+
+def changes_isr(world: SteppedControllers, isr: tuple[int, ...]) -> None:
+    """The leader of t-0 writes another ISR, and a notification."""
+    world.set_state(tp(0), isr=isr)
+    world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
+    world.run()
+
+
 def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     """Error 56 in the answer to LeaderAndIsr: offline to every election until the broker restarts."""
     world, controller = loaded_cluster({0: (1, 2)})
     world.set_state(tp(0), isr=(1, 2))
     world.run()
     active = controller.active
-    live = active.context.brokers[1]
-    batch = active.ports.requests.batch()
-    batch.leader_and_isr([1], tp(0))
-    world.hosts[1].silent = True
-    active.ports.requests.send(batch)
-    active.flush()
-    for effect in active.ports.core.take_effects():
-        controller._perform(effect)  # type: ignore[arg-type]
-    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
-    controller.loop.post(BrokerAnswered(1, live.epoch, failed))
-    world.run()
+    answers_56(world, controller, 1)
 
     assert world.state(tp(0)).leader == 2
     assert active.context.unfit == {tp(0): {1}}
-    world.hosts[1].silent = False
     world.stop_broker(1, run=False)
     world.start_broker(1)
     assert active.context.unfit == {}
+
+
+def test_a_follower_that_could_not_serve_is_elected_once_its_leader_lets_it_in_again() -> None:
+    """It left the ISR as it did not fetch; its files were opened again, and it has all records."""
+    world, controller = loaded_cluster({0: (1, 2)})
+    changes_isr(world, (1, 2))
+    answers_56(world, controller, 2)
+    changes_isr(world, (1,))
+    assert controller.active.context.unfit == {tp(0): {2}}
+    changes_isr(world, (1, 2))
+    assert controller.active.context.unfit == {}
+    world.stop_broker(1)
+
+    assert world.state(tp(0)).leader == 2
+
+
+def test_a_follower_that_could_not_serve_and_stayed_in_the_isr_is_not_elected() -> None:
+    """No request or znode says that its files were opened again; its own restart does."""
+    world, controller = loaded_cluster({0: (1, 2)})
+    changes_isr(world, (1, 2))
+    answers_56(world, controller, 2)
+    world.stop_broker(1)
+
+    assert world.state(tp(0)).leader == -1
+    assert "leader of t-0" in controller.active.ports.events.blocked
+    world.stop_broker(2, run=False)
+    world.start_broker(2)
+    assert world.state(tp(0)).leader == 2
 
 
 def test_a_former_isr_member_may_replace_a_leader_that_cannot_serve() -> None:

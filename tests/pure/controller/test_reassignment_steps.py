@@ -154,9 +154,11 @@ def test_an_omitted_broker_is_sent_the_state_by_the_next_steps(
 
 def test_a_replica_under_deletion_is_announced_once() -> None:
     """All of the target is in sync and down; a list without the held one would be cut once more."""
-    held = at(Stage.PLAN, left_out=True, target=(2, 3), isr=OLD, replicas=(2, 3, 1, 4), live={1}, held={4})
+    deleting = at(
+        Stage.PLAN, left_out=True, target=(2, 3), isr=OLD, replicas=(2, 3, 1, 4), live={1}, deleting={4}
+    )
 
-    assert waiting(held)[1] is Stage.PLAN
+    assert waiting(deleting)[1] is Stage.PLAN
 
 
 def test_a_target_that_goes_down_on_the_way_is_waited_for() -> None:
@@ -288,17 +290,17 @@ def test_replicas_that_are_only_added_are_announced_and_awaited() -> None:
 
 def test_held_replicas_are_waited_for_before_step_1_and_2() -> None:
     """Recipes 17: a late deletion would hit a replica that has rejoined."""
-    assert waiting(at(Stage.PLAN, held={2})) == (
+    assert waiting(at(Stage.PLAN, deleting={2})) == (
         "waits for a deletion on broker 2",
         Stage.PLAN,
     )
-    assert waiting(at(Stage.ANNOUNCE, replicas=UNION, held={5}))[1] is Stage.ANNOUNCE
+    assert waiting(at(Stage.ANNOUNCE, replicas=UNION, deleting={5}))[1] is Stage.ANNOUNCE
 
 
 def test_held_replicas_that_leave_anyway_do_not_stop_the_end() -> None:
     """The target is in sync: what is being deleted is what goes."""
-    assert at(Stage.PLAN, replicas=UNION, isr=UNION, held={2}).step == Lead(4, UNION)
-    assert at(Stage.PLAN, replicas=UNION, isr=UNION, held={4}).step == Wait(
+    assert at(Stage.PLAN, replicas=UNION, isr=UNION, deleting={2}).step == Lead(4, UNION)
+    assert at(Stage.PLAN, replicas=UNION, isr=UNION, deleting={4}).step == Wait(
         "waits for a deletion on broker 4", (4,)
     )
 
@@ -319,9 +321,9 @@ def test_from_step_7_on_brokers_are_sent_the_target() -> None:
 
 def test_an_election_in_the_middle_with_a_held_target_plans_again() -> None:
     """The list that was sent lacks it, so it has to be sent once more with a new leader epoch."""
-    assert steps.interrupted(Stage.CATCH_UP, NEW, held={5}) is Stage.PLAN
-    assert steps.interrupted(Stage.CATCH_UP, NEW, held={1}) is Stage.CATCH_UP
-    assert steps.interrupted(Stage.ANNOUNCE, NEW, held={5}) is Stage.ANNOUNCE
+    assert steps.interrupted(Stage.CATCH_UP, NEW, deleting={5}) is Stage.PLAN
+    assert steps.interrupted(Stage.CATCH_UP, NEW, deleting={1}) is Stage.CATCH_UP
+    assert steps.interrupted(Stage.ANNOUNCE, NEW, deleting={5}) is Stage.ANNOUNCE
 
 
 @pytest.mark.parametrize(

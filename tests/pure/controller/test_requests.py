@@ -344,49 +344,49 @@ def lead(*numbers: int) -> BrokerRequest:
 
 def test_one_request_is_in_flight_and_is_sent_again_first() -> None:
     """Controller item 68: a failure keeps the order, however often it happens."""
-    outbox = SendQueue(1, 1)
-    outbox.put([lead(0), stop(1)])
-    assert outbox.next() is None
+    queue = SendQueue(1, 1)
+    queue.put([lead(0), stop(1)])
+    assert queue.next() is None
 
-    assert outbox.connected() == lead(0)
-    assert outbox.next() is None
-    outbox.broken()
-    outbox.put([stop(2)])
-    assert outbox.connected() == lead(0)
-    assert outbox.answered() == (lead(0), True)
-    assert (outbox.next(), len(outbox)) == (stop(1), 2)
-    assert outbox.answered() == (stop(1), False)
-    assert outbox.next() == stop(2)
+    assert queue.connected() == lead(0)
+    assert queue.next() is None
+    queue.broken()
+    queue.put([stop(2)])
+    assert queue.connected() == lead(0)
+    assert queue.answered() == (lead(0), True)
+    assert (queue.next(), len(queue)) == (stop(1), 2)
+    assert queue.answered() == (stop(1), False)
+    assert queue.next() == stop(2)
 
 
 def test_requests_to_another_incarnation_are_not_sent() -> None:
     """K8: what was decided for the former one is not for the new one; nor what is for others."""
-    outbox = SendQueue(1, 2)
+    queue = SendQueue(1, 2)
 
-    outbox.put([stop(0, incarnation=1), BrokerRequest(3, 2, stop(0).request)])
+    queue.put([stop(0, incarnation=1), BrokerRequest(3, 2, stop(0).request)])
 
-    assert (outbox.connected(), len(outbox)) == (None, 0)
+    assert (queue.connected(), len(queue)) == (None, 0)
 
 
 def test_a_waiting_stop_gives_way_to_a_newer_leader_and_isr() -> None:
     """K28: for the partitions named by it; a dropped deletion is reported, as no response to it will come."""
-    outbox = SendQueue(1, 1)
-    outbox.put([stop(0, 1), stop(0, 2, delete=True), stop(3)])
+    queue = SendQueue(1, 1)
+    queue.put([stop(0, 1), stop(0, 2, delete=True), stop(3)])
 
-    assert outbox.put([lead(0, 3)]) == {tp(0)}
+    assert queue.put([lead(0, 3)]) == {tp(0)}
 
-    sent = [outbox.connected()]
-    while outbox.answered() and len(outbox):
-        sent.append(outbox.next())
+    sent = [queue.connected()]
+    while queue.answered() and len(queue):
+        sent.append(queue.next())
     assert sent == [stop(1), stop(2, delete=True), lead(0, 3)]
 
 
 def test_a_stop_in_flight_is_not_taken_back() -> None:
     """It has been sent; its answer decides."""
-    outbox = SendQueue(1, 1)
-    outbox.put([stop(0, delete=True)])
-    outbox.connected()
+    queue = SendQueue(1, 1)
+    queue.put([stop(0, delete=True)])
+    queue.connected()
 
-    assert outbox.put([lead(0)]) == frozenset()
-    outbox.broken()
-    assert outbox.connected() == stop(0, delete=True)
+    assert queue.put([lead(0)]) == frozenset()
+    queue.broken()
+    assert queue.connected() == stop(0, delete=True)

@@ -31,7 +31,7 @@ def test_without_a_live_replica_a_partition_does_not_begin() -> None:
 
 def test_a_replica_about_to_be_deleted_does_not_begin() -> None:
     """Recipes 17: what a late request may delete is neither leader nor in sync."""
-    assert selectors.initialise((3, 1, 2), [1, 2, 3], held=[3]) == Choice(1, (1, 2), (1, 2))
+    assert selectors.initialise((3, 1, 2), [1, 2, 3], deleting=[3]) == Choice(1, (1, 2), (1, 2))
 
 
 def test_the_replica_list_comes_before_the_isr() -> None:
@@ -73,7 +73,7 @@ def test_an_empty_isr_of_several_replicas_takes_an_operator() -> None:
 
 def test_a_held_replica_is_not_elected_and_is_sent_nothing() -> None:
     """Recipes 17: not even uncleanly; a late request may delete it."""
-    assert selectors.offline((1, 2, 3), (9,), [1, 2, 3], unclean=True, held=[1]) == Choice(
+    assert selectors.offline((1, 2, 3), (9,), [1, 2, 3], unclean=True, deleting=[1]) == Choice(
         2, (2,), (2, 3), unclean=True
     )
 
@@ -117,7 +117,7 @@ def test_a_preferred_replica_that_leads_already_is_not_elected() -> None:
 
 def test_all_replicas_get_the_leader_of_a_preferred_election() -> None:
     """Also one that is down: the sender leaves it out. A held one receives nothing."""
-    answer = selectors.preferred((1, 2, 3), leadership(2, (2, 1)), [1, 2], held=[3])
+    answer = selectors.preferred((1, 2, 3), leadership(2, (2, 1)), [1, 2], deleting=[3])
 
     assert answer == Choice(1, (2, 1), (1, 2))
 

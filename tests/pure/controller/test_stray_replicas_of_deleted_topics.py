@@ -200,7 +200,7 @@ def test_a_debt_that_a_kafka_controller_has_outdated_is_renewed() -> None:
     returns_to_the_next(world)
 
 
-def test_what_is_left_of_a_partition_that_is_moved_again_is_recalled() -> None:
+def test_strays_of_a_partition_that_is_moved_again_are_read() -> None:
     """The controller changes in the middle of the next move, which knows nothing of broker 1."""
     world, controller = left_behind()
     world.start_broker(4, run=False)

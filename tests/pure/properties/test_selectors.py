@@ -15,33 +15,33 @@ LISTS = st.lists(IDS, max_size=5, unique=True).map(tuple)
 SETS = st.frozensets(IDS)
 
 
-def sound(choice: object, live: frozenset[int], held: frozenset[int]) -> bool:
+def sound(choice: object, live: frozenset[int], deleting: frozenset[int]) -> bool:
     """Whether the leader is live, in sync and safe from late deletions, and held replicas get no request."""
     assert isinstance(choice, Choice)
     return (
         choice.leader in choice.isr
-        and choice.leader in live - held
+        and choice.leader in live - deleting
         and choice.leader in choice.recipients
-        and held.isdisjoint(choice.recipients)
+        and deleting.isdisjoint(choice.recipients)
         and len(set(choice.isr)) == len(choice.isr)
     )
 
 
 @given(LISTS, LISTS, SETS, SETS, st.booleans())
 def test_an_offline_election_is_clean_whenever_it_can_be(
-    replicas: Brokers, isr: Brokers, live: frozenset[int], held: frozenset[int], unclean: bool
+    replicas: Brokers, isr: Brokers, live: frozenset[int], deleting: frozenset[int], unclean: bool
 ) -> None:
     """Controller item 28: without a live in-sync replica it is none, unclean, or of an emptied ISR."""
-    able = [each for each in replicas if each in live - held]
+    able = [each for each in replicas if each in live - deleting]
     in_sync = [each for each in able if each in isr]
 
-    answer = selectors.offline(replicas, isr, live, unclean=unclean, held=held)
+    answer = selectors.offline(replicas, isr, live, unclean=unclean, deleting=deleting)
 
     if in_sync:
-        assert sound(answer, live, held)
+        assert sound(answer, live, deleting)
         assert answer == Choice(in_sync[0], tuple(each for each in isr if each in live), tuple(able))
     elif isinstance(answer, Choice):
-        assert sound(answer, live, held)
+        assert sound(answer, live, deleting)
         assert answer.isr == (answer.leader,) == (able[0],)
         assert answer.unclean == (bool(isr) or len(replicas) > 1)
         assert unclean or not answer.unclean
@@ -51,20 +51,20 @@ def test_an_offline_election_is_clean_whenever_it_can_be(
 
 @given(LISTS, LISTS, SETS, SETS, IDS)
 def test_an_isr_never_grows_by_decision(
-    replicas: Brokers, isr: Brokers, live: frozenset[int], held: frozenset[int], leader: int
+    replicas: Brokers, isr: Brokers, live: frozenset[int], deleting: frozenset[int], leader: int
 ) -> None:
     """Controller items 30, 31, 32 and 33: only leaders add to it; no decision empties it."""
     before = LeaderIsrAndControllerEpoch(PartitionState(leader, 3, isr, 1), 0)
     shutting_down = frozenset(range(1, 7)) - live
     answers = (
-        selectors.preferred(replicas, before, live, held),
-        selectors.reassigned(replicas, isr, live, held),
-        selectors.controlled_shutdown(replicas, isr, live, shutting_down, held),
+        selectors.preferred(replicas, before, live, deleting),
+        selectors.reassigned(replicas, isr, live, deleting),
+        selectors.controlled_shutdown(replicas, isr, live, shutting_down, deleting),
     )
 
     for answer in answers:
         if isinstance(answer, Choice):
-            assert sound(answer, live, held)
+            assert sound(answer, live, deleting)
             assert set(answer.isr) <= set(isr)
     for broker in range(1, 7):
         after = selectors.without_replica(before, broker, replicas)

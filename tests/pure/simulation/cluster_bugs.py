@@ -211,7 +211,7 @@ def _takes_every_broker_for_informed(patch: Patch) -> None:
 def _held_replicas_are_elected(patch: Patch) -> None:
     """Where nobody in sync lives, whoever does is good enough."""
     offline = selectors.offline
-    patch.setattr(selectors, "offline", lambda *args, **kwargs: offline(*args, **{**kwargs, "held": ()}))
+    patch.setattr(selectors, "offline", lambda *args, **kwargs: offline(*args, **{**kwargs, "deleting": ()}))
 
 
 def _held_replicas_are_named(patch: Patch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_handlers import Writer, fails
-from tests.worlds.server_controllers import CandidateThread
+from tests.worlds.server_controllers import ElectorThread
 from tests.worlds.stores import Before
 from zkgroup.controller.machine.controller_election.elector import ElectorState
 from zkgroup.controller.machine.events import Resigned
@@ -41,7 +41,7 @@ CONTROLLER, EPOCH = ControllerRegistration.path(), ControllerEpoch.path()
 CLOCK = SystemClock()
 
 
-class RecordingElector(CandidateThread):
+class RecordingElector(ElectorThread):
     """An elector that notes the events of its sessions."""
 
     def __init__(

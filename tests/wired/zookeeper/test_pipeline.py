@@ -167,7 +167,7 @@ def test_what_was_given_up_takes_nothing_more_on_any_connection(world: Connected
     world.pipeline.begin()
     world.sock.flush()
     assert world.asked() == []
-    world.pipeline.refuse_outbox("given up")
+    world.pipeline.refuse_unsent("given up")
     assert world.outcomes == [NotSent("given up")]
 
 

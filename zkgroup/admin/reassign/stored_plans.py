@@ -96,8 +96,8 @@ class Storing:
     """The plan as it would be stored."""
     notes: tuple[str, ...]
     """Warnings for the operator, one sentence each; empty for none."""
-    gate: SetData | None
-    """What lets it begin, as `_gate` says; None for one that does not begin."""
+    begin_check: SetData | None
+    """The operation that fails if another plan began meanwhile; None for a plan that does not begin."""
 
 
 def plan_storing(
@@ -124,17 +124,19 @@ def plan_storing(
     )
     stored.encode()
     notes = [who_goes_on(info)] if begin or not info.is_zkgroup else []
-    gate = _gate(ensemble) if begin else None
+    begin_check = _begin_check(ensemble) if begin else None
     if throttle is not None:
         notes.append(check_throttle(info))
-    return Storing(as_of=ensemble.as_of(), stored=stored, notes=tuple(filter(None, notes)), gate=gate)
+    return Storing(
+        as_of=ensemble.as_of(), stored=stored, notes=tuple(filter(None, notes)), begin_check=begin_check
+    )
 
 
 def store(ensemble: Ensemble, plan: str, storing: Storing) -> PlanDescription:
     """Stores the plan. Raises ConflictError where a plan of this name exists, or another has begun since."""
     path, data = StoredPlan.path(StoredPlan.validate_id(plan)), storing.stored.encode()
     ensemble.zk.create_missing(zkgroup_path(), plans_path())
-    begins = [] if storing.gate is None else [storing.gate]
+    begins = [] if storing.begin_check is None else [storing.begin_check]
     write(ensemble, [*begins, Create(path, data)], path, data)
     return find_plan(ensemble, plan)
 
@@ -198,9 +200,9 @@ def begin(ensemble: Ensemble, one: PlanDescription) -> PlanDescription:
         return one
     info = read_controller_info(ensemble)
     refuse_kraft(info)
-    gate = _gate(ensemble, beside=one.plan)
+    begin_check = _begin_check(ensemble, beside=one.plan)
     again = stored.next_phase - 1 if stored.state == FAILED else stored.next_phase
-    return _write(ensemble, one, stored.at(max(again, 0), RUNNING), gate)
+    return _write(ensemble, one, stored.at(max(again, 0), RUNNING), begin_check)
 
 
 def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str = "") -> PlanDescription:
@@ -293,7 +295,7 @@ def _write(
     return find_plan(ensemble, one.plan)
 
 
-def _gate(ensemble: Ensemble, beside: str | None = None) -> SetData:
+def _begin_check(ensemble: Ensemble, beside: str | None = None) -> SetData:
     """Refuses a second plan now, and by this operation, which every plan begins with, until it has begun.
 
     Two plans would take turns at the one request, each on lists that the other changes. The version of the

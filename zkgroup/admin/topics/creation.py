@@ -102,7 +102,7 @@ def plan_topic(
         notes.append("no controller lives: the topic has no leaders until there is one")
     if replica_assignment is not None:
         assignment = given_lists(replica_assignment, partitions)
-        notes += _strangers(assignment, brokers)
+        notes += _notes_on_unregistered(assignment, brokers)
     else:
         _check_counts(partitions, replication_factor)
         assert partitions is not None
@@ -211,7 +211,7 @@ def given_lists(lists: Sequence[Sequence[int]], partitions: int | None) -> dict[
     return {number: tuple(replicas) for number, replicas in enumerate(lists)}
 
 
-def _strangers(assignment: Mapping[int, Sequence[int]], brokers: Brokers) -> Iterator[str]:
+def _notes_on_unregistered(assignment: Mapping[int, Sequence[int]], brokers: Brokers) -> Iterator[str]:
     """Brokers in replica lists that hold none now; Kafka's tools take them as well."""
     asked = {broker for replicas in assignment.values() for broker in replicas} - set(brokers.data)
     idle = asked & set(brokers.controllers_only)

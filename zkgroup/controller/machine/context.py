@@ -198,7 +198,7 @@ class ControllerContext:
         self.unfit.setdefault(topic_partition, set()).add(broker)
 
     def fit_again(self, topic_partition: TopicPartition, broker: int) -> None:
-        """Ends what `failed_to_serve` began: a new incarnation, or in sync again."""
+        """Ends what `failed_to_serve` began: a new incarnation, or the leader has added it to the ISR."""
         brokers = self.unfit.get(topic_partition, set())
         brokers.discard(broker)
         if not brokers:

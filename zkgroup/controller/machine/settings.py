@@ -32,8 +32,8 @@ class ControllerSettings:
 
 
 @dataclass(slots=True)
-class Shown:
-    """The status as this controller has written it last."""
+class PublishedStatus:
+    """The status that this controller wrote last."""
 
     status: ControllerStatus | None = None
     version: int | None = None
@@ -42,11 +42,11 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Recalled:
-    """How much of what former controllers have left behind was read (K16)."""
+class StrayRecordsRead:
+    """How many of the records of stray replicas by former controllers were read (K16)."""
 
     all: bool = False
-    """Nothing is left to be recalled."""
+    """Every record was read."""
     moves: bool = False
     """The records of ended reassignments were read."""
     of_earlier: bool = False

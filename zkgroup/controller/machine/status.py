@@ -11,7 +11,7 @@ from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.controller.machine.settings import Shown
+from zkgroup.controller.machine.settings import PublishedStatus
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.runtime.procedures import Procedure
 from zkgroup.znodes.controller import ControllerStatus
@@ -38,7 +38,7 @@ class StatusPublisher(Feature):
 
     def __init__(self, ports: Ports) -> None:
         super().__init__(ports)
-        self._published = Shown()
+        self._published = PublishedStatus()
 
     def loaded(self) -> None:
         self._events.enqueue(event_kinds.STATUS)

@@ -318,7 +318,7 @@ class Model(Steps, Surroundings):
                 alive = [b for b in ar if up(b) and b in isr]
                 if self.code:
                     ups = [b for b in range(1, self.n + 1) if up(b)]
-                    choice = selectors.offline(ar, isr, ups, held=late)
+                    choice = selectors.offline(ar, isr, ups, deleting=late)
                     alive = [choice.leader] if isinstance(choice, selectors.Choice) else []
                 if alive:
                     yield from fenced(

@@ -158,7 +158,7 @@ class Steps:
                 isr,
                 STAGES[pc],
                 live=frozenset(b for b in range(1, self.n + 1) if s[2][b - 1][UP]),
-                held=frozenset(self.held(s, n)),
+                deleting=frozenset(self.held(s, n)),
                 changed=changed,
                 drop=drop if pc == "9" else (),
                 cancelled=cancelled,

@@ -85,7 +85,7 @@ def test_a_leader_that_receives_nothing_is_noticed() -> None:
 
 def deaf(now: Situation) -> Situation:
     """A decision that does not wait for the replicas that may still be deleted."""
-    return now._replace(held=frozenset())
+    return now._replace(deleting=frozenset())
 
 
 def changed(before: Callable[[Situation], Situation] | None, after: Callable[..., Decision] | None) -> object:
@@ -163,5 +163,5 @@ def test_a_held_replica_that_is_not_waited_for_is_noticed(monkeypatch: pytest.Mo
     whole = walk("mended", faults).states
 
     assert walk("code", f"{faults} --max-states {whole}").verdict == "unfinished"
-    monkeypatch.setattr(steps, "interrupted", lambda stage, target, held: stage)
+    monkeypatch.setattr(steps, "interrupted", lambda stage, target, deleting: stage)
     assert walk("code", faults).verdict == "stuck"

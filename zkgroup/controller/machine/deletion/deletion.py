@@ -96,7 +96,7 @@ class TopicDeletions(Feature):
         yield from self._queue(markers)
         self._give_up(markers)
         if self._context.deletions:
-            yield from self._strays.recall()
+            yield from self._strays.read_strays_of_earlier()
         yield from self._advance()
 
     def has_begun(self, topic: str) -> bool:

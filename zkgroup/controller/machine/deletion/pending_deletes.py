@@ -206,7 +206,7 @@ def _free(places: Iterable[Place], broker: int) -> int:
 
 RecordKey = int | tuple[int, str, int]
 """Broker, topic and its czxid; the number of the record that a controller of an earlier version has made."""
-_NOBODY: Final[frozenset[int]] = frozenset()
+_NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -216,8 +216,8 @@ class Abandoned:
     record: AbandonedReplicas
     version: int
     """Data version of a record that a controller of an earlier version has made."""
-    held: set[TopicPartition]
-    """Those of the record that are held until it is gone."""
+    deleting: set[TopicPartition]
+    """Partitions of the record whose replica may still be deleted."""
     left: set[TopicPartition]
     """Those of them that the broker has not deleted yet."""
 
@@ -240,9 +240,9 @@ class PendingDeletes:
         self.abandoned: dict[RecordKey, Abandoned] = {}
         """What of it is of topics that are gone. Changed by `abandon` and `is_wanted` alone."""
         self._owed: dict[TopicPartition, set[int]] = {}
-        """Partition to the brokers that are held by `abandoned`."""
+        """Partition to the brokers that `abandoned` names."""
         self.released: dict[PartitionAndReplica, None] = {}
-        """Those that were held so and are no longer: LeaderAndIsr has to be sent to them."""
+        """Replicas that were named so and are no longer: LeaderAndIsr has to be sent to them."""
         self._deleting: dict[TopicPartition, set[int]] = {}
         self._answered: dict[int, int] = {}
         """Broker to the incarnation that has answered a request of this epoch."""
@@ -254,7 +254,7 @@ class PendingDeletes:
     def delete_answered(
         self, broker: int, partitions: Iterable[TopicPartition]
     ) -> tuple[TopicPartition, ...]:
-        """The only copy was answered, or will never be sent. Returns the partitions that were held by it."""
+        """The only copy was answered, or will never be sent. Returns its partitions."""
         freed = []
         for topic_partition in partitions:
             brokers = self._deleting.get(topic_partition, set())
@@ -268,7 +268,8 @@ class PendingDeletes:
     def answered(self, broker: int, incarnation: int) -> bool:
         """This incarnation of the broker answered a request of the present epoch: it obeys no older one.
 
-        Returns whether that is news: its replicas of partitions that are moved were held until now.
+        Returns whether that is news: its replicas of partitions that are moved might have been deleted until
+        now.
         """
         is_first = self._answered.get(broker) != incarnation
         self._answered[broker] = incarnation
@@ -284,26 +285,26 @@ class PendingDeletes:
         return self.delete_answered(broker, list(self._deleting))
 
     def of(self, context: ControllerContext, topic_partition: TopicPartition) -> frozenset[int]:
-        """The held replicas of a partition."""
-        held = self.left_out(context, topic_partition)
+        """Brokers that may still delete their replica of a partition."""
+        deleting = self.left_out(context, topic_partition)
         owed = self._owed.get(topic_partition)
-        return held if owed is None else held | owed
+        return deleting if owed is None else deleting | owed
 
     def left_out(self, context: ControllerContext, topic_partition: TopicPartition) -> frozenset[int]:
-        """Those of the held replicas of a partition that no list names."""
-        held = self._deleting.get(topic_partition)
-        if held and (owed := self._owed.get(topic_partition)) is not None:
-            held = held - owed
+        """Those of them that no replica list names."""
+        deleting = self._deleting.get(topic_partition)
+        if deleting and (owed := self._owed.get(topic_partition)) is not None:
+            deleting = deleting - owed
         if topic_partition not in context.moves:
-            return frozenset(held) if held else _NOBODY
+            return frozenset(deleting) if deleting else _NO_BROKERS
         leadership = context.leadership(topic_partition)
         in_sync = leadership.isr if leadership else ()
-        return frozenset(held or ()) | {
+        return frozenset(deleting or ()) | {
             id_ for id_ in context.reachable if id_ not in in_sync and not self._has_answered(context, id_)
         }
 
     def topics(self, context: ControllerContext) -> set[str]:
-        """The topics of which replicas can be held."""
+        """The topics of which replicas may still be deleted."""
         return {topic for topic, _ in (*self._deleting, *self._owed, *context.moves)}
 
     def is_empty(self, context: ControllerContext) -> bool:
@@ -311,7 +312,8 @@ class PendingDeletes:
         return not self._deleting and not context.moves
 
     def sort(self, topic_czxids: Mapping[str, int]) -> None:
-        """Of topics that are gone, or that others of their name have followed, all that is recorded is held.
+        """All that is recorded of topics that are gone, or that others of their name have followed, may
+        still be deleted.
 
         topic_czxids: topic to the czxid of its znode.
         """
@@ -334,7 +336,7 @@ class PendingDeletes:
         before = self._owed
         self.abandoned, self._owed = dict(found), {}
         for each in found.values():
-            for topic_partition in each.held:
+            for topic_partition in each.deleting:
                 self._owed.setdefault(topic_partition, set()).add(each.record.broker)
         for topic_partition, brokers in before.items():
             for broker in brokers.difference(self._owed.get(topic_partition, ())):
@@ -342,7 +344,7 @@ class PendingDeletes:
 
     def is_wanted(self, number: RecordKey, partitions: Iterable[TopicPartition]) -> None:
         """What the broker has of these is another topic's: a record does not hold them any more."""
-        self.abandoned[number].held.difference_update(partitions)
+        self.abandoned[number].deleting.difference_update(partitions)
         self.abandoned[number].left.difference_update(partitions)
         self.abandon(self.abandoned)
 

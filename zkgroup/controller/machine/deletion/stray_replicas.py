@@ -33,7 +33,7 @@ from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse
-from zkgroup.controller.machine.settings import Recalled
+from zkgroup.controller.machine.settings import StrayRecordsRead
 from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import CreateMissing, Delete, ListChildren, SetData
@@ -82,7 +82,7 @@ class StrayReplicaDeletion(Feature):
         self._reassignments = reassignments
         self._strays: dict[PartitionAndReplica, None] = {}
         """Replicas that a reassignment has left behind, and that their brokers have not deleted."""
-        self._recall = Recalled()
+        self._records_read = StrayRecordsRead()
 
     def loaded(self) -> None:
         self._events.enqueue(event_kinds.STRAY_REPLICAS)
@@ -92,7 +92,7 @@ class StrayReplicaDeletion(Feature):
     @property
     def are_moves_brought_over(self) -> bool:
         """Whether all that the records of ended reassignments name is recorded elsewhere."""
-        return self._recall.is_noted
+        return self._records_read.is_noted
 
     def left_behind(self, replicas: Iterable[PartitionAndReplica]) -> None:
         """A reassignment leaves these replicas behind."""
@@ -148,7 +148,7 @@ class StrayReplicaDeletion(Feature):
 
     def delete_stray_replicas(self, subject: str = "") -> Procedure[None]:
         """Asks again for what is still left behind; the first time for what former controllers have left."""
-        yield from self.recall()
+        yield from self.read_strays_of_earlier()
         asked = self._pending_deletes.all_deleting()
         batch = self._requests.batch()
         for replica in list(self._strays):
@@ -162,35 +162,35 @@ class StrayReplicaDeletion(Feature):
         if self._strays:
             self._events.enqueue_later(event_kinds.STRAY_REPLICAS, AGAIN_MS)
 
-    def recall(self) -> Procedure[None]:
-        """What former controllers have recorded as left behind, where it has no place any more.
+    def read_strays_of_earlier(self) -> Procedure[None]:
+        """Reads the stray replicas that former controllers recorded.
 
-        Done once, as what this controller ends it knows itself; and again while a topic cannot be read, since
-        its replica lists are not known.
+        Once, since this controller knows those that it leaves itself; and again while a topic cannot be read,
+        since its replica lists are not known.
         """
-        recalled, context = self._recall, self._context
-        if recalled.all:
+        progress, context = self._records_read, self._context
+        if progress.all:
             return
         is_complete = True
         for owed in self._pending_deletes.records.owed():
             if Topic.path(owed.topic) in context.unreadable:
                 is_complete = False
             elif self._context.topic_czxids.get(owed.topic) == owed.czxid:
-                self._recalled(
+                self._queue_strays(
                     PartitionAndReplica(TopicPartition(owed.topic, n), owed.broker) for n in owed.partitions
                 )
-        if not recalled.moves:
-            yield from self._recall_moves()
-        recalled.all = is_complete and recalled.moves
+        if not progress.moves:
+            yield from self._read_records_of_moves()
+        progress.all = is_complete and progress.moves
 
-    def _recall_moves(self) -> Procedure[None]:
+    def _read_records_of_moves(self) -> Procedure[None]:
         """What moves have left behind that controllers of earlier versions have ended.
 
         Their records say who had a replica, and nothing more: all of them are asked who have no place. Of
         topics that are gone nothing is asked. Records of this version say that what was left is recorded
         apart.
         """
-        recalled, unreadable = self._recall, self._context.unreadable
+        progress, unreadable = self._records_read, self._context.unreadable
         parent = yield from self._reader.read_many([MovesBroughtOver.path()])
         znode = parent.get(MovesBroughtOver.path())
         done = self._reader.decoded(znode, MovesBroughtOver.decode)
@@ -201,15 +201,16 @@ class StrayReplicaDeletion(Feature):
         found = yield from self._reader.read_many(paths)
         records = [self._reader.decoded(each, FinishedReassignment.decode) for each in found.values()]
         earlier = [each for each in records if each and each.czxid is None and each.outcome != "dropped"]
-        recalled.moves = True
+        progress.moves = True
         for record in earlier:
-            recalled.moves &= Topic.path(record.topic_partition.topic) not in unreadable
+            progress.moves &= Topic.path(record.topic_partition.topic) not in unreadable
             if record.topic_partition in self._context:
-                self._recalled(_replicas(record))
-        recalled.version = None if znode is None else znode.stat.version
-        recalled.last, recalled.read, recalled.of_earlier = max(new, default=-1), len(new), bool(earlier)
+                self._queue_strays(_replicas(record))
+        progress.version = None if znode is None else znode.stat.version
+        progress.last, progress.read, progress.of_earlier = max(new, default=-1), len(new), bool(earlier)
 
-    def _recalled(self, replicas: Iterable[PartitionAndReplica]) -> None:
+    def _queue_strays(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        """Queues for deletion those of the replicas that are stray."""
         for replica in replicas:
             if self._is_stray(replica) and not self._pending_deletes.is_abandoned(replica):
                 self._strays[replica] = None
@@ -221,10 +222,10 @@ class StrayReplicaDeletion(Feature):
         does not count (`abandoned`).
         """
         recorded = {
-            PartitionAndReplica(held, each.record.broker)
+            PartitionAndReplica(topic_partition, each.record.broker)
             for each in self._pending_deletes.abandoned.values()
             if each.record.topic == topic and each.record.epoch > self._identity.foreign_epoch
-            for held in each.held
+            for topic_partition in each.deleting
         }
         return [
             replica
@@ -261,7 +262,9 @@ class StrayReplicaDeletion(Feature):
         )
 
     def read_abandoned_records(self) -> Procedure[None]:
-        """Reads the records: what they name is held from here on. The answers so far still count.
+        """Reads the records: the replicas that they name may be deleted from here on.
+
+        The answers so far still count.
 
         Those of `/zkgroup/abandoned` are of controllers of earlier versions; no more are made.
         """
@@ -385,7 +388,7 @@ class StrayReplicaDeletion(Feature):
             broker, is_old = each.record.broker, self._identity.foreign_epoch > each.record.epoch
             wanted = [
                 topic_partition
-                for topic_partition in each.held
+                for topic_partition in each.deleting
                 if not context.is_going(topic_partition)
                 and broker in context.replicas(topic_partition)
                 and (leadership := context.leadership(topic_partition)) is not None
@@ -440,7 +443,7 @@ class StrayReplicaDeletion(Feature):
             )
             if frozenset(_places(list_done(outcome).children)) != records.places():
                 yield from self.read_records()
-        yield from self.recall()
+        yield from self.read_strays_of_earlier()
         written = yield from self.write_records(*self._differences())
         for why in written.refused.values():
             self._events.back_off(why, ["records of stray replicas"])
@@ -512,7 +515,7 @@ class StrayReplicaDeletion(Feature):
                 and record.topic in topics
                 and record.epoch <= self._identity.foreign_epoch
             ):
-                numbers = frozenset(topic_partition.partition for topic_partition in each.held)
+                numbers = frozenset(topic_partition.partition for topic_partition in each.deleting)
                 found.append(RecordedStrays(*key, numbers, self._identity.epoch))
         return [each for each in found if each.partitions]
 
@@ -561,19 +564,19 @@ class StrayReplicaDeletion(Feature):
     def _brought_over(self) -> Procedure[None]:
         """What the records of moves by earlier versions have left is recorded; none of these is read
         again."""
-        recalled = self._recall
-        if not recalled.moves or recalled.is_noted:
+        progress = self._records_read
+        if not progress.moves or progress.is_noted:
             return
-        recalled.is_noted = True
-        if recalled.of_earlier or recalled.read >= MOVES_READ_AGAIN:
-            if recalled.version is None:
+        progress.is_noted = True
+        if progress.of_earlier or progress.read >= MOVES_READ_AGAIN:
+            if progress.version is None:
                 yield from ask(Query(CreateMissing((zkgroup_path(), stray_replicas_path()))))
-            data = MovesBroughtOver(recalled.last).encode()
-            operation = SetData(MovesBroughtOver.path(), data, recalled.version or 0)
+            data = MovesBroughtOver(progress.last).encode()
+            operation = SetData(MovesBroughtOver.path(), data, progress.version or 0)
             refusal = yield from self._states.commit(
                 Write("records of moves that are brought over", (operation,))
             )
-            recalled.is_noted = refusal is None or not recalled.of_earlier
+            progress.is_noted = refusal is None or not progress.of_earlier
 
 
 def _replicas(record: FinishedReassignment) -> list[PartitionAndReplica]:

@@ -145,10 +145,10 @@ class _InitialStates:
         above = Topic.partitions_path(item.topic)
         if above not in self._found and item.topic not in self._to_write:
             return Denied(f"{above}: could not be made")
-        held = self._ports.pending_deletes.of(context, item)
+        deleting = self._ports.pending_deletes.of(context, item)
         changed = self._changed.get(item.topic)
         replicas = changed.partitions[item.partition] if changed else context.replicas(item)
-        choice = selectors.initialise(replicas, context.candidates(item, context.live), held)
+        choice = selectors.initialise(replicas, context.candidates(item, context.live), deleting)
         if isinstance(choice, NoChoice):
             return choice.reason
         _, parent = state_parents(item)

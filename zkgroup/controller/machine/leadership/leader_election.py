@@ -102,7 +102,10 @@ class LeaderElections(Feature):
         self._unconfirmed.broker_restarted(broker)
 
     def on_response(self, response: BrokerResponse) -> None:
-        """A replica that its broker cannot serve is offline to every election until the broker restarts.
+        """A replica that its broker cannot serve (error 56) is offline to every election.
+
+        Until the broker restarts, or until its leader adds it to the ISR. A replica that never left the ISR
+        stays offline: nothing reports to the controller that its files were opened again.
 
         The response to a request that was sent twice may hide that the broker has led since the first copy.
         """
@@ -238,7 +241,7 @@ class LeaderElections(Feature):
                 self.in_sync(topic_partition, leadership),
                 context.candidates(topic_partition, context.live),
                 unclean=topic_partition in allowed,
-                held=self._pending_deletes.of(context, topic_partition),
+                deleting=self._pending_deletes.of(context, topic_partition),
             )
 
         led = Led({}, dict.fromkeys(partitions, ""), frozenset())
@@ -352,8 +355,8 @@ class LeaderElections(Feature):
             if topic_partition not in self._context.restarted_leaders:
                 return NotNeeded(leadership.leader)
             able = context.candidates(topic_partition, context.live)
-            held = self._pending_deletes.of(context, topic_partition)
-            return selectors.started_again(context.replicas(topic_partition), leadership, able, held)
+            deleting = self._pending_deletes.of(context, topic_partition)
+            return selectors.started_again(context.replicas(topic_partition), leadership, able, deleting)
 
         mine = [
             each

@@ -16,7 +16,7 @@ from zkgroup.znodes.brokers import NO_LEADER
 
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
-_NOBODY: Final[frozenset[int]] = frozenset()
+_NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 
 class Choice(NamedTuple):
@@ -43,10 +43,10 @@ class NotNeeded(NamedTuple):
 
 
 def initialise(
-    replicas: Brokers, live: Collection[int], held: Collection[int] = _NOBODY
+    replicas: Brokers, live: Collection[int], deleting: Collection[int] = _NO_BROKERS
 ) -> Choice | NoChoice:
     """The first state, leader epoch 0: the first live replica leads, all live ones are in sync."""
-    able = tuple(each for each in replicas if each in live and each not in held)
+    able = tuple(each for each in replicas if each in live and each not in deleting)
     if not able:
         return NoChoice(_none_lives(replicas))
     return Choice(able[0], able, able)
@@ -58,7 +58,7 @@ def offline(
     live: Collection[int],
     *,
     unclean: bool = False,
-    held: Collection[int] = _NOBODY,
+    deleting: Collection[int] = _NO_BROKERS,
 ) -> Choice | NoChoice:
     """For a partition without a living leader: replica order, in-sync ones first.
 
@@ -66,8 +66,8 @@ def offline(
     replica in all there is no other who could know more, so it is elected; with several it takes an
     operator's unclean election (recipes 15).
     """
-    able = tuple(each for each in replicas if each in live and each not in held)
-    recipients = _recipients(replicas, live, held)
+    able = tuple(each for each in replicas if each in live and each not in deleting)
+    recipients = _recipients(replicas, live, deleting)
     if in_sync := [each for each in able if each in isr]:
         return Choice(in_sync[0], tuple(each for each in isr if each in live), recipients)
     if not isr and len(replicas) == 1 and able:
@@ -85,7 +85,7 @@ def started_again(
     replicas: Brokers,
     leadership: LeaderIsrAndControllerEpoch,
     live: Collection[int],
-    held: Collection[int] = _NOBODY,
+    deleting: Collection[int] = _NO_BROKERS,
 ) -> Choice | NoChoice:
     """For a leader that has restarted since it was elected: it leads in a new leader epoch if it can, else
     others.
@@ -93,18 +93,22 @@ def started_again(
     It may have lost the end of its log. In the same leader epoch it could give these offsets to other
     records, which followers that still have the lost ones would not see (replica-host.md rule 1, KIP-101).
     """
-    if leadership.leader in live and leadership.leader in leadership.isr and leadership.leader not in held:
-        return Choice(leadership.leader, leadership.isr, _recipients(replicas, live, held))
-    return offline(replicas, leadership.isr, live, held=held)
+    if (
+        leadership.leader in live
+        and leadership.leader in leadership.isr
+        and leadership.leader not in deleting
+    ):
+        return Choice(leadership.leader, leadership.isr, _recipients(replicas, live, deleting))
+    return offline(replicas, leadership.isr, live, deleting=deleting)
 
 
 def reassigned(
-    target: Brokers, isr: Brokers, live: Collection[int], held: Collection[int] = _NOBODY
+    target: Brokers, isr: Brokers, live: Collection[int], deleting: Collection[int] = _NO_BROKERS
 ) -> Choice | NoChoice:
     """At the end of a move: the first of the target that is live and in sync; the ISR stays as it is."""
     for each in target:
-        if each in live and each in isr and each not in held:
-            return Choice(each, isr, _recipients(target, target, held))
+        if each in live and each in isr and each not in deleting:
+            return Choice(each, isr, _recipients(target, target, deleting))
     return NoChoice(f"no replica of the target {_list(target)} is live and in sync")
 
 
@@ -112,7 +116,7 @@ def preferred(
     replicas: Brokers,
     leadership: LeaderIsrAndControllerEpoch,
     live: Collection[int],
-    held: Collection[int] = _NOBODY,
+    deleting: Collection[int] = _NO_BROKERS,
 ) -> Choice | NoChoice | NotNeeded:
     """The first replica, if it is live and in sync; the ISR stays as it is, no data is copied."""
     if not replicas:
@@ -120,11 +124,11 @@ def preferred(
     first = replicas[0]
     if leadership.leader == first:
         return NotNeeded(first)
-    if first not in live or first in held:
+    if first not in live or first in deleting:
         return NoChoice(f"the preferred replica {first} is not live")
     if first not in leadership.isr:
         return NoChoice(f"the preferred replica {first} is not in sync; in sync are {_list(leadership.isr)}")
-    return Choice(first, leadership.isr, _recipients(replicas, replicas, held))
+    return Choice(first, leadership.isr, _recipients(replicas, replicas, deleting))
 
 
 def controlled_shutdown(
@@ -132,7 +136,7 @@ def controlled_shutdown(
     isr: Brokers,
     live: Collection[int],
     shutting_down: Collection[int],
-    held: Collection[int] = _NOBODY,
+    deleting: Collection[int] = _NO_BROKERS,
 ) -> Choice | NoChoice:
     """Before brokers stop: the first other in-sync replica, in replica order as from 1.1 on.
 
@@ -140,9 +144,9 @@ def controlled_shutdown(
     """
     staying = {each for each in live if each not in shutting_down}
     for each in replicas:
-        if each in staying and each in isr and each not in held:
+        if each in staying and each in isr and each not in deleting:
             remaining = tuple(member for member in isr if member not in shutting_down)
-            return Choice(each, remaining, _recipients(replicas, {*live, *shutting_down}, held))
+            return Choice(each, remaining, _recipients(replicas, {*live, *shutting_down}, deleting))
     return NoChoice(f"no in-sync replica of {_list(isr)} stays")
 
 
@@ -178,8 +182,8 @@ def is_of_later_controller(leadership: LeaderIsrAndControllerEpoch, epoch: int) 
     return leadership.controller_epoch > epoch
 
 
-def _recipients(replicas: Brokers, listening: Collection[int], held: Collection[int]) -> Brokers:
-    return tuple(each for each in replicas if each in listening and each not in held)
+def _recipients(replicas: Brokers, listening: Collection[int], deleting: Collection[int]) -> Brokers:
+    return tuple(each for each in replicas if each in listening and each not in deleting)
 
 
 def _none_lives(replicas: Brokers) -> str:

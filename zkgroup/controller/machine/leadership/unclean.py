@@ -84,7 +84,7 @@ class UncleanElections(Feature):
                 leadership.isr,
                 context.candidates(topic_partition, context.live),
                 unclean=True,
-                held=self._pending_deletes.of(context, topic_partition),
+                deleting=self._pending_deletes.of(context, topic_partition),
             )
 
         led = yield from self._elections.elect(wanted, select, batch)

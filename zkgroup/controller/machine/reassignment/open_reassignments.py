@@ -71,7 +71,7 @@ class OpenReassignment:
             isr=now.isr,
             stage=self.stage,
             live=context.candidates(each, context.live),
-            held=pending_deletes.of(context, each),
+            deleting=pending_deletes.of(context, each),
             drop=self.drop,
             cancelled=self.is_cancelled,
             growing=origin is not None and not set(self.target) <= set(origin),
@@ -165,7 +165,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
             return ()
         again = []
         for each in partitions:
-            held, listed = pending_deletes.of(context, each), context.replicas(each)
+            deleting, listed = pending_deletes.of(context, each), context.replicas(each)
             if (move := self._open.get(each)) is not None:
                 listed = steps.sent_replicas(move.stage, move.target, listed)
             leadership = context.leadership(each)
@@ -180,7 +180,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
                 del self._left_out[each]
             if move is None:
                 continue
-            stage = steps.interrupted(move.stage, steps.union(move.target, listed), held)
+            stage = steps.interrupted(move.stage, steps.union(move.target, listed), deleting)
             if stage is not move.stage:
                 self.reached(each, stage)
                 again.append(each)

@@ -14,7 +14,7 @@ controller comes in between.
     1              `_Writes._list`
     2, 7, 8        `_Writes._state`, and LeaderAndIsr to those that the step names
     3-6            nothing is asked: watches on the states of moves that wait for replicas to be in sync
-    9              StopReplica, held until it is answered (`PendingDeletes`)
+    9              StopReplica, not eligible until it is answered (`PendingDeletes`)
     10, 11, 12     `ReassignmentEnds`
 
 A write without an answer leaves its moves at `Stage.PLAN`, and everything is read again (`event_kinds.LOAD`).

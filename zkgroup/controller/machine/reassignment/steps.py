@@ -52,7 +52,8 @@ class Situation(NamedTuple):
     stage: Stage
     live: Collection[int]
     """Brokers that may lead this partition."""
-    held: Collection[int] = frozenset()
+    deleting: Collection[int] = frozenset()
+    """Brokers that may still delete their replica (`PendingDeletes`)."""
     changed: bool = False
     """The request is another one than the stage was reached with."""
     drop: Brokers = ()
@@ -114,7 +115,7 @@ class Shrink(NamedTuple):
 
 
 class DeleteReplicas(NamedTuple):
-    """Step 9: StopReplica, then StopReplica with deletion, to each; they are held until it is answered."""
+    """Step 9: StopReplica, then StopReplica with deletion, to each; none may lead until it has answered."""
 
     brokers: Brokers
 
@@ -159,13 +160,13 @@ def decide(now: Situation) -> Decision:
             return _finish(now)
 
 
-def interrupted(stage: Stage, target: Brokers, held: Collection[int]) -> Stage:
+def interrupted(stage: Stage, target: Brokers, deleting: Collection[int]) -> Stage:
     """Where a move stands after an election, or a LeaderAndIsr to a new incarnation, in the middle of it.
 
-    A held target was left out of the list that was sent, so the list has to be sent again, with a new leader
-    epoch, once it is free.
+    A target that may still be deleted was left out of the list that was sent. The list has to be sent again,
+    with a new leader epoch, once it is free.
     """
-    return Stage.PLAN if stage is not Stage.ANNOUNCE and set(target) & set(held) else stage
+    return Stage.PLAN if stage is not Stage.ANNOUNCE and set(target) & set(deleting) else stage
 
 
 def sent_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
@@ -233,7 +234,7 @@ def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Bro
 def _plan(now: Situation) -> Decision:
     target, replicas = set(now.target), set(now.replicas)
     complete = target <= set(now.isr)
-    blocking = (target | replicas) & set(now.held)
+    blocking = (target | replicas) & set(now.deleting)
     if complete:
         blocking -= replicas - target
     if blocking:
@@ -248,7 +249,7 @@ def _plan(now: Situation) -> Decision:
 
 def _can_be_whole(now: Situation) -> bool:
     """Whether the leader can be sent all replicas: one with a pending delete would be left out again."""
-    return now.leader in now.live and not set(now.replicas) & set(now.held)
+    return now.leader in now.live and not set(now.replicas) & set(now.deleting)
 
 
 def _planned(now: Situation, complete: bool) -> Decision:
@@ -286,7 +287,7 @@ def _already_there(now: Situation, complete: bool) -> Complete | None:
 
 
 def _announce(now: Situation) -> Decision:
-    if late := set(now.target) & set(now.held):
+    if late := set(now.target) & set(now.deleting):
         return _wait_for_deletion(now, Stage.ANNOUNCE, late)
     if now.leader not in now.live:
         return Decision(Wait("waits for a leader"), Stage.ANNOUNCE, Stage.ANNOUNCE)
@@ -310,7 +311,7 @@ def _lead(now: Situation) -> Decision:
     """
     if now.leader in now.target and now.leader in now.live and now.leader in now.isr:
         return Decision(Lead(now.leader, now.isr), Stage.LEAD, Stage.SHRINK)
-    choice = reassigned(now.target, now.isr, now.live, now.held)
+    choice = reassigned(now.target, now.isr, now.live, now.deleting)
     if isinstance(choice, NoChoice):
         stage = Stage.PLAN if now.stage is Stage.PLAN else Stage.CATCH_UP
         return _wait(now, stage, "a live replica of the target to lead", set(now.target))

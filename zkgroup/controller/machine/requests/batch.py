@@ -254,7 +254,8 @@ class _View:
         return BrokerRequest(broker, self.context.brokers[broker].epoch, request, body)
 
     def replicas(self, topic_partition: TopicPartition, given: Brokers | None) -> Brokers:
-        """The list to be sent: held replicas are left out, also in the request to their leader."""
+        """The list to be sent, without replicas that may still be deleted, also in the request to their
+        leader."""
         replicas = given or self.late.get(topic_partition) or self.context.replicas(topic_partition)
         left_out = self.pending_deletes.left_out(self.context, topic_partition)
         return tuple(each for each in replicas if each not in left_out) if left_out else replicas

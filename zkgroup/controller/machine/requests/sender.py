@@ -144,7 +144,7 @@ class SendQueues:
 
     def __init__(self, core: ElectorContext) -> None:
         self._core = core
-        self._outboxes: dict[int, SendQueue] = {}
+        self._send_queues: dict[int, SendQueue] = {}
         self._fresh: set[int] = set()
         """Connected, and what was in flight before not yet sent again."""
         self._deletions: dict[int, tuple[UpdateMetadataRequest, ...]] = {}
@@ -156,15 +156,15 @@ class SendQueues:
         A process that has just started is reached on the former incarnation's channel until the controller
         knows of it, and may then know partitions whose deletion was not sent yet. That is sent first.
         """
-        known = self._outboxes.get(broker)
+        known = self._send_queues.get(broker)
         if known is not None and known.incarnation == live.epoch:
             return
         self.close(broker)
         host, port = live.registration.host, live.registration.port
         assert host is not None, "only brokers that can be reached have a queue"
-        outbox = self._outboxes[broker] = SendQueue(broker, live.epoch)
+        send_queue = self._send_queues[broker] = SendQueue(broker, live.epoch)
         deletions = self._deletions.pop(broker, ())
-        outbox.put(
+        send_queue.put(
             BrokerRequest(broker, live.epoch, dataclasses.replace(each, controller_epoch=epoch))
             for each in deletions
         )
@@ -173,7 +173,7 @@ class SendQueues:
     def close(self, broker: int) -> None:
         """The incarnation is gone, and with it its requests, but for deletions."""
         self._fresh.discard(broker)
-        if (known := self._outboxes.pop(broker, None)) is not None:
+        if (known := self._send_queues.pop(broker, None)) is not None:
             deletions = known.unanswered_deletions()
             if deletions:
                 self._deletions[broker] = (*self._deletions.get(broker, ()), *deletions)
@@ -182,7 +182,9 @@ class SendQueues:
     @property
     def waiting(self) -> Mapping[int, int]:
         """Broker to the number of requests that it has not answered."""
-        return {broker: len(outbox) for broker, outbox in self._outboxes.items() if len(outbox)}
+        return {
+            broker: len(send_queue) for broker, send_queue in self._send_queues.items() if len(send_queue)
+        }
 
     def put(self, requests: Iterable[BrokerRequest]) -> dict[int, frozenset[TopicPartition]]:
         """Queues requests. Returns, by broker, the partitions whose deletion will never be sent (K28)."""
@@ -191,43 +193,43 @@ class SendQueues:
             by_broker.setdefault(each.broker, []).append(each)
         dropped = {}
         for broker, mine in by_broker.items():
-            outbox = self._outboxes.get(broker)
-            if outbox is not None and (gone := outbox.put(mine)):
+            send_queue = self._send_queues.get(broker)
+            if send_queue is not None and (gone := send_queue.put(mine)):
                 dropped[broker] = gone
         return dropped
 
     def up(self, broker: int, incarnation: int) -> None:
         """A connection is made."""
-        if self._outbox(broker, incarnation) is not None:
+        if self._send_queue(broker, incarnation) is not None:
             self._fresh.add(broker)
 
     def down(self, broker: int, incarnation: int) -> None:
         """It is gone."""
-        if (outbox := self._outbox(broker, incarnation)) is not None:
+        if (send_queue := self._send_queue(broker, incarnation)) is not None:
             self._fresh.discard(broker)
-            outbox.broken()
+            send_queue.broken()
 
     def answered(self, broker: int, incarnation: int) -> AnsweredRequest | None:
         """The request that the broker has answered; None for a response without a request."""
-        outbox = self._outbox(broker, incarnation)
-        if outbox is None or broker in self._fresh or not outbox.is_flying:
+        send_queue = self._send_queue(broker, incarnation)
+        if send_queue is None or broker in self._fresh or not send_queue.is_flying:
             return None
-        return outbox.answered()
+        return send_queue.answered()
 
     def flush(self) -> None:
         """Sends what is due. Called only while requests to brokers may go out (recipes 13)."""
-        for broker, outbox in self._outboxes.items():
+        for broker, send_queue in self._send_queues.items():
             if broker in self._fresh:
                 self._fresh.discard(broker)
-                due = outbox.connected()
+                due = send_queue.connected()
             else:
-                due = outbox.next()
+                due = send_queue.next()
             if due is not None:
                 self._core.emit(SendToBroker(due))
 
-    def _outbox(self, broker: int, incarnation: int) -> SendQueue | None:
-        outbox = self._outboxes.get(broker)
-        return outbox if outbox is not None and outbox.incarnation == incarnation else None
+    def _send_queue(self, broker: int, incarnation: int) -> SendQueue | None:
+        send_queue = self._send_queues.get(broker)
+        return send_queue if send_queue is not None and send_queue.incarnation == incarnation else None
 
 
 class BrokerResponse(NamedTuple):
