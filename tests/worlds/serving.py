@@ -12,6 +12,7 @@ from functools import wraps
 from typing import TypeVar
 
 from tests.waiting import PATIENCE_S
+from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.line_fetches import as_fetched
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -226,15 +227,15 @@ class Noted:
 
     def __init__(self) -> None:
         self.actions: list[tuple[Action, int]] = []
-        self.fetches: list[tuple[FetchLinesRequest, FetchLinesResponse]] = []
+        self.fetches: list[FollowerFetched] = []
         self.orders: list[LeaderAndIsrRequest] = []
         self.strays: list[tuple[TopicPartition, ...]] = []
 
     def on_action(self, action: Action, error: int) -> None:
         self.actions.append((action, error))
 
-    def on_fetch(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
-        self.fetches.append((request, response))
+    def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
+        self.fetches += fetched
 
     def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
         self.orders.append(request)

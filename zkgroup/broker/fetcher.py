@@ -1,8 +1,12 @@
-"""The replica fetchers of a broker: each connection to a leader fetches its partitions in turn.
+"""The replica fetchers of a broker: each connection to a leader fetches its partitions together.
 
-A leader delays the response to a fetch while it has no new lines, so an idle partition costs two requests a
-second. `ReplicaManager.next_fetch` makes the request and `ReplicaManager.take` handles the response; a
-response for an earlier role changes nothing.
+A leader delays the answer to a Fetch while it has nothing new. Requests are in a fetch session
+(`FetchSessionHandler`), so that each names only the partitions whose position has changed: idle partitions
+cost nothing while others are fetched. `ReplicaManager.next_fetch` gives the position of a partition, and
+`ReplicaManager.take` handles the answer; an answer for an earlier role changes nothing.
+
+A partition with an error leaves the session for `replica_fetch_backoff_ms`, and a throttled one until its
+time. A new partition cuts off the request that the leader holds.
 """
 
 from __future__ import annotations
@@ -10,21 +14,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
+from zkgroup.broker.fetch_session import FetchSessionHandler
 from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.executor import ExecutorClosedError, ReplicaExecutor
-from zkgroup.broker.replicas.line_fetches import as_fetched
+from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import WireError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint
-from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.records import FetchedPartition, FetchPartition, FetchResponse
 
 log = logging.getLogger("zkgroup.broker")
 
-WAIT_MIN_MS = 20
-"""Least `max_wait_ms` of a fetch, however many partitions share the connection."""
+FETCH_VERSION = 12
+SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 REOPEN_S = 30.0
 """Interval between two attempts to open failed files again: each attempt reads them from end to end."""
@@ -106,7 +113,7 @@ class ReplicaFetcherManager:
         """Resumes the paused fetches of these partitions."""
         if not self._paused.isdisjoint(partitions):
             self._paused.difference_update(partitions)
-            self.wake()
+            self.wake(is_urgent=True)
 
     def _drop(self, tp: TopicPartition) -> None:
         home = self._assigned.pop(tp, None)
@@ -135,11 +142,11 @@ class ReplicaFetcherManager:
                 for tp in [tp for tp, home in self._assigned.items() if home[0] == leader]:
                     self._take(tp, now)
 
-    def wake(self) -> None:
+    def wake(self, *, is_urgent: bool = False) -> None:
         """Makes waiting fetchers compute again when their next fetch is due."""
         for fetchers in self._fetchers.values():
             for fetcher in fetchers:
-                fetcher.wake()
+                fetcher.wake(is_urgent=is_urgent)
 
     def end(self) -> None:
         """Ends all fetches; `follow` has no effect from then on."""
@@ -167,46 +174,102 @@ class _ReplicaFetcher:
             timeout_ms=settings.replica_socket_timeout_ms + settings.replica_fetch_wait_max_ms,
         )
         self._where = f"broker {leader.broker} at {leader.host}:{leader.port}"
-        self.partitions: dict[TopicPartition, float] = {}
-        """Partition to the earliest time of its next fetch, on the loop's clock in seconds."""
+        self.partitions: set[TopicPartition] = set()
+        self._session = FetchSessionHandler()
+        self._outside: dict[TopicPartition, float] = {}
+        """Partitions that the next request does not fetch yet, to the earliest time at which one does, on the
+        loop's clock in seconds."""
+        self._moved: set[TopicPartition] = set()
+        """Partitions of the session whose position may differ from the one that was named last."""
+        self._in_flight: dict[TopicPartition, FetchPartition] = {}
+        """The partitions of the request in progress, without those removed since: their answers may be of a
+        deleted topic of that name."""
+        self._throttled: tuple[TopicPartition, float] | None = None
+        """The throttled partition of the next request, and the time that it has reserved."""
         self._reopens_at: dict[TopicPartition, float] = {}
         self._changed = asyncio.Event()
+        self._is_urgent = False
         self._is_failing = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetches from {self._where}")
 
     def add(self, tp: TopicPartition) -> None:
-        self.partitions[tp] = 0.0
-        self._changed.set()
+        """Fetches a partition, or fetches it from its present position and leader epoch on."""
+        self.partitions.add(tp)
+        if tp in self._session.partitions:
+            self._moved.add(tp)
+        else:
+            self._outside[tp] = 0.0
+            self.wake(is_urgent=True)
 
     def remove(self, tp: TopicPartition) -> None:
-        del self.partitions[tp]
+        self.partitions.discard(tp)
+        self._in_flight.pop(tp, None)
+        self._leave_session(tp)
+        self._outside.pop(tp, None)
         self._reopens_at.pop(tp, None)
 
-    def wake(self) -> None:
+    def wake(self, *, is_urgent: bool = False) -> None:
+        """Checks again which partitions are due; if it is urgent, the request in progress is cut off."""
+        self._is_urgent = self._is_urgent or is_urgent
         self._changed.set()
 
     def end(self) -> asyncio.Task[None]:
         self._task.cancel()
         return self._task
 
+    # --- which partitions -------------------------------------------------------------------------
+
+    def _leave_session(self, tp: TopicPartition) -> None:
+        self._session.forget(tp)
+        self._moved.discard(tp)
+
+    def _put_off(self, tp: TopicPartition, until: float) -> None:
+        """Leaves a partition out of requests until a time."""
+        self._leave_session(tp)
+        if tp in self.partitions:
+            self._outside[tp] = until
+
+    def _due(self, tp: TopicPartition) -> float:
+        if tp in self._all._paused:
+            return float("inf")
+        return max(self._outside[tp], self._all._quota.free_at(tp))
+
+    def _collect(self, now: float) -> None:
+        """Takes the partitions that are due into the next request; of the throttled ones at most one."""
+        quota = self._all._quota
+        if quota.rate is not None:
+            for tp in [tp for tp in self._session.partitions if quota.holds(tp)]:
+                self._put_off(tp, now)
+        for tp in [tp for tp in self._outside if self._due(tp) <= now]:
+            if quota.holds(tp):
+                if self._throttled is not None:
+                    continue
+                self._throttled = tp, quota.begins(tp, self._max_bytes(tp), now)
+            del self._outside[tp]
+            self._moved.add(tp)
+
+    def _max_bytes(self, tp: TopicPartition) -> int:
+        quota, max_bytes = self._all._quota, self._all._settings.replica_fetch_max_bytes
+        return min(max_bytes, quota.rate or max_bytes) if quota.holds(tp) else max_bytes
+
+    # --- rounds -----------------------------------------------------------------------------------
+
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             while True:
                 self._changed.clear()
-                for tp in tuple(self.partitions):
-                    if self._due(tp) <= loop.time():
-                        await self._fetch(tp)
-                await self._wait(min(map(self._due, self.partitions), default=None))
+                self._is_urgent = False
+                self._collect(loop.time())
+                if self._moved or self._session.partitions:
+                    await self._fetch()
+                else:
+                    await self._wait(min(map(self._due, self._outside), default=None))
         except ExecutorClosedError as error:
             log.debug("%s: nothing is fetched any more: %s", self._where, error)
         finally:
+            self._end_throttled()
             await self._client.close()
-
-    def _due(self, tp: TopicPartition) -> float:
-        if tp in self._all._paused:
-            return float("inf")
-        return max(self.partitions.get(tp, float("inf")), self._all._quota.free_at(tp))
 
     async def _wait(self, until: float | None) -> None:
         """Waits until that time, or until `wake` or `add` is called."""
@@ -216,64 +279,123 @@ class _ReplicaFetcher:
         except TimeoutError:
             pass
 
-    async def _fetch(self, tp: TopicPartition) -> None:
-        """Fetches a partition once; after an error it waits for `replica_fetch_backoff_ms`."""
-        go_on = False
+    async def _fetch(self) -> None:
+        """Fetches once; after a failure of the connection it waits for `replica_fetch_backoff_ms`."""
+        loop = asyncio.get_running_loop()
+        backoff_s = self._all._settings.replica_fetch_backoff_ms / 1000
         try:
-            go_on = await self._fetched(tp)
+            await self._position()
+            if self._session.partitions and not self._is_urgent:
+                await self._round()
             self._is_failing = False
         except (OSError, EOFError, WireError) as error:
             level = logging.DEBUG if self._is_failing else logging.INFO
             self._is_failing = True
             log.log(level, "%s: a fetch failed: %s", self._where, str(error) or type(error).__name__)
-        except ExecutorClosedError:
-            raise
-        except Exception:
-            log.exception("%s: the fetch of %s failed", self._where, tp)
-        if tp in self.partitions:
-            now = asyncio.get_running_loop().time()
-            backoff_s = self._all._settings.replica_fetch_backoff_ms / 1000
-            self.partitions[tp] = now if go_on else now + backoff_s
-
-    async def _fetched(self, tp: TopicPartition) -> bool:
-        """Fetches a partition within the quota; one connection at a time fetches throttled partitions."""
-        quota, max_bytes = self._all._quota, self._all._settings.replica_fetch_max_bytes
-        if quota.holds(tp):
-            max_bytes = min(max_bytes, quota.rate or max_bytes)
-        kept_free = quota.begins(tp, max_bytes, asyncio.get_running_loop().time())
-        try:
-            return await self._asked(tp, max_bytes)
+            self._session.reset()
+            self._moved.update(self._session.partitions)
+            await asyncio.sleep(backoff_s)
         finally:
-            if kept_free:
-                quota.ended(kept_free)
-                self._all.wake()
+            self._end_throttled()
+            if self._all._quota.rate is not None:
+                for tp in [tp for tp in self._session.partitions if self._all._quota.holds(tp)]:
+                    self._put_off(tp, loop.time())
 
-    async def _asked(self, tp: TopicPartition, max_bytes: int) -> bool:
-        settings, quota, host = self._all._settings, self._all._quota, self._all._host
-        wait_ms = max(WAIT_MIN_MS, settings.replica_fetch_wait_max_ms // len(self.partitions))
-        if quota.holds(tp):
-            wait_ms = 0  # other connections wait until this fetch ends
-        partition = await host.call(lambda one: one.next_fetch(tp, max_bytes))
-        if partition is None:
-            await self._reopen(tp)
-            return False
-        self._reopens_at.pop(tp, None)
-        request = FetchLinesRequest(
-            self._all._broker,
-            self._all._broker_epoch(),
-            *tp,
-            partition.current_leader_epoch,
-            partition.last_fetched_epoch,
-            partition.offset,
-            max_bytes,
-            wait_ms,
+    def _end_throttled(self) -> None:
+        if self._throttled is not None:
+            (_, kept_free), self._throttled = self._throttled, None
+            self._all._quota.ended(kept_free)
+            self._all.wake()
+
+    async def _position(self) -> None:
+        """Names the positions of the partitions that may have moved."""
+        if not self._moved:
+            return
+        moved = {tp: self._max_bytes(tp) for tp in self._moved}
+        self._moved.clear()
+        found = await self._all._host.call(
+            lambda host: {tp: _next_fetch(host, tp, size) for tp, size in moved.items()}
         )
-        response = await self._client.ask(request, FetchLinesResponse)
-        size = len(response.records)
-        quota.took(tp, size, asyncio.get_running_loop().time())
-        quota.catches_up(tp, response.error == 0 and request.offset >= response.log_end_offset)
-        fetched = as_fetched(tp.partition, response)
-        return await host.call(lambda one: one.take(tp, partition, fetched))
+        for tp, partition in found.items():
+            await self._moved_to(tp, partition)
+
+    async def _moved_to(self, tp: TopicPartition, partition: FetchPartition | None) -> None:
+        """Fetches from there on; None: the replica does not follow, and its files may have failed."""
+        if tp not in self.partitions:
+            return
+        if partition is not None:
+            self._reopens_at.pop(tp, None)
+            self._session.fetch(tp, partition)
+            return
+        self._back_off(tp)
+        await self._reopen(tp)
+
+    def _back_off(self, tp: TopicPartition) -> None:
+        now = asyncio.get_running_loop().time()
+        self._put_off(tp, now + self._all._settings.replica_fetch_backoff_ms / 1000)
+
+    async def _round(self) -> None:
+        """Sends a request and handles the answer."""
+        self._in_flight = dict(self._session.partitions)
+        response = await self._ask()
+        if response is None:
+            return
+        if not self._session.answered(response):
+            log.info("%s: error %d: a new fetch session begins", self._where, response.error)
+            self._moved.update(self._session.partitions)
+            if response.error not in SESSION_ERRORS:
+                raise OSError(f"error {response.error} in the answer to a fetch")
+            return
+        await self._handle(response)
+
+    async def _ask(self) -> FetchResponse | None:
+        """The answer of the leader; None if the request was cut off, for partitions that it does not name."""
+        settings, now = self._all._settings, asyncio.get_running_loop().time()
+        due_s = min(map(self._due, self._outside), default=float("inf")) - now
+        wait_ms = int(min(settings.replica_fetch_wait_max_ms, max(0.0, due_s * 1000) + 1))
+        request = self._session.request(
+            replica_id=self._all._broker,
+            broker_epoch=self._all._broker_epoch(),
+            max_wait_ms=0 if self._throttled is not None else wait_ms,
+            min_bytes=settings.replica_fetch_min_bytes,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+        )
+        asking = asyncio.ensure_future(self._client.ask(request, FetchResponse, version=FETCH_VERSION))
+        try:
+            while not asking.done() and not self._is_urgent:
+                changed = asyncio.ensure_future(self._changed.wait())
+                try:
+                    await asyncio.wait([asking, changed], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                self._changed.clear()
+            if asking.done():
+                return asking.result()
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        self._session.reset()
+        self._moved.update(self._session.partitions)
+        return None
+
+    async def _handle(self, response: FetchResponse) -> None:
+        """Passes an answer to the replicas, and learns their next positions in the same call."""
+        quota, now = self._all._quota, asyncio.get_running_loop().time()
+        answers: list[_Answer] = []
+        for topic in response.topics:
+            for fetched in topic.partitions:
+                tp = TopicPartition(topic.topic, fetched.partition)
+                if (request := self._in_flight.get(tp)) is None:
+                    continue
+                quota.took(tp, len(fetched.records or b""), now)
+                quota.catches_up(tp, fetched.error == 0 and request.offset >= fetched.log_end_offset)
+                answers.append(_Answer(tp, request, fetched, self._max_bytes(tp)))
+        for tp, go_on, partition in await self._all._host.call(lambda host: _take_all(host, answers)):
+            if go_on:
+                await self._moved_to(tp, partition)
+            elif tp in self.partitions:
+                self._back_off(tp)
 
     async def _reopen(self, tp: TopicPartition) -> None:
         """Opens the failed files of a follower again after `REOPEN_S`: the disk may have been full."""
@@ -282,3 +404,37 @@ class _ReplicaFetcher:
             del self._reopens_at[tp]
             if await self._all._host.call(lambda one: one.reopen(tp)):
                 log.info("%s: its files can be used again", tp)
+
+
+class _Answer(NamedTuple):
+    """A leader's answer for one partition."""
+
+    topic_partition: TopicPartition
+    request: FetchPartition
+    fetched: FetchedPartition
+    max_bytes: int
+    """Of the next fetch."""
+
+
+def _take_all(
+    host: ReplicaManager, answers: list[_Answer]
+) -> list[tuple[TopicPartition, bool, FetchPartition | None]]:
+    """Takes the answers; for each partition whether to go on at once, and from where."""
+    done: list[tuple[TopicPartition, bool, FetchPartition | None]] = []
+    for tp, request, fetched, max_bytes in answers:
+        try:
+            go_on = host.take(tp, request, fetched)
+        except Exception:
+            log.exception("the answer for %s failed", tp)
+            go_on = False
+        done.append((tp, go_on, _next_fetch(host, tp, max_bytes) if go_on else None))
+    return done
+
+
+def _next_fetch(host: ReplicaManager, tp: TopicPartition, max_bytes: int) -> FetchPartition | None:
+    """The position of a replica; None also for a bug of the replica manager, which is logged."""
+    try:
+        return host.next_fetch(tp, max_bytes)
+    except Exception:
+        log.exception("the fetch of %s failed", tp)
+        return None

@@ -20,6 +20,7 @@ from zkgroup.broker.machine.events import (
     BrokerEvent,
     ClaimProducerIds,
     FetchesPaused,
+    FollowerFetched,
     MaximalIsrsSet,
     ProducerIdsClaimed,
     ReadFollowers,
@@ -42,7 +43,7 @@ from zkgroup.broker.server.control_requests import (
     DeleteReplica,
     SetReplicas,
 )
-from zkgroup.broker.server.line_requests import follower_fetched
+from zkgroup.broker.server.fetch_handler import SWEEP_S
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.producer_ids import ProducerIdManager
@@ -57,7 +58,6 @@ from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
 
@@ -127,6 +127,7 @@ class BrokerNetwork:
                 this broker; None does not serve them.
         """
         self._broker, self._cluster_id = broker, cluster_id
+        self._lag_max_ms = settings.replica_lag_time_max_ms
         self._clock = clock
         self._post = post
         self._listener = listener
@@ -184,6 +185,7 @@ class BrokerNetwork:
             cluster_id=lambda: self._cluster_id,
             create_topic=admin.create_unknown_topic if admin is not None and self._creates_topics else None,
             further=() if admin is None else admin.rows(),
+            sweep_s=min(SWEEP_S, self._lag_max_ms / 4000),
         )
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
@@ -340,9 +342,9 @@ class BrokerNetwork:
             self._epochs[tp] = leader_epoch
         self._listener.on_role(tp, role, leader_epoch)
 
-    def on_fetch(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+    def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
         """Posts the progress of a follower after its fetch."""
-        if (event := follower_fetched(request, response)) is not None:
+        for event in fetched:
             self._post(event)
 
     def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:

@@ -69,6 +69,12 @@ class BrokerSettings:
     replica_fetch_max_bytes: int = setting(
         1_048_576, "Most bytes of one partition in one answer of a leader.", kafka="replica.fetch.max.bytes"
     )
+    replica_fetch_response_max_bytes: int = setting(
+        10_485_760, "Most bytes in one answer of a leader.", kafka="replica.fetch.response.max.bytes"
+    )
+    replica_fetch_min_bytes: int = setting(
+        1, "A leader answers a fetch when it has this many bytes.", kafka="replica.fetch.min.bytes"
+    )
     replica_fetch_wait_max_ms: int = setting(
         500,
         "A leader answers a fetch that has nothing new after this time.",
@@ -84,10 +90,7 @@ class BrokerSettings:
         30_000, "Longest wait for an answer of a leader.", kafka="replica.socket.timeout.ms"
     )
     num_replica_fetchers: int = setting(
-        16,
-        "Connections to one leader; its partitions are spread over them.",
-        kafka="num.replica.fetchers",
-        why="A request fetches one partition, so the partitions of a connection take turns; Kafka has 1.",
+        1, "Connections to one leader; its partitions are spread over them.", kafka="num.replica.fetchers"
     )
     controlled_shutdown_enable: bool = setting(
         True,
@@ -239,6 +242,8 @@ _AT_LEAST = {
     "advertised_port": 1,
     "reserved_broker_max_id": 0,
     "replica_fetch_max_bytes": 1,
+    "replica_fetch_response_max_bytes": 1,
+    "replica_fetch_min_bytes": 1,
     "num_replica_fetchers": 1,
     "leader_imbalance_per_broker_percentage": 0,
     "controlled_shutdown_max_retries": 1,

@@ -14,7 +14,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import MetricsSink
 from zkgroup.runtime.events import LogEvent
 from zkgroup.wire.messages import Request
-from zkgroup.wire.records import ProduceRequest, ProduceResponse
+from zkgroup.wire.records import FetchResponse, ProduceRequest, ProduceResponse
 from zkgroup.wire.replica_host import AppendLinesRequest, AppendLinesResponse, FetchLinesResponse
 from zkgroup.znodes.config import ConfigEntity
 
@@ -109,8 +109,8 @@ class BrokerTelemetry:
             metrics.observe("zkgroup_broker_request_seconds", labels, loop.time() - begun)
             if size := bytes_in(request, response):
                 self._count("bytes_in_total", size)
-            elif isinstance(response, FetchLinesResponse) and response.records:
-                self._count("bytes_out_total", len(response.records))
+            elif size := bytes_out(response):
+                self._count("bytes_out_total", size)
             return response
 
         return counted
@@ -142,6 +142,17 @@ class BrokerTelemetry:
         if self._metrics is not None:
             of = {} if tp is None else {"topic": tp.topic, "partition": str(tp.partition)}
             self._metrics.gauge(f"zkgroup_broker_{name}", {**self._labels, **of}, value)
+
+
+def bytes_out(response: Answer) -> int:
+    """The bytes of records in an answer to a follower or a consumer."""
+    match response:
+        case FetchResponse():
+            return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)
+        case FetchLinesResponse():
+            return len(response.records)
+        case _:
+            return 0
 
 
 def bytes_in(request: Request, response: Answer) -> int:

@@ -257,11 +257,25 @@ def test_an_answer_to_another_question_changes_nothing(two: ReplicaManager) -> N
 
 
 def test_a_follower_waits_after_an_error(two: ReplicaManager) -> None:
-    """And after an answer without the lines that the leader has."""
+    """Not after an answer without records that the leader has: they did not fit, or the leader holds the next
+    fetch."""
     two.become_follower(TP, 3)
 
     assert not two.take(TP, asked(two), fetched(ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1))
-    assert not two.take(TP, asked(two), fetched(0, 2, 2))
+    assert two.take(TP, asked(two), fetched(0, 2, 2))
+
+
+def test_an_answer_for_a_former_replica_of_that_name_changes_nothing(two: ReplicaManager) -> None:
+    """The topic was deleted and created again; leader epoch and offset are equal."""
+    two.become_follower(TP, 0)
+    request = asked(two)
+    two.delete(TP)
+    two.become_follower(TP, 0)
+
+    assert two.take(TP, request, fetched(0, 1, 1, records=GOOD))
+    assert end(two) == 0
+    assert two.take(TP, asked(two), fetched(0, 1, 1, records=GOOD))
+    assert end(two) == 1
 
 
 # --- roles ----------------------------------------------------------------------------------------

@@ -48,14 +48,6 @@ from zkgroup.wire.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from zkgroup.wire.records import (
-    FetchedPartition,
-    FetchedTopic,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
 from zkgroup.wire.replica_host import (
     AppendLinesRequest,
     FetchLinesRequest,
@@ -287,19 +279,6 @@ async def test_a_broker_that_hosts_nothing_closes_on_requests_for_lines(
         client.send(request_)
 
         assert await client.is_closed()
-        await client.close()
-
-
-@on_a_loop
-async def test_who_asks_for_kafkas_records_is_told_to_look_elsewhere() -> None:
-    """Error 6 for each partition, and the connection stays open."""
-    fetch_records = FetchRequest(-1, 100, 1, (FetchTopic("t", (FetchPartition(4, 7, 100),)),))
-    async with served(ScriptedHost()) as one:
-        client = await one.client()
-
-        assert await client.ask(fetch_records, FetchResponse) == FetchResponse(
-            (FetchedTopic("t", (FetchedPartition(4, 6, -1, b""),)),)
-        )
         await client.close()
 
 

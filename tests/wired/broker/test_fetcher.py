@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -25,8 +26,14 @@ from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import Request
-from zkgroup.wire.records import FetchPartition
-from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+from zkgroup.wire.records import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from zkgroup.wire.replica_host import records_of
 from zkgroup.wire.requests import READABLE
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS
@@ -49,6 +56,13 @@ class Broken(ReplicaManager):
         if topic_partition == T0:
             raise ValueError("a mistake of the host")
         return None
+
+
+def answered(partition: int, error: int = 0, end: int = 0, records: bytes = b"") -> FetchedPartition:
+    """A leader's answer for one partition."""
+    return FetchedPartition(
+        partition, error, 0, last_stable_offset=0, log_start_offset=0, log_end_offset=end, records=records
+    )
 
 
 def _fetchers(host: ReplicaExecutor, broker_epoch: Callable[[], int] = lambda: 1) -> ReplicaFetcherManager:
@@ -123,9 +137,9 @@ async def test_a_fetch_that_has_begun_is_not_sent_once_it_is_held() -> None:
     memory.become_follower(T1, 0)
     host = ReplicaExecutor(memory)
 
-    async def answer(context: RequestContext, request: Request) -> FetchLinesResponse:
+    async def answer(context: RequestContext, request: Request) -> FetchResponse:
         asked.append(request)
-        return FetchLinesResponse(0, 0, 0)
+        return FetchResponse(())
 
     server = BrokerServer(answer, READABLE)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
@@ -199,15 +213,18 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
     asked: list[int] = []
     at_release: list[int] = []
 
-    async def answer(context: RequestContext, request: Request) -> FetchLinesResponse:
+    async def answer(context: RequestContext, request: Request) -> FetchResponse:
         """Nothing new; where it is throttled once the other partition was asked for again and again."""
-        assert isinstance(request, FetchLinesRequest)
-        asked.append(request.partition)
-        if request.partition != T2.partition:
+        assert isinstance(request, FetchRequest)
+        numbers = [one.partition for topic in request.topics for one in topic.partitions]
+        asked.extend(numbers)
+        if numbers and numbers != [T2.partition]:
             polls = asked.count(T2.partition) + 3
             await until(lambda: asked.count(T2.partition) >= polls)
             at_release.append(len(asked) - asked.count(T2.partition))
-        return FetchLinesResponse(0, 0, 0)
+        return FetchResponse(
+            (FetchedTopic("t", tuple(answered(number) for number in numbers)),) if numbers else ()
+        )
 
     server = BrokerServer(answer, READABLE)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
@@ -263,3 +280,164 @@ def test_a_rate_that_is_none_is_refused(rate: str) -> None:
     with pytest.raises(ConfigError, match="bytes a second"):
         throttle.configured(ConfigEntity.broker(1), {FOLLOWER_RATE: rate})
     assert throttle.rate is None
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+class ScriptedLeader:
+    """A leader that notes each request, and whose answers the test releases."""
+
+    def __init__(self) -> None:
+        self.requests: list[FetchRequest] = []
+        self._responses: asyncio.Queue[FetchResponse] = asyncio.Queue()
+        self._server = BrokerServer(self._answer, READABLE)
+        self.cut_off = 0
+
+    async def start(self) -> BrokerEndPoint:
+        return BrokerEndPoint(9, *await self._server.start("127.0.0.1"))
+
+    async def _answer(self, context: RequestContext, request: Request) -> FetchResponse:
+        assert isinstance(request, FetchRequest)
+        self.requests.append(request)
+        try:
+            return await self._responses.get()
+        except asyncio.CancelledError:
+            self.cut_off += 1
+            raise
+
+    async def asked(self, count: int) -> FetchRequest:
+        """The request of this number, from 1."""
+        await until(lambda: len(self.requests) >= count)
+        return self.requests[count - 1]
+
+    def answers(self, *partitions: FetchedPartition, session_id: int = 7, error: int = 0) -> None:
+        topics = (FetchedTopic("t", partitions),) if partitions else ()
+        self._responses.put_nowait(FetchResponse(topics, session_id=session_id, error=error))
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+def named(request: FetchRequest) -> dict[int, int]:
+    """The partitions that a request names, with their offsets."""
+    return {one.partition: one.offset for topic in request.topics for one in topic.partitions}
+
+
+def session(request: FetchRequest) -> tuple[int, int]:
+    return request.session_id, request.session_epoch
+
+
+@asynccontextmanager
+async def follower_of(
+    leader: ScriptedLeader, *partitions: TopicPartition, settings: BrokerSettings = SETTINGS
+) -> AsyncIterator[tuple[ReplicaFetcherManager, ReplicaManager]]:
+    """A broker that follows partitions, of which the test knows the replica manager."""
+    memory = in_memory(1)
+    for tp in (T0, T1, T2):
+        memory.become_follower(tp, 0)
+    host = ReplicaExecutor(memory)
+    fetchers = ReplicaFetcherManager(
+        host, settings, broker=1, client_id="b", quota=ReplicationQuota(1), broker_epoch=lambda: 5
+    )
+    place = await leader.start()
+    for tp in partitions:
+        fetchers.follow(tp, place)
+    try:
+        yield fetchers, memory
+    finally:
+        await fetchers.close()
+        await leader.close()
+        assert await host.close()
+
+
+RECORD = records_of([b"a"], timestamp_ms=1, base_offset=0, leader_epoch=0)
+
+
+@on_a_loop
+async def test_all_partitions_are_fetched_by_one_request_and_then_those_that_have_changed() -> None:
+    """The next request names what has moved, the one after it nothing; settings are in each."""
+    leader = ScriptedLeader()
+    settings = replace(SETTINGS, replica_fetch_response_max_bytes=99, replica_fetch_max_bytes=77)
+    async with follower_of(leader, T0, T1, T2, settings=settings) as (_, memory):
+        first = await leader.asked(1)
+        assert (named(first), session(first), first.broker_epoch) == ({0: 0, 1: 0, 2: 0}, (0, 0), 5)
+        assert (first.max_bytes, first.topics[0].partitions[0].max_bytes, first.min_bytes) == (99, 77, 1)
+        leader.answers(answered(0), answered(1, end=1, records=RECORD), answered(2))
+        second = await leader.asked(2)
+        assert (named(second), session(second), second.forgotten) == ({1: 1}, (7, 1), ())
+        assert memory.log_end_offset(T1) == 1
+        leader.answers()
+        third = await leader.asked(3)
+        assert (named(third), session(third)) == ({}, (7, 2))
+        leader.answers()
+
+
+@on_a_loop
+async def test_a_partition_with_an_error_is_left_out_for_a_while_and_delays_no_other() -> None:
+    """It is forgotten, named again after the back-off, and the request ends by then."""
+    leader = ScriptedLeader()
+    settings = replace(SETTINGS, replica_fetch_backoff_ms=50)
+    async with follower_of(leader, T0, T1, settings=settings):
+        await leader.asked(1)
+        leader.answers(answered(0, error=6), answered(1))
+        second = await leader.asked(2)
+        assert (named(second), [one.partitions for one in second.forgotten]) == ({}, [(0,)])
+        assert 0 < second.max_wait_ms <= 51
+        await asyncio.sleep(0.05)
+        leader.answers()
+        assert named(await leader.asked(3)) == {0: 0}
+        leader.answers()
+
+
+@on_a_loop
+async def test_a_new_partition_cuts_off_a_request_that_the_leader_holds() -> None:
+    """A new session begins, and the leader is asked to end the one before."""
+    leader = ScriptedLeader()
+    async with follower_of(leader, T0) as (fetchers, _):
+        await leader.asked(1)
+        leader.answers(answered(0))
+        await leader.asked(2)
+        fetchers.follow(T1, next(iter(fetchers._fetchers)))
+        third = await leader.asked(3)
+        assert (named(third), session(third)) == ({0: 0, 1: 0}, (7, 0))
+        await until(lambda: leader.cut_off == 1)
+
+
+@on_a_loop
+async def test_a_partition_that_is_left_is_forgotten_and_its_answer_ignored() -> None:
+    """Also where it is followed again meanwhile: it may be of another topic of that name."""
+    leader = ScriptedLeader()
+    async with follower_of(leader, T0, T1) as (fetchers, memory):
+        await leader.asked(1)
+        fetchers.leave(T0)
+        leader.answers(answered(0, end=1, records=RECORD), answered(1))
+        second = await leader.asked(2)
+        assert (named(second), [one.partitions for one in second.forgotten]) == ({}, [(0,)])
+        assert memory.log_end_offset(T0) == 0
+
+
+@on_a_loop
+async def test_a_leader_without_the_session_gets_a_full_request() -> None:
+    """At once, for both errors; any other error is one of the connection."""
+    leader = ScriptedLeader()
+    async with follower_of(leader, T0, T1):
+        await leader.asked(1)
+        leader.answers(answered(0), answered(1))
+        for number, error in enumerate((70, 71, 2), start=2):
+            await leader.asked(2 * number - 2)
+            leader.answers(error=error, session_id=0)
+            full = await leader.asked(2 * number - 1)
+            assert (named(full), session(full)) == ({0: 0, 1: 0}, (0, 0))
+            leader.answers(answered(0), answered(1))
+
+
+@on_a_loop
+async def test_a_leader_that_keeps_no_session_is_asked_for_everything_each_time() -> None:
+    """Its sessions are all taken."""
+    leader = ScriptedLeader()
+    async with follower_of(leader, T0, T1):
+        for number in (1, 2, 3):
+            request = await leader.asked(number)
+            assert (named(request), session(request)) == ({0: 0, 1: 0}, (0, 0))
+            leader.answers(answered(0), answered(1), session_id=0)

@@ -16,7 +16,6 @@ from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.wire.replica_host import (
     ACKS_LEADER,
-    CONSUMER,
     AppendLinesResponse,
     FetchLinesResponse,
     records_of,
@@ -153,20 +152,14 @@ async def test_lines_that_another_may_have_cut_off_are_answered_with_6(
 
 
 @on_a_loop
-async def test_a_broker_that_no_controller_calls_alive_gets_no_lines() -> None:
-    """K20: 77, without a call of the replica manager; it can follow a former topic of that name.
-
-    Consumers and observers are answered.
-    """
+async def test_followers_do_not_fetch_lines() -> None:
+    """They use Fetch (35); the replica manager is not called."""
     host = ScriptedHost(fetches=[fetched()])
-    async with served(host, is_live={3}.__contains__) as one:
+    async with served(host) as one:
         client = await one.client()
 
-        answers = [await client.ask(fetch(replica), FetchLinesResponse) for replica in (2, 3, CONSUMER)]
-
-        assert [answer.error for answer in answers] == [77, 0, 0]
-        assert host.asked == [("fetch", fetch(3)), ("fetch", fetch(CONSUMER))]
-        assert [request.replica_id for request, _ in one.noted.fetches] == [3]
+        assert await client.ask(fetch(2), FetchLinesResponse) == FetchLinesResponse(35, -1, -1)
+        assert host.asked == []
         await client.close()
 
 
@@ -218,12 +211,12 @@ async def test_a_fetch_waits_for_lines() -> None:
 
 @on_a_loop
 async def test_a_fetch_is_answered_when_the_high_watermark_moves() -> None:
-    """A follower learns it so, without a line to carry it."""
+    """A consumer learns it so, without a line to carry it."""
     host = ScriptedHost(views={ORDERS: LED}, fetches=[fetched(9), fetched(10)])
     async with served(host) as one:
         assert one.thread is not None
         client = await one.client()
-        client.send(fetch(replica=2, wait_ms=20_000))
+        client.send(fetch(wait_ms=20_000))
         await until(lambda: len(host.asked) == 1)
         await one.thread.call(lambda _: host.show(ORDERS, high_watermark=10))
 
@@ -241,17 +234,4 @@ async def test_an_error_is_not_waited_on() -> None:
         client = await one.client()
 
         assert await client.ask(fetch(wait_ms=20_000), FetchLinesResponse) == wrong
-        await client.close()
-
-
-@on_a_loop
-async def test_fetches_of_followers_are_shown_and_those_of_consumers_not() -> None:
-    """The ISR is decided by them."""
-    host = ScriptedHost(fetches=[fetched()])
-    async with served(host) as one:
-        client = await one.client()
-        await client.ask(fetch(CONSUMER), FetchLinesResponse)
-        await client.ask(fetch(2), FetchLinesResponse)
-
-        assert one.noted.fetches == [(fetch(2), fetched())]
         await client.close()

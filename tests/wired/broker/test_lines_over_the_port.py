@@ -13,6 +13,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import ZnodeStat
 from zkgroup.model.requests import MultiDone
 from zkgroup.wire.control import LeaderAndIsrResponse
+from zkgroup.wire.records import FetchRequest, FetchResponse, FetchTopic
 from zkgroup.wire.replica_host import (
     ACKS_ALL,
     CONSUMER,
@@ -31,9 +32,13 @@ DECISION = state(leader=1, epoch=0, isr=(1, FOLLOWER), replicas=(1, FOLLOWER), v
 
 async def fetches_once(follower: ReplicaManager, client: Client) -> None:
     """One round of a follower's fetcher."""
-    request = follower.next_fetch(ORDERS, broker_epoch=77, max_bytes=10_000, max_wait_ms=0)
-    assert request is not None
-    assert follower.take(request, await client.ask(request, FetchLinesResponse))
+    partition = follower.next_fetch(ORDERS, 10_000)
+    assert partition is not None
+    topics = (FetchTopic(ORDERS.topic, (partition,)),)
+    request = FetchRequest(FOLLOWER, 0, 1, topics, broker_epoch=77)
+    response = await client.ask(request, FetchResponse, version=12)
+    ((fetched,),) = (topic.partitions for topic in response.topics)
+    assert follower.take(ORDERS, partition, fetched)
 
 
 async def appending(client: Client, *lines: bytes) -> asyncio.Task[AppendLinesResponse]:
@@ -97,10 +102,8 @@ async def test_a_silent_follower_leaves_the_isr_and_returns_when_it_has_caught_u
         async def in_step(expected: tuple[int, ...] | None, version: int) -> None:
             """One round of the leader's watch over its ISR, with a ZooKeeper that accepts."""
             assert leader.thread is not None
-            for request, response in leader.noted.fetches:
-                isr.fetched(
-                    request.replica_id, request.offset, response.log_end_offset, leader.clock.now_ms()
-                )
+            for one in leader.noted.fetches:
+                isr.fetched(one.follower, one.offset, one.log_end_offset, leader.clock.now_ms())
             leader.noted.fetches.clear()
             view = await leader.thread.call(lambda host: host.view(ORDERS))
             assert view is not None

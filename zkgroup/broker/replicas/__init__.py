@@ -1,7 +1,7 @@
 """The replicas of a broker: leaders and followers over a `DataDir`.
 
 * `manager`: `ReplicaManager`, all replicas of a broker; `executor`: the one thread that calls it
-* `replica`: one replica with its role, its appends, its answers to FetchLines, the progress of a leader's
+* `replica`: one replica with its role, its appends, its answers to Fetch, the progress of a leader's
   followers, and the high watermark
 * `appends`: appends to several partitions, and the wait of acks=all
 * `actions`: the calls of controller, machine and clients; `min_insync`: `min.insync.replicas`;

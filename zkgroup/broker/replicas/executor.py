@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
@@ -46,6 +46,7 @@ class ReplicaExecutor:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._moved: set[TopicPartition] = set()
         self._waiting: dict[TopicPartition, set[asyncio.Event]] = {}
+        self._watches: dict[TopicPartition, set[PartitionWatch]] = {}
         self._ended = asyncio.Event()
         self._closing = self._abandons = False
         host.listen(self._moved.add)
@@ -103,6 +104,17 @@ class ReplicaExecutor:
                 events.discard(event)
                 if not events:
                     del self._waiting[tp]
+
+    @contextmanager
+    def watch(self, partitions: Iterable[TopicPartition]) -> Iterator[PartitionWatch]:
+        """Notes the changes of the partitions."""
+        watch = PartitionWatch(self)
+        try:
+            for tp in partitions:
+                watch.add(tp)
+            yield watch
+        finally:
+            watch.close()
 
     async def close(self, timeout_s: float = 5.0, *, abandon: bool = False) -> bool:
         """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.
@@ -162,6 +174,52 @@ class ReplicaExecutor:
         for tp in moved & self._waiting.keys():
             for event in self._waiting[tp]:
                 event.set()
+        for tp in moved & self._watches.keys():
+            for watch in self._watches[tp]:
+                watch.note(tp)
+
+
+class PartitionWatch:
+    """Notes which of some partitions have changed. Used on the event loop of its executor."""
+
+    def __init__(self, executor: ReplicaExecutor) -> None:
+        self._watches = executor._watches
+        self._partitions: set[TopicPartition] = set()
+        self._changed: dict[TopicPartition, None] = {}
+        self.event = asyncio.Event()
+        """Is set while a partition has changed."""
+
+    def add(self, tp: TopicPartition) -> None:
+        """Notes the changes of a partition from now on."""
+        if tp not in self._partitions:
+            self._partitions.add(tp)
+            self._watches.setdefault(tp, set()).add(self)
+
+    def discard(self, tp: TopicPartition) -> None:
+        """Notes no more changes of a partition."""
+        if tp in self._partitions:
+            self._partitions.discard(tp)
+            self._changed.pop(tp, None)
+            watches = self._watches[tp]
+            watches.discard(self)
+            if not watches:
+                del self._watches[tp]
+
+    def note(self, tp: TopicPartition) -> None:
+        """Notes a change."""
+        self._changed[tp] = None
+        self.event.set()
+
+    def take(self) -> list[TopicPartition]:
+        """The partitions that have changed since the last call, in order of their changes."""
+        changed, self._changed = list(self._changed), {}
+        self.event.clear()
+        return changed
+
+    def close(self) -> None:
+        """Notes nothing more."""
+        for tp in tuple(self._partitions):
+            self.discard(tp)
 
 
 def _set_result(answer: asyncio.Future[T], value: T) -> None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import FollowerId
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import NO_EPOCH_END, NO_OFFSET, FetchedPartition, FetchPartition
-from zkgroup.wire.replica_host import CONSUMER, OBSERVER, FetchLinesRequest, FetchLinesResponse
+from zkgroup.wire.replica_host import OBSERVER, FetchLinesRequest, FetchLinesResponse
 
 
 def fetch_lines(
     host: ReplicaManager, request: FetchLinesRequest, *, held: bool = False
 ) -> FetchLinesResponse:
-    """The answer to a follower, a consumer, or an observer (offsets of a replica in any role)."""
+    """The answer to a consumer, or an observer (offsets of a replica in any role)."""
     topic_partition = TopicPartition(request.topic, request.partition)
     if request.replica_id == OBSERVER:
         return _as_lines(host, topic_partition, host.offsets(topic_partition))
-    is_consumer = request.replica_id == CONSUMER
-    follower = None if is_consumer else FollowerId(request.replica_id, request.broker_epoch)
-    return _as_lines(
-        host, topic_partition, host.fetch(topic_partition, as_partition(request), follower, held=held)
-    )
+    return _as_lines(host, topic_partition, host.fetch(topic_partition, as_partition(request), held=held))
 
 
 def as_partition(request: FetchLinesRequest) -> FetchPartition:

@@ -316,7 +316,8 @@ class ReplicaManager:
 
         Returns whether to fetch again at once. After an error, a wrong checksum or an answer that the replica
         refuses (the reason is in `ReplicaView.failure`) it returns False: back off first. An answer for
-        another offset or leader epoch than the present one changes nothing.
+        another offset or leader epoch than the present one changes nothing, nor does one to a position that
+        another replica of this name has given (`next_fetch`).
         """
         if (replica := self._replicas.get(topic_partition)) is None:
             return True

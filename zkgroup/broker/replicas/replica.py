@@ -174,6 +174,9 @@ class Replica:
         self._leader_state: LeaderState | None = None
         self._level_at: int | None = None
         """See `FollowerState`."""
+        self._has_asked = False
+        """Whether it has said where to fetch since it took its role: an answer before that is for another
+        replica, perhaps of a deleted topic of the same name."""
         self._failure: str | None = None
 
     # --- state ------------------------------------------------------------------------------------
@@ -289,6 +292,7 @@ class Replica:
                 f"{self._topic_partition}: {role.value} in epoch {leader_epoch}, after {now}"
             )
         self.stop()
+        self._has_asked = False
         self._leader_epoch = leader_epoch
 
     def _give_up(self, failure: str) -> ErrorCode:
@@ -499,6 +503,7 @@ class Replica:
         """What to fetch from the leader next; None if this replica does not follow."""
         if self._role is not Role.FOLLOWER:
             return None
+        self._has_asked = True
         log = self._log
         return FetchPartition(
             self._topic_partition.partition,
@@ -512,7 +517,8 @@ class Replica:
     def take(self, request: FetchPartition, response: FetchedPartition) -> bool:
         """Handles the leader's answer; see `ReplicaManager.take`."""
         position = request.current_leader_epoch, request.offset
-        if self._role is not Role.FOLLOWER or position != (self._leader_epoch, self.end_offset):
+        present = self._leader_epoch, self.end_offset
+        if self._role is not Role.FOLLOWER or not self._has_asked or position != present:
             return True
         if response.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._start_anew(response.log_start_offset)
@@ -530,7 +536,7 @@ class Replica:
         start = min(response.log_start_offset, self.high_watermark)
         if start > self._log.start_offset:
             self._log.advance_start(start)
-        return damage is None and (bool(records) or self.end_offset >= response.log_end_offset)
+        return damage is None
 
     def _start_anew(self, log_start_offset: int) -> bool:
         """Truncates fully and starts at the leader's log start offset, which is beyond the end of this log.

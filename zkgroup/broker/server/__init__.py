@@ -7,5 +7,7 @@
 * `metadata_cache`: the metadata of the last UpdateMetadata; `metadata_requests` answers clients with it
 * `produce_requests`: Produce; `offset_requests`: ListOffsets and OffsetForLeaderEpoch; `producer_ids`:
   InitProducerId
-* `line_requests`: AppendLines and FetchLines; `refused_requests`: Kafka's Fetch
+* `fetch_requests`: Fetch, and when its answer is complete; `fetch_sessions`: the sessions of followers;
+  `fetch_handler`: the waits
+* `line_requests`: AppendLines and FetchLines
 """

@@ -9,19 +9,13 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_queue import ControlHandlers, ControlObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
+from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
-from zkgroup.broker.server.line_requests import (
-    FetchObserver,
-    LeaderQuota,
-    LineHandlers,
-    LineRequests,
-    no_failed_replicas,
-)
+from zkgroup.broker.server.line_requests import LineHandlers, LineRequests, no_failed_replicas
 from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource, api_versions
 from zkgroup.broker.server.offset_requests import OffsetHandlers
 from zkgroup.broker.server.produce_requests import ProduceHandler
 from zkgroup.broker.server.producer_ids import ProducerIdManager
-from zkgroup.broker.server.refused_requests import refuse_fetch
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
@@ -79,6 +73,7 @@ class BrokerApis:
         create_topic: begins to create a topic that a client asks for in Metadata, and returns at once; None:
             such a topic is unknown (`auto.create.topics.enable`).
         further: more rows of the table.
+        sweep_s: interval at which all partitions of a follower's session are read (`FetchHandler`).
     """
 
     def __init__(
@@ -100,6 +95,7 @@ class BrokerApis:
         cluster_id: Callable[[], str | None] = lambda: None,
         create_topic: Callable[[str], None] | None = None,
         further: Iterable[ServedApi[Any]] = (),
+        sweep_s: float = SWEEP_S,
     ) -> None:
         self._controlled_shutdown = controlled_shutdown
         self._control = ControlHandlers(broker, control_requests, clock, replicas, observer, accepts_control)
@@ -108,8 +104,15 @@ class BrokerApis:
         if replicas is None:
             rows.append(ServedApi(FailedReplicasRequest, range(1), no_failed_replicas))
         else:
-            lines = LineHandlers(replicas, LineRequests(is_live, min_insync), observer, leader_quota)
-            rows += _rows_of_replicas(lines)
+            fetches = FetchHandler(
+                replicas,
+                is_live=is_live,
+                is_known=is_known,
+                observer=observer,
+                leader_quota=leader_quota,
+                sweep_s=sweep_s,
+            )
+            rows += _rows_of_replicas(fetches, LineHandlers(replicas, LineRequests(min_insync)))
             rows += _rows_of_producers(
                 ProduceHandler(replicas, min_insync, is_known), OffsetHandlers(replicas, is_known)
             )
@@ -159,9 +162,9 @@ class BrokerApis:
         return await self._controlled_shutdown(request.broker)
 
 
-def _rows_of_replicas(lines: LineHandlers) -> Iterator[ServedApi[Any]]:
+def _rows_of_replicas(fetches: FetchHandler, lines: LineHandlers) -> Iterator[ServedApi[Any]]:
     """The rows of a broker with replicas."""
-    yield ServedApi(FetchRequest, range(1), refuse_fetch)
+    yield ServedApi(FetchRequest, range(4, 13), fetches.fetch)
     yield ServedApi(AppendLinesRequest, range(1), lines.append)
     yield ServedApi(FetchLinesRequest, range(1), lines.fetch)
     yield ServedApi(FailedReplicasRequest, range(1), lines.failed_replicas)

@@ -1,34 +1,208 @@
 """Fetch: what to answer to consumers and followers, and whether to wait. Pure.
 
-Sources: kafka/server/KafkaApis.scala (`handleFetchRequest`), kafka/server/DelayedFetch.scala @2.8.2.
+Sources: kafka/server/KafkaApis.scala (`handleFetchRequest`), kafka/server/DelayedFetch.scala,
+kafka/server/ReplicaManager.scala (`fetchMessages`) @2.8.2.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
 from zkgroup.broker.machine.events import FollowerFetched
-from zkgroup.broker.replicas.replica_view import FollowerId
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.replica import no_fetch
+from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, FollowerId
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import NO_EPOCH_END, FetchedPartition, FetchPartition
+from zkgroup.wire.records import (
+    NO_EPOCH_END,
+    READ_COMMITTED,
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from zkgroup.wire.replica_host import OBSERVER
+
+FOLLOWER_VERSION = 12
+"""The first version in which a follower names the epoch of its last record. Without it a diverging log would
+not be noticed."""
 
 
-def has_news(first: FetchedPartition, fetched: FetchedPartition) -> bool:
-    """Whether an answer for a partition is sent at once: records, an error, a diverging log, or another high
-    watermark than in the first answer to the same request, which was held."""
-    return (
-        fetched.error != ErrorCode.NONE
-        or bool(fetched.records)
-        or fetched.diverging != NO_EPOCH_END
-        or fetched.high_watermark != first.high_watermark
-    )
+def follower_of(request: FetchRequest) -> FollowerId | None:
+    """The follower that fetches; None for a consumer or an observer."""
+    return FollowerId(request.replica_id, request.broker_epoch) if request.replica_id >= 0 else None
 
 
-def follower_fetched(
-    topic_partition: TopicPartition, follower: FollowerId, request: FetchPartition, fetched: FetchedPartition
-) -> FollowerFetched | None:
-    """The event for the machine after an answer to a follower; None after an error or a diverging log."""
-    if fetched.error != ErrorCode.NONE or fetched.diverging != NO_EPOCH_END:
-        return None
-    return FollowerFetched(
-        topic_partition, follower.broker, request.offset, fetched.log_end_offset, fetched.high_watermark
-    )
+def partitions_of(request: FetchRequest) -> Iterator[tuple[TopicPartition, FetchPartition]]:
+    """The partitions that a request names, in order."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.topic, partition.partition), partition
+
+
+def forgotten_by(request: FetchRequest) -> Iterator[TopicPartition]:
+    """The partitions that a request takes out of its session."""
+    for topic in request.forgotten:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.topic, partition)
+
+
+def refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
+    """The answer that refuses each partition."""
+    return FetchResponse(topics_of({tp: no_fetch(tp.partition, error) for tp, _ in partitions_of(request)}))
+
+
+def topics_of(
+    results: Mapping[TopicPartition, FetchedPartition], isolation_level: int = 0
+) -> tuple[FetchedTopic, ...]:
+    """The partitions of an answer by topic, in order.
+
+    With isolation level 1 a consumer expects a list of aborted transactions; there are none.
+    """
+    topics: dict[str, list[FetchedPartition]] = {}
+    for tp, result in results.items():
+        if isolation_level == READ_COMMITTED:
+            result = dataclasses.replace(result, aborted_transactions=())
+        topics.setdefault(tp.topic, []).append(result)
+    return tuple(FetchedTopic(topic, tuple(partitions)) for topic, partitions in topics.items())
+
+
+class DelayedFetch:
+    """A fetch of several partitions, until there is enough to answer.
+
+    The fetch of a consumer is complete with `min_bytes` of records. That of a follower is complete with
+    anything new for one partition: records, or another high watermark than the follower has. An error or a
+    diverging log completes both.
+    """
+
+    def __init__(
+        self,
+        wanted: Mapping[TopicPartition, FetchPartition],
+        request: FetchRequest,
+        known: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """`known`: the high watermarks that the follower has; others are news. None, without a session: those
+        of the first read, and all partitions are answered."""
+        self._wanted = wanted
+        self._follower = follower_of(request)
+        self._observes = request.replica_id == OBSERVER
+        self._min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, FETCH_BYTES_MAX)
+        self._known = known
+        self._first: dict[TopicPartition, int] = {}
+        """Without a session: the high watermarks of the first read."""
+        self._bytes = 0
+        self._is_urgent = self._observes
+        self.results: dict[TopicPartition, FetchedPartition] = {}
+        """The partitions that were read, each as it was read last."""
+        self.news: dict[TopicPartition, FetchedPartition] = {}
+        """Those with something new."""
+        self.withheld: set[TopicPartition] = set()
+        """Throttled partitions: their records are left out."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer is sent at once."""
+        if self._is_urgent or not self._wanted:
+            return True
+        return bool(self.news) if self._follower is not None else self._bytes >= self._min_bytes
+
+    @property
+    def unfinished(self) -> list[TopicPartition]:
+        """The partitions of a follower whose records did not fit, or were left out."""
+        return [
+            tp
+            for tp, result in self.results.items()
+            if not result.records and self._wanted[tp].offset < result.log_end_offset
+        ]
+
+    def read(
+        self,
+        replicas: ReplicaManager,
+        partitions: Iterable[TopicPartition],
+        *,
+        held: bool,
+        throttled: Collection[TopicPartition] = (),
+    ) -> list[FollowerFetched]:
+        """Reads partitions, the first ones with precedence; `held` is that of `ReplicaManager.fetch`.
+
+        Partitions that are not wanted are left out. `throttled`: those to which nothing is sent now, unless
+        the follower is in sync (KIP-73). Returns the events for the machine.
+        """
+        fetched = []
+        for tp in partitions:
+            if (request := self._wanted.get(tp)) is None:
+                continue
+            result = self._read(replicas, tp, request, held, tp in throttled)
+            self._note(tp, result)
+            if self._follower is not None and _agrees(result):
+                fetched.append(
+                    FollowerFetched(
+                        tp,
+                        self._follower.broker,
+                        request.offset,
+                        result.log_end_offset,
+                        result.high_watermark,
+                    )
+                )
+        return fetched
+
+    def _read(
+        self,
+        replicas: ReplicaManager,
+        tp: TopicPartition,
+        request: FetchPartition,
+        held: bool,
+        throttled: bool,
+    ) -> FetchedPartition:
+        self.withheld.discard(tp)
+        if self._observes:
+            return replicas.offsets(tp)
+        if (before := self.results.get(tp)) is not None:
+            self._bytes -= len(before.records or b"")
+        if throttled:
+            nothing = replicas.fetch(tp, request, self._follower, max_bytes=0, at_least_one=False, held=held)
+            if not _agrees(nothing) or request.offset < nothing.high_watermark:
+                self.withheld.add(tp)
+                return nothing
+            held = True
+        result = replicas.fetch(
+            tp,
+            request,
+            self._follower,
+            max_bytes=self._max_bytes - self._bytes,
+            at_least_one=not self._bytes,
+            held=held,
+        )
+        self._bytes += len(result.records or b"")
+        return result
+
+    def _note(self, tp: TopicPartition, result: FetchedPartition) -> None:
+        self.results[tp] = result
+        if self._known is None:
+            known: int | None = self._first.setdefault(tp, result.high_watermark)
+        else:
+            known = self._known.get(tp)
+        is_error = not _agrees(result)
+        self._is_urgent = self._is_urgent or is_error
+        if is_error or result.records or result.high_watermark != known:
+            self.news[tp] = result
+        else:
+            self.news.pop(tp, None)
+
+    @property
+    def is_of_follower(self) -> bool:
+        return self._follower is not None
+
+    def sizes(self) -> Iterator[tuple[TopicPartition, int]]:
+        """The bytes that are sent to a follower that is not in sync, by partition; none for a consumer."""
+        for tp, result in self.news.items() if self.is_of_follower else ():
+            if result.records and self._wanted[tp].offset < result.high_watermark:
+                yield tp, len(result.records)
+
+
+def _agrees(result: FetchedPartition) -> bool:
+    return result.error == ErrorCode.NONE and result.diverging == NO_EPOCH_END

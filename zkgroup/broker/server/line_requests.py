@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
-from typing import Protocol
 
-from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replicas.actions import failed_replicas
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.line_fetches import fetch_lines, no_lines
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
+from zkgroup.broker.server.fetch_handler import FETCH_WAIT_MAX_MS
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
@@ -37,14 +35,8 @@ from zkgroup.wire.replica_host import (
 class LineRequests:
     """Decides the answers to AppendLines and FetchLines. Used on the thread of the replicas."""
 
-    def __init__(self, is_live: Callable[[int], bool], min_insync: MinInsync | None = None) -> None:
-        """
-        Args:
-            is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes
-                from an earlier incarnation (77), which may follow a deleted topic (ADR 0024).
-            min_insync: None appends with acks=all without a check of the ISR size.
-        """
-        self._is_live = is_live
+    def __init__(self, min_insync: MinInsync | None = None) -> None:
+        """`min_insync`: None appends with acks=all without a check of the ISR size."""
         self._min_insync = min_insync
 
     # --- append -----------------------------------------------------------------------------------
@@ -91,15 +83,6 @@ class LineRequests:
 
     # --- fetch ------------------------------------------------------------------------------------
 
-    def refused(self, request: FetchLinesRequest) -> FetchLinesResponse | None:
-        """The answer to a broker that is not live by the last UpdateMetadata; None for others.
-
-        May be called on any thread.
-        """
-        if is_of_follower(request) and not self._is_live(request.replica_id):
-            return no_lines(ErrorCode.STALE_BROKER_EPOCH)
-        return None
-
     @staticmethod
     def says_nothing(first: FetchLinesResponse, response: FetchLinesResponse) -> bool:
         """Whether the answer is delayed further: it has no batch, and the high watermark is unchanged."""
@@ -108,70 +91,17 @@ class LineRequests:
         return response.high_watermark == first.high_watermark
 
 
-def is_of_follower(request: FetchLinesRequest) -> bool:
-    """Whether a fetch comes from a broker, not from a consumer or observer."""
-    return request.replica_id not in (CONSUMER, OBSERVER)
-
-
-def follower_fetched(request: FetchLinesRequest, response: FetchLinesResponse) -> FollowerFetched | None:
-    """The event for the machine after a follower's fetch was answered; None for another fetch or an error."""
-    if not is_of_follower(request) or response.error != ErrorCode.NONE or response.diverging is not None:
-        return None
-    return FollowerFetched(
-        TopicPartition(request.topic, request.partition),
-        request.replica_id,
-        request.offset,
-        response.log_end_offset,
-        response.high_watermark,
-    )
-
-
 def _partition(request: AppendLinesRequest) -> TopicPartition:
     return TopicPartition(request.topic, request.partition)
-
-
-FETCH_WAIT_MAX_MS = 30_000
-"""Longest delay of a fetch, whatever its `max_wait_ms`: the client may be gone without closing its socket."""
-
-
-class FetchObserver(Protocol):
-    """Receives notifications of answered fetches, on the loop, before the answer is sent. Must not raise."""
-
-    def on_fetch(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
-        """A follower has fetched lines from this broker."""
-        ...
-
-
-class LeaderQuota(Protocol):
-    """The throttle for batches that a leader sends to followers that lag (KIP-73). Times in seconds."""
-
-    def holds(self, tp: TopicPartition) -> bool: ...
-
-    def free_at(self, tp: TopicPartition) -> float: ...
-
-    def took(self, tp: TopicPartition, size: int, now: float) -> None: ...
 
 
 class LineHandlers:
     """The handlers of AppendLines, FetchLines and FailedReplicas. Used on one event loop."""
 
-    def __init__(
-        self,
-        replicas: ReplicaExecutor,
-        lines: LineRequests,
-        observer: FetchObserver | None = None,
-        leader_quota: LeaderQuota | None = None,
-    ) -> None:
-        """
-        Args:
-            lines: decides the answers.
-            observer: is notified of the fetches of followers.
-            leader_quota: None sends batches without a throttle.
-        """
+    def __init__(self, replicas: ReplicaExecutor, lines: LineRequests) -> None:
+        """`lines` decides the answers."""
         self._replicas = replicas
         self._lines = lines
-        self._observer = observer
-        self._leader_quota = leader_quota
 
     async def failed_replicas(
         self, context: RequestContext, request: FailedReplicasRequest
@@ -198,11 +128,10 @@ class LineHandlers:
 
     async def fetch(self, context: RequestContext, request: FetchLinesRequest) -> FetchLinesResponse:
         """Answers a fetch; it waits up to `max_wait_ms` for a batch or a change of the high watermark."""
-        if (refusal := self._lines.refused(request)) is not None:
-            return refusal
+        if request.replica_id not in (CONSUMER, OBSERVER):
+            return no_lines(ErrorCode.UNSUPPORTED_VERSION)  # followers use Fetch
         with self._replicas.changed(TopicPartition(request.topic, request.partition)) as change:
             first = response = await self._replicas.call(lambda one: fetch_lines(one, request))
-            self._observe(request, response)
             try:
                 wait_ms = min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS)
                 async with asyncio.timeout(wait_ms / 1000):
@@ -210,34 +139,9 @@ class LineHandlers:
                         await change.wait()
                         change.clear()
                         response = await self._replicas.call(lambda one: fetch_lines(one, request, held=True))
-                        self._observe(request, response)
             except TimeoutError:
                 pass
-            return await self._throttled(request, response)
-
-    async def _throttled(
-        self, request: FetchLinesRequest, response: FetchLinesResponse
-    ) -> FetchLinesResponse:
-        """Delays the answer to a throttled follower, or sends it without batches after `max_wait_ms`.
-
-        A follower at the high watermark is in sync, or soon will be, and is never throttled.
-        """
-        tp, leader_quota = TopicPartition(request.topic, request.partition), self._leader_quota
-        lags = is_of_follower(request) and request.offset < response.high_watermark
-        if leader_quota is None or not lags or not response.records or not leader_quota.holds(tp):
             return response
-        loop = asyncio.get_running_loop()
-        until = loop.time() + min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS) / 1000
-        while (free_at := leader_quota.free_at(tp)) > (now := loop.time()):
-            if now >= until:
-                return dataclasses.replace(response, records=b"")
-            await asyncio.sleep(min(free_at, until) - now)
-        leader_quota.took(tp, len(response.records), now)
-        return response
-
-    def _observe(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
-        if self._observer is not None and is_of_follower(request):
-            self._observer.on_fetch(request, response)
 
 
 async def no_failed_replicas(

@@ -36,8 +36,7 @@ from zkgroup.broker.replicas.actions import (
 )
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica import no_fetch
-from zkgroup.broker.replicas.replica_view import FollowerId, ReplicaView, Role
+from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.broker.server.control_requests import (
     Action,
     BecomeFollower,
@@ -46,7 +45,6 @@ from zkgroup.broker.server.control_requests import (
     DeleteReplica,
     SetReplicas,
 )
-from zkgroup.broker.server.fetch_requests import follower_fetched, has_news
 from zkgroup.broker.server.line_requests import LineRequests
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.controller.machine.requests.batch import ControlRequest
@@ -54,10 +52,10 @@ from zkgroup.lines.fetching import lines_in
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
+from zkgroup.testing.simulation.cluster.replication import SimulatedFetcher, SimulatedFetches
 from zkgroup.testing.simulation.cluster.shell import MachineShell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
-from zkgroup.wire.records import FetchedPartition, FetchPartition
 from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 
@@ -65,8 +63,6 @@ if TYPE_CHECKING:
     from zkgroup.testing.simulation.cluster.world import ClusterWorld
 
 LAG_MAX_MS: Final = 3_000
-FETCH_WAIT_MS: Final = 500
-"""Longest time for which a leader holds a fetch."""
 NOTICES: Final = IsrChangePropagationConfig(every_ms=500, quiet_ms=500, waiting_max_ms=5_000)
 CLUSTER_ID: Final = bytes(range(16))
 
@@ -78,24 +74,6 @@ class UnacknowledgedAppend:
     topic_partition: TopicPartition
     request: AppendLinesRequest
     response: AppendLinesResponse
-
-
-@dataclass(frozen=True, eq=False)
-class HeldFetch:
-    """A follower's fetch that the leader holds until there are new lines."""
-
-    topic_partition: TopicPartition
-    follower: SimulatedBroker
-    broker_epoch: int
-    request: FetchPartition
-    """The request as the leader handles it."""
-    asked: FetchPartition
-    first: FetchedPartition
-    until_ms: int
-
-    @property
-    def follower_id(self) -> FollowerId:
-        return FollowerId(self.follower.broker, self.broker_epoch)
 
 
 class SimulatedBroker:
@@ -126,17 +104,14 @@ class SimulatedBroker:
         self.paused: set[TopicPartition] = set()
         """Partitions whose fetches are paused."""
         self.min_insync = MinInsync(broker, 1)
-        self.line_requests = LineRequests(self.knows, self.min_insync)
+        self.line_requests = LineRequests(self.min_insync)
         self.waiting: list[UnacknowledgedAppend] = []
-        self.held_fetches: list[HeldFetch] = []
-        """Fetches of other brokers that this leader holds."""
-        self._changed: set[TopicPartition] = set()
-        """Partitions that changed since the held fetches were checked."""
-        self.host.listen(self._changed_at)
-        self.answers: dict[TopicPartition, tuple[FetchPartition, FetchedPartition]] = {}
-        self.asking: dict[TopicPartition, HeldFetch] = {}
-        """Fetches of this broker that a leader holds."""
-        self._world, self._is_kafka = world, is_kafka
+        self.fetches = SimulatedFetches(world, self)
+        """Fetches of other brokers from this leader."""
+        self.fetchers: dict[int, SimulatedFetcher] = {}
+        """Fetches of this broker, by leader."""
+        self.world = self._world = world
+        self._is_kafka = is_kafka
         timing: dict[str, Any] = {"lag_max_ms": LAG_MAX_MS, "notices": NOTICES}
         config = BrokerMachineConfig(
             broker=broker, new_cluster_id=CLUSTER_ID, jitter=world.rng.random, **timing
@@ -153,10 +128,14 @@ class SimulatedBroker:
         self.is_up = False
         self.host_tasks.clear()
         self.waiting.clear()
-        for fetch in self.held_fetches:  # their connections break
-            fetch.follower.asking.pop(fetch.topic_partition, None)
-        self.held_fetches.clear()
-        self.answers.clear()
+        self.fetches.stop()
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Ends the fetches of this broker; what is in flight is lost."""
+        for fetcher in self.fetchers.values():
+            fetcher.cut_off()
+        self.fetchers.clear()
 
     # --- the controller's requests --------------------------------------------------------------------
 
@@ -221,10 +200,13 @@ class SimulatedBroker:
             return
         change = role_change(action, error)
         tp = change.topic_partition
-        self.follows.pop(tp, None)
+        leader = self.follows.pop(tp, None)
         self.paused.discard(tp)
-        self.answers.pop(tp, None)
-        self.asking.pop(tp, None)
+        if (fetcher := self.fetchers.get(leader or 0)) is not None:
+            if change.leader is not None and change.leader.broker == leader:
+                fetcher.moved.add(tp)
+            else:
+                fetcher.drop(tp)
         change.apply_to(self.min_insync)
         self.shell.enqueue(change.event)
         if change.leader is not None:
@@ -294,8 +276,7 @@ class SimulatedBroker:
 
     def _hold(self) -> None:
         self.accepts_requests = False
-        self.answers.clear()
-        self.asking.clear()
+        self._cut_off()
         new = frozenset(self.follows.keys() - self.paused)
         self.paused.update(new)
         self.shell.enqueue(FetchesPaused(new))
@@ -318,9 +299,6 @@ class SimulatedBroker:
         self.waiting.append(UnacknowledgedAppend(tp, request, response))
         return True
 
-    def _changed_at(self, tp: TopicPartition) -> None:
-        self._changed.add(tp)
-
     def answer_waiting(self) -> None:
         """Responds to waiting appends and held fetches where it can."""
         waiting, self.waiting = self.waiting, []
@@ -330,17 +308,7 @@ class SimulatedBroker:
                 self.waiting.append(one)
             elif answer.error == ErrorCode.NONE:
                 self._acknowledged(one)
-        paused, self.held_fetches = self.held_fetches, []
-        changed, self._changed = self._changed, set()
-        for fetch in paused:
-            tp = fetch.topic_partition
-            if fetch.follower.asking.get(tp) is not fetch:
-                continue  # its connection is closed
-            response = fetch.first
-            if tp in changed:
-                response = self.host.fetch(tp, fetch.request, fetch.follower_id, held=True)
-                self._fetched(fetch, response)
-            self._answer(fetch, response)
+        self.fetches.answer_held()
 
     def _acknowledged(self, one: UnacknowledgedAppend) -> None:
         tp, request, offset = one.topic_partition, one.request, one.response.base_offset
@@ -376,56 +344,40 @@ class SimulatedBroker:
         )
         self._world.lines_read(tp, life, offset + len(lines))
 
-    def ask(self, tp: TopicPartition) -> bool:
-        """Sends a fetch to the leader that this follower knows; returns whether it could."""
-        if tp in self.paused:
-            return False
-        leader = self._world.network.processes.get(self.follows[tp])
-        wait_ms = FETCH_WAIT_MS if self._world.setup.holds_fetches else 0
-        asked = self.host.next_fetch(tp, 1_000)
-        if asked is None or not isinstance(leader, SimulatedBroker) or not leader.is_up:
-            return False
-        request = self._as_asked(asked, leader.leads(tp))
-        if leader.knows(self.broker):
-            response = leader.host.fetch(tp, request, FollowerId(self.broker, self.epoch))
-        else:
-            response = no_fetch(tp.partition, ErrorCode.STALE_BROKER_EPOCH)
-        until_ms = self._world.clock.now_ms() + wait_ms
-        fetch = HeldFetch(tp, self, self.epoch, request, asked, response, until_ms)
-        leader._fetched(fetch, response)
-        leader._answer(fetch, response)
-        return True
+    def fetchable(self) -> list[int]:
+        """The leaders that this broker could send a fetch now.
 
-    def _fetched(self, fetch: HeldFetch, response: FetchedPartition) -> None:
-        event = follower_fetched(fetch.topic_partition, fetch.follower_id, fetch.request, response)
-        if event is not None:
-            self.shell.enqueue(event)
+        A request that a leader holds is cut off for partitions that it does not name.
+        """
+        found = []
+        for leader in dict.fromkeys(self.follows.values()):
+            fetcher = self.fetchers.get(leader)
+            if fetcher is None or fetcher.in_flight is None:
+                found.append(leader)
+                continue
+            new = self._followed(leader) - fetcher.session.partitions.keys()
+            if new and fetcher.response is None:
+                found.append(leader)
+        return found
 
-    def _answer(self, fetch: HeldFetch, response: FetchedPartition) -> None:
-        """Sends the response, or holds the fetch while there is nothing new."""
-        tp, follower = fetch.topic_partition, fetch.follower
-        is_over = self._world.clock.now_ms() >= fetch.until_ms
-        if not has_news(fetch.first, response) and not is_over:
-            follower.asking[tp] = fetch
-            self.held_fetches.append(fetch)
-            return
-        follower.asking.pop(tp, None)
-        follower.answers[tp] = fetch.asked, response
+    def _followed(self, leader: int) -> set[TopicPartition]:
+        return {tp for tp, one in self.follows.items() if one == leader and tp not in self.paused}
+
+    def ask(self, leader_id: int) -> bool:
+        """Sends a fetch to a leader that this follower knows; returns whether it could."""
+        leader = self._world.network.processes.get(leader_id)
+        if not isinstance(leader, SimulatedBroker) or not leader.is_up:
+            return False
+        fetcher = self.fetchers.get(leader_id)
+        if fetcher is None or fetcher.leader is not leader:
+            fetcher = self.fetchers[leader_id] = SimulatedFetcher(self, leader)
+        elif fetcher.in_flight is not None:
+            fetcher.cut_off()
+        return fetcher.ask(self._followed(leader_id))
 
     def knows(self, broker: int) -> bool:
         """Whether the metadata cache has this broker as live."""
         return broker in self.cache.brokers
-
-    def _as_asked(self, request: FetchPartition, leader: ReplicaView | None) -> FetchPartition:
-        """The request as the leader handles it."""
-        if leader is None or not self._world.setup.fetches_without_terms:
-            return request
-        return dataclasses.replace(request, current_leader_epoch=leader.leader_epoch)
-
-    def take(self, tp: TopicPartition) -> None:
-        """The leader's response arrives."""
-        request, response = self.answers.pop(tp)
-        self.host.take(tp, request, response)
 
 
 class Kafka08Startup(BrokerStartup):

@@ -332,7 +332,7 @@ class ClusterConvergence:
                 if after_action():
                     break  # a process has ended
             for broker in world.brokers.values():
-                if broker.waiting or broker.held_fetches:
+                if broker.waiting or broker.fetches.held:
                     broker.answer_waiting()
             if not steps and not done:
                 return
@@ -351,7 +351,7 @@ class ClusterConvergence:
         }
         for tp, leader in led.items():
             assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} accepts no line"
-        self.pass_time(1_000)
+        self.pass_time(3_000)  # an answer may have the records of one partition only
         for tp, leader in sorted(led.items()):
             assert not [one for one in world.brokers[leader].waiting if one.topic_partition == tp], (
                 f"L7 {tp}: the last line is not acknowledged, {_view(world, leader, tp)}"

@@ -92,6 +92,8 @@ class ClusterSetup:
     """Whether followers fetch as those of Kafka 0.8.2.2: without a leader epoch."""
     holds_fetches: bool = False
     """Whether leaders hold a fetch for a while until there are new lines."""
+    fetch_bytes: int = 10_000
+    """Most bytes of all partitions in an answer to a follower."""
     request_bytes_max: int = DATA_BYTES_MAX
     """Largest transaction in bytes of a controller's bulk writes."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -133,5 +135,6 @@ def draw_cluster(seed: int, steps: int) -> ClusterSetup:
         rebalances=rng.random() < 0.3,
         request_bytes_max=SMALL_BYTES if rng.random() < 0.7 else DATA_BYTES_MAX,
         holds_fetches=rng.random() < 0.5,
+        fetch_bytes=random.Random(f"fetch bytes {seed}").choice((1, 200, 10_000)),  # noqa: S311
         weights=weights,
     )

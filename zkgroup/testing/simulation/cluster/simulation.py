@@ -91,7 +91,7 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         if self.rng.random() < self.setup.bursts:
             self._drain_for_a_while()
         for broker in self.world.brokers.values():
-            if broker.waiting or broker.held_fetches:
+            if broker.waiting or broker.fetches.held:
                 broker.answer_waiting()
 
     def _happen(self, what: str) -> tuple[str, object]:

@@ -344,8 +344,9 @@ class ClusterWorld:
                 yield broker.shell.fire_timers
             if broker.host_tasks:
                 yield lambda one=broker: one.host_tasks.popleft()()  # type: ignore[misc]
-            for tp in tuple(broker.answers):
-                yield lambda one=broker, tp=tp: one.take(tp)  # type: ignore[misc]
+            for fetcher in tuple(broker.fetchers.values()):
+                if fetcher.response is not None:
+                    yield fetcher.take
         yield from self.network.steps(self._may_run)
 
     def _may_run(self, process: object) -> bool:
@@ -354,9 +355,8 @@ class ClusterWorld:
     def fetches(self) -> Iterator[Action]:
         """Fetches that followers could send now."""
         for broker in self.awake_brokers():
-            for tp in broker.follows:
-                if tp not in broker.answers and tp not in broker.asking:
-                    yield lambda one=broker, tp=tp: one.ask(tp)  # type: ignore[misc]
+            for leader in broker.fetchable():
+                yield lambda one=broker, leader=leader: one.ask(leader)  # type: ignore[misc]
 
     # --- time -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,186 @@
+"""The handler of Fetch: reads on the thread of the replicas, and waits on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from zkgroup.broker.machine.events import FollowerFetched
+from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
+from zkgroup.broker.replicas.replica import no_fetch
+from zkgroup.broker.server.fetch_requests import (
+    FOLLOWER_VERSION,
+    DelayedFetch,
+    follower_of,
+    forgotten_by,
+    partitions_of,
+    refused,
+    topics_of,
+)
+from zkgroup.broker.server.fetch_sessions import FetchSession, FetchSessions
+from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.model import TopicPartition
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.records import FetchedPartition, FetchRequest, FetchResponse
+
+FETCH_WAIT_MAX_MS: Final = 30_000
+"""Longest delay of a fetch, whatever its `max_wait_ms`: the client may be gone without closing its socket."""
+SWEEP_S: Final = 1.0
+
+
+class FetchObserver(Protocol):
+    """Receives notifications of fetches, on the loop, before the answer is sent. Must not raise."""
+
+    def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
+        """A follower has fetched these partitions from this broker."""
+        ...
+
+
+class LeaderQuota(Protocol):
+    """The throttle for batches that a leader sends to followers that lag (KIP-73). Times in seconds."""
+
+    def holds(self, tp: TopicPartition) -> bool: ...
+
+    def free_at(self, tp: TopicPartition) -> float: ...
+
+    def took(self, tp: TopicPartition, size: int, now: float) -> None: ...
+
+
+class FetchHandler:
+    """The handler of Fetch. Used on one event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaExecutor,
+        *,
+        is_live: Callable[[int], bool] = lambda broker: True,
+        is_known: Callable[[TopicPartition], bool] = lambda tp: False,
+        observer: FetchObserver | None = None,
+        leader_quota: LeaderQuota | None = None,
+        sweep_s: float = SWEEP_S,
+    ) -> None:
+        """
+        Args:
+            is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes
+                from an earlier incarnation (77), which may follow a deleted topic (ADR 0024).
+            is_known: whether a partition exists, by the last UpdateMetadata. One without a replica here is
+                answered with error 6 if it exists, else with 3.
+            observer: is notified of the fetches of followers.
+            leader_quota: None sends batches without a throttle.
+            sweep_s: interval at which all partitions of a session are read, also those where nothing
+                changes: the machine measures the lag of a follower by its fetches.
+        """
+        self._replicas = replicas
+        self._is_live = is_live
+        self._is_known = is_known
+        self._observer = observer
+        self._quota = leader_quota
+        self._sweep_s = sweep_s
+        self._sessions = FetchSessions(self._session_ended)
+        self._watches: dict[int, PartitionWatch] = {}
+        """By session id."""
+        self._swept_at: dict[int, float] = {}
+        """By session id: when all partitions of the session were read last, on the loop's clock."""
+
+    async def fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse:
+        """Answers a fetch; it waits up to `max_wait_ms` until there is enough (`DelayedFetch`)."""
+        follower = follower_of(request)
+        if follower is not None and context.version < FOLLOWER_VERSION:
+            return refused(request, ErrorCode.UNSUPPORTED_VERSION)
+        if follower is not None and not self._is_live(follower.broker):
+            self._sessions.end_all(follower.broker)
+            return refused(request, ErrorCode.STALE_BROKER_EPOCH)
+        session = self._sessions.find(request)
+        if isinstance(session, ErrorCode):
+            return FetchResponse((), error=session)
+        if session is None:
+            return await self._without_session(request)
+        return await self._in_session(request, session)
+
+    async def _without_session(self, request: FetchRequest) -> FetchResponse:
+        wanted = dict(partitions_of(request))
+        delayed = DelayedFetch(wanted, request)
+        with self._replicas.watch(wanted) as watch:
+            await self._complete(delayed, watch, request, list(wanted))
+        results = {tp: self._with_known_error(tp, result) for tp, result in delayed.results.items()}
+        return FetchResponse(topics_of(results, request.isolation_level))
+
+    def _with_known_error(self, tp: TopicPartition, result: FetchedPartition) -> FetchedPartition:
+        if result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._is_known(tp):
+            return no_fetch(tp.partition, ErrorCode.NOT_LEADER_FOR_PARTITION)
+        return result
+
+    async def _in_session(self, request: FetchRequest, session: FetchSession) -> FetchResponse:
+        number = session.session_id
+        if number not in self._watches:
+            self._watches[number] = PartitionWatch(self._replicas)
+        watch = self._watches[number]
+        for tp, _ in partitions_of(request):
+            watch.add(tp)
+        for tp in forgotten_by(request):
+            watch.discard(tp)
+        delayed = session.begin(request)
+        now = asyncio.get_running_loop().time()
+        if sweeps := now >= self._swept_at.get(number, 0.0) + self._sweep_s:
+            self._swept_at[number] = now
+        due = session.due(watch.take(), all_partitions=sweeps)
+        await self._complete(delayed, watch, request, due)
+        session.answered(delayed)
+        return FetchResponse(topics_of(delayed.news), session_id=number)
+
+    def _session_ended(self, session: FetchSession) -> None:
+        self._swept_at.pop(session.session_id, None)
+        if (watch := self._watches.pop(session.session_id, None)) is not None:
+            watch.close()
+
+    async def _complete(
+        self, delayed: DelayedFetch, watch: PartitionWatch, request: FetchRequest, due: list[TopicPartition]
+    ) -> None:
+        """Reads the partitions, and again what changes, until the fetch is complete or its time is over."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS) / 1000
+        await self._read(delayed, due, held=False)
+        while not delayed.is_complete and loop.time() < until:
+            due = watch.take() or await self._changed(watch, delayed, until)
+            await self._read(delayed, due, held=True)
+        if self._quota is not None:
+            for tp, size in delayed.sizes():
+                self._quota.took(tp, size, loop.time())
+
+    async def _changed(
+        self, watch: PartitionWatch, delayed: DelayedFetch, until: float
+    ) -> list[TopicPartition]:
+        """Waits for changes, or until throttled partitions are free, or the time is over."""
+        loop = asyncio.get_running_loop()
+        free_at = {tp: self._quota.free_at(tp) for tp in delayed.withheld} if self._quota else {}
+        try:
+            async with asyncio.timeout_at(min(until, *free_at.values()) if free_at else until):
+                await watch.event.wait()
+        except TimeoutError:
+            now = loop.time()
+            return [tp for tp, at in free_at.items() if at <= now]
+        return watch.take()
+
+    async def _read(self, delayed: DelayedFetch, due: list[TopicPartition], *, held: bool) -> None:
+        if not due:
+            return
+        throttled = self._throttled(due) if delayed.is_of_follower else ()
+        fetched = await self._replicas.call(
+            lambda one: delayed.read(one, due, held=held, throttled=throttled)
+        )
+        if fetched and self._observer is not None:
+            self._observer.on_fetches(fetched)
+
+    def _throttled(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """The partitions of which a follower that lags gets nothing now.
+
+        Of several that are free only one is sent at a time, so that an answer does not pass the rate by the
+        number of its partitions.
+        """
+        if self._quota is None:
+            return set()
+        held = [tp for tp in partitions if self._quota.holds(tp)]
+        if held and self._quota.free_at(held[0]) <= asyncio.get_running_loop().time():
+            del held[0]
+        return set(held)

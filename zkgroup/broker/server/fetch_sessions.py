@@ -1,0 +1,131 @@
+"""The fetch sessions of followers (KIP-227): a request names only what has changed since the last one. Pure.
+
+So a follower of many idle partitions fetches the busy ones at the cost of these alone. Consumers get no
+session: they are answered as by a broker whose cache of sessions is full.
+
+Source: kafka/server/FetchSession.scala@2.8.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zkgroup.broker.replicas.replica_view import FollowerId
+from zkgroup.broker.server.fetch_requests import (
+    DelayedFetch,
+    follower_of,
+    forgotten_by,
+    partitions_of,
+)
+from zkgroup.model import TopicPartition
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.records import FINAL_SESSION_EPOCH, NO_EPOCH_END, FetchPartition, FetchRequest
+
+SESSIONS_MAX: Final = 1_000
+"""Most sessions (`max.incremental.fetch.session.cache.slots`); the one used longest ago makes room."""
+FULL_EPOCH: Final = 0
+"""Session epoch of a request that names all its partitions, and asks for a session."""
+
+
+def next_session_epoch(epoch: int) -> int:
+    """The epoch of the next request in a session."""
+    return epoch % (2**31 - 1) + 1
+
+
+class FetchSession:
+    """The partitions that one fetcher of a follower fetches, and what the follower knows of them."""
+
+    def __init__(self, session_id: int, follower: FollowerId) -> None:
+        self.session_id = session_id
+        self.follower = follower
+        self.epoch = next_session_epoch(FULL_EPOCH)
+        """Of the next request."""
+        self.partitions: dict[TopicPartition, FetchPartition] = {}
+        self._known: dict[TopicPartition, int] = {}
+        """The high watermark of each partition in the last answer that had it, if the logs agreed then."""
+        self._due: dict[TopicPartition, None] = {}
+        """Partitions to read for the next request, in order.
+
+        Those of the last answer too: the request says that the follower has got that answer, and it joins the
+        ISR only after an answer (`ReplicaManager.fetch`)."""
+
+    def begin(self, request: FetchRequest) -> DelayedFetch:
+        """Takes the changes of a request; its answer has the partitions with something new."""
+        for tp, partition in partitions_of(request):
+            before = self.partitions.get(tp)
+            if before is None or before.current_leader_epoch != partition.current_leader_epoch:
+                self._known.pop(tp, None)  # the follower needs an answer, whatever it knew
+            self.partitions[tp] = partition
+            self._due[tp] = None
+        for tp in forgotten_by(request):
+            self.partitions.pop(tp, None)
+            self._known.pop(tp, None)
+            self._due.pop(tp, None)
+        return DelayedFetch(self.partitions, request, self._known)
+
+    def due(self, changed: Iterable[TopicPartition], *, all_partitions: bool) -> list[TopicPartition]:
+        """The partitions to read first for a request, after `begin`; `changed` are read as well."""
+        due, self._due = self._due, {}
+        due.update(dict.fromkeys(self.partitions if all_partitions else changed))
+        return list(due)
+
+    def answered(self, delayed: DelayedFetch) -> None:
+        """Notes an answer. Partitions whose records did not fit have precedence in the next one."""
+        self._due = dict.fromkeys(delayed.unfinished)
+        for tp, result in delayed.news.items():
+            self._due.setdefault(tp)
+            if result.error == ErrorCode.NONE and result.diverging == NO_EPOCH_END:
+                self._known[tp] = result.high_watermark
+            else:
+                self._known.pop(tp, None)
+
+
+class FetchSessions:
+    """The sessions of all followers."""
+
+    def __init__(self, ended: Callable[[FetchSession], None] = lambda session: None) -> None:
+        """`ended` is called with each session that ends."""
+        self._ended = ended
+        self._sessions: dict[int, FetchSession] = {}
+        """By id, the one that was used longest ago first."""
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, request: FetchRequest) -> FetchSession | ErrorCode | None:
+        """The session of a request; None without one.
+
+        Errors: 70 no such session (of this incarnation of the follower), 71 another epoch than the next one.
+        """
+        follower = follower_of(request)
+        if request.session_epoch in (FULL_EPOCH, FINAL_SESSION_EPOCH):
+            if (old := self._sessions.get(request.session_id)) is not None and old.follower == follower:
+                self._end(old)
+            is_new = follower is not None and request.session_epoch == FULL_EPOCH
+            return self._open(follower) if is_new and follower is not None else None
+        session = self._sessions.get(request.session_id)
+        if session is None or session.follower != follower:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if request.session_epoch != session.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        session.epoch = next_session_epoch(session.epoch)
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        return session
+
+    def _open(self, follower: FollowerId) -> FetchSession:
+        while len(self._sessions) >= SESSIONS_MAX:
+            self._end(next(iter(self._sessions.values())))
+        self._last_id = next_session_epoch(self._last_id)
+        session = self._sessions[self._last_id] = FetchSession(self._last_id, follower)
+        return session
+
+    def _end(self, session: FetchSession) -> None:
+        del self._sessions[session.session_id]
+        self._ended(session)
+
+    def end_all(self, broker: int) -> None:
+        """Ends the sessions of a broker: it is not live."""
+        for session in [one for one in self._sessions.values() if one.follower.broker == broker]:
+            self._end(session)
