@@ -83,6 +83,9 @@ def _create(
         configs = {one.name: _value(one.name, one.value) for one in topic.configs}
         check_topic_settings(configs)
     partitions, factor = _counts(topic, defaults)
+    if ensemble.zk.exists(Topic.path(topic.topic)) is not None:
+        # In Kafka's words, which scripts look for.
+        raise RequestPartError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.topic}' already exists.")
     with (
         refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError),
         refused_as(ErrorCode.INVALID_REPLICA_ASSIGNMENT, ConfigError),
