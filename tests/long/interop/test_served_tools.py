@@ -66,10 +66,15 @@ class ServedTools:
 
     def run(self, tool: str, *words: str) -> Printed:
         main = MAINS[tool][RELEASES.index(self.release)]
-        at = () if tool == "dump" else ("--bootstrap-server", self.bootstrap)
-        printed = self.box.run(self.release, main, *at, *words)
+        printed = self.box.run(self.release, main, *self._at(tool), *words)
         assert printed.code == 0, printed.text
         return printed
+
+    def _at(self, tool: str) -> tuple[str, ...]:
+        if tool == "dump":
+            return ()
+        is_older = tool == "offsets" and self.release != NEWEST
+        return "--broker-list" if is_older else "--bootstrap-server", self.bootstrap
 
     def refused(self, tool: str, *words: str) -> str:
         """What a tool prints that cannot do what it is asked for."""
