@@ -236,10 +236,10 @@ def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
     outcome, figures = report.outcome, report.outcome.figures
     check_table(out, report.checks)
     out.line()
-    out.line(f"{counted(outcome.acknowledged, 'line')} acknowledged in {report.took_s:.0f} s.")
+    out.line(f"{counted(outcome.acknowledged, 'record')} acknowledged in {report.took_s:.0f} s.")
     out.line(
-        f"{outcome.consumed:,} in the logs, all consumed: "
-        f"{outcome.repeated:,} were sent again, as an answer was lost."
+        f"{outcome.consumed:,} in the logs, all consumed: the producer is idempotent, "
+        f"and {outcome.repeated:,} may be in a log twice."
     )
     took = " and ".join(f"{one:.1f} s" for one in report.failovers_s)
     out.line(f"After each SIGKILL of a controller all was led again within {took}.")

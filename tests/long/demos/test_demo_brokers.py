@@ -10,7 +10,7 @@ from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
 from tests.worlds.json_schema import violations
-from zkgroup.demo.brokers.demo_cluster import lines_of
+from zkgroup.demo.brokers.demo_cluster import values_of
 from zkgroup.demo.flight_data import bundled_lines
 from zkgroup.history import check_cluster
 from zkgroup.history.transactions import read_transactions
@@ -18,7 +18,7 @@ from zkgroup.history.transactions import read_transactions
 pytestmark = pytest.mark.timeout(420)
 
 
-def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
+def test_demo_proves_that_no_record_was_lost(tmp_path: Path) -> None:
     """Every check of the whole demo holds, the exit code is 0, and --keep keeps the files of the proof."""
     done = demo("demo", "brokers", "--keep", "--format", "json", folder=tmp_path)
 
@@ -38,7 +38,7 @@ def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
     assert f"zkgroup zookeeper start --servers 3 --data {kept / 'zookeeper'}" in done.stderr
     assert check_cluster(read_transactions(sorted(kept.glob("zookeeper/server-*/version-2")))).holds
     held = {
-        line for broker in (1, 3, 4) for n in range(24) for line in lines_of(kept / f"broker-{broker}", n)
+        value for broker in (1, 3, 4) for n in range(24) for value in values_of(kept / f"broker-{broker}", n)
     }
     assert held == set(bundled_lines())
     assert [*(kept / "broker-2").glob("flights-*/*.log")] == []

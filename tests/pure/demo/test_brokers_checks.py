@@ -36,8 +36,8 @@ LOG = LogSummary(
     endings=(MoveEnding(TopicPartition("t", 0), "done", 1), MoveEnding(TopicPartition("t", 1), "done", 2)),
     least_replicas={0: 3, 1: 3},
 )
-EVERY_LINE = "every line was acknowledged once"
-THERE = "every acknowledged line is at its offset in the final leader's file"
+EVERY_RECORD = "every record was acknowledged once"
+THERE = "every acknowledged record is at its offset in the final leader's log"
 ONE = "one controller an epoch"
 REPLICAS = "no partition had fewer replicas than it should"
 FINISHED = "the next controller finished the move"
@@ -85,7 +85,7 @@ def failed(found: ClusterEvidence) -> list[tuple[str, str]]:
 
 
 def test_right_run_passes_every_check() -> None:
-    """Lines that are in the log twice are no fault: each is acknowledged at one place."""
+    """Records that are in the log twice are no fault: each is acknowledged at one place."""
     assert failed(evidence()) == []
     assert len(check_brokers(evidence())) == 8
 
@@ -93,35 +93,35 @@ def test_right_run_passes_every_check() -> None:
 @pytest.mark.parametrize(
     ("kept", "text"),
     [
-        ({0: KEPT[0][:2], 1: KEPT[1]}, "2 in 2 files of 3 lines; not at 0:2"),
-        ({0: (b"a", b"b", b"x"), 1: KEPT[1]}, "2 in 2 files of 4 lines; not at 0:2"),
-        ({0: KEPT[0]}, "2 in 1 files of 3 lines; not at 1:0"),
+        ({0: KEPT[0][:2], 1: KEPT[1]}, "2 in 2 logs of 3 records; not at 0:2"),
+        ({0: (b"a", b"b", b"x"), 1: KEPT[1]}, "2 in 2 logs of 4 records; not at 0:2"),
+        ({0: KEPT[0]}, "2 in 1 logs of 3 records; not at 1:0"),
     ],
-    ids=["cut off", "another line", "no file"],
+    ids=["cut off", "another record", "no file"],
 )
-def test_missing_acknowledged_line_is_named(kept: dict[int, tuple[bytes, ...]], text: str) -> None:
-    """The line is cut off, replaced by another, or its final leader has no file."""
+def test_missing_acknowledged_record_is_named(kept: dict[int, tuple[bytes, ...]], text: str) -> None:
+    """The record is cut off, replaced by another, or its final leader has no file."""
     assert failed(evidence(kept=kept)) == [(THERE, text)]
 
 
-def test_run_without_acknowledged_lines_proves_nothing() -> None:
-    """With no acknowledged line the check fails."""
+def test_run_without_acknowledged_records_proves_nothing() -> None:
+    """With no acknowledged record the check fails."""
     assert [statement for statement, _ in failed(evidence(acknowledged=(), lines=0))] == [THERE]
 
 
 @pytest.mark.parametrize(
     ("acknowledged", "text"),
     [
-        (ACKNOWLEDGED[:2], "2 of 3; not line 3"),
+        (ACKNOWLEDGED[:2], "2 of 3; not that of line 3"),
         ((*ACKNOWLEDGED, Acknowledged(1, 0, 1, b"b")), "3 of 3; 1 of them twice"),
     ],
     ids=["not acknowledged", "twice"],
 )
-def test_line_that_was_not_acknowledged_once_is_named(
+def test_record_that_was_not_acknowledged_once_is_named(
     acknowledged: tuple[Acknowledged, ...], text: str
 ) -> None:
-    """Each line has one acknowledgement."""
-    assert failed(evidence(acknowledged=acknowledged)) == [(EVERY_LINE, text)]
+    """Each record has one acknowledgement."""
+    assert failed(evidence(acknowledged=acknowledged)) == [(EVERY_RECORD, text)]
 
 
 @pytest.mark.parametrize(
@@ -255,9 +255,9 @@ def test_summary_leaves_other_topics_out() -> None:
         ((b"a",), [(1, 0, 0)], {"lines"}),
         ((b"a", b"b\xff"), [(1, 0, 0), (2, 0, 0)], {"S12"}),
     ],
-    ids=["right", "a line is gone", "two leaders in a term"],
+    ids=["right", "a record is gone", "two leaders in a term"],
 )
-def test_records_for_the_checker_show_lost_lines_and_second_leaders(
+def test_records_for_the_checker_show_lost_records_and_second_leaders(
     kept: tuple[bytes, ...], terms: list[tuple[int, int, int]], broken: set[str]
 ) -> None:
     """From these records the history checker finds what the demo's own checks find, and more."""

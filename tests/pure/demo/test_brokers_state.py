@@ -13,14 +13,14 @@ from zkgroup.demo.brokers.demo_cluster import (
     ClusterState,
     PartitionReplicas,
     high_watermark,
-    lines_of,
     read_cluster,
+    values_of,
 )
 from zkgroup.demo.brokers.worker import BrokerChildSettings, decode_settings, encode_settings
 from zkgroup.demo.flight_data import TOPIC
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.wire.replica_host import records_of
+from zkgroup.wire.record_batch import Record, build_batch
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -74,18 +74,20 @@ def test_cluster_is_whole_when_all_is_led_and_in_sync() -> None:
 
 
 def test_files_of_a_replica_are_read(tmp_path: Path) -> None:
-    """Its high watermark while it lives, its lines afterwards; nothing where it has no file."""
+    """Its high watermark while it lives, its records afterwards; nothing where it has no file."""
     data_dir = DataDir.on_disk(tmp_path, 1, None, LogConfig(), lambda: 1_000)
     log = data_dir.create(TopicPartition(TOPIC, 0), 0)
-    log.append_as_leader(records_of([b"a", b"", b"b"], timestamp_ms=1), 0, 1)
+    log.append_as_leader(
+        build_batch([Record(n, 1, None, value) for n, value in enumerate((b"a", b"", b"b"))]), 0, 1
+    )
     log.keep_high_watermark(2)
     data_dir.create(TopicPartition(TOPIC, 1), None)
     data_dir.create(TopicPartition(TOPIC, 2), 0)
     data_dir.close()
     (tmp_path / f"{TOPIC}-2" / HIGH_WATERMARK).write_text("")
 
-    assert lines_of(tmp_path, 0) == (b"a", b"", b"b")
-    assert lines_of(tmp_path, 1) == ()
+    assert values_of(tmp_path, 0) == (b"a", b"", b"b")
+    assert values_of(tmp_path, 1) == ()
     assert [high_watermark(tmp_path, number) for number in range(4)] == [2, 0, 0, 0]
 
 

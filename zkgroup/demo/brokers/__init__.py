@@ -1,1 +1,1 @@
-"""`zkgroup demo brokers`: four brokers host lines; brokers are killed, and no line is lost."""
+"""`zkgroup demo brokers`: four brokers host records; brokers are killed, and no record is lost."""

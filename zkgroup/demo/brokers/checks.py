@@ -19,13 +19,13 @@ EVENTS_MIN = {"elections": 3, "leader_changes": 1, "moves_ended": 1, "isr_writes
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """One line that a leader acknowledged: every in-sync replica has it."""
+    """One record that a leader acknowledged: every in-sync replica has it."""
 
     number: int
-    """Of the line in the input."""
+    """Of its line in the input."""
     partition: int
     offset: int
-    line: bytes
+    value: bytes
     may_be_repeated: bool = False
 
 
@@ -76,7 +76,7 @@ class ClusterEvidence:
     """In the input."""
     acknowledged: Sequence[Acknowledged]
     kept: Mapping[int, Sequence[bytes]]
-    """Partition to the lines in the file of its final leader."""
+    """Partition to the values of the records in the log of its final leader."""
     replication: int
     log: LogSummary
     reported_epochs: Sequence[ControllerTerm]
@@ -122,7 +122,7 @@ def records_of(
     leaders: Mapping[int, int],
     terms: Iterable[tuple[int, int, int]],
 ) -> tuple[HistoryRecord, ...]:
-    """The history checker's records: acknowledged lines, kept lines, and the leader of each leader epoch.
+    """The records of the history checker: what was acknowledged and kept, and the leader of each epoch.
 
     Args:
         leaders: partition to the broker that leads it in the end.
@@ -138,9 +138,9 @@ def records_of(
     for broker, partition, epoch in terms:
         add("role.taken", partition, {"broker": broker, "leader": broker, "leader_epoch": epoch})
     for one in acknowledged:
-        add("append.ok", one.partition, {"offset": one.offset, "lines": [_text(one.line)]})
-    for partition, lines in kept.items():
-        add("lines.kept", partition, {"broker": leaders[partition], "lines": [*map(_text, lines)]})
+        add("append.ok", one.partition, {"offset": one.offset, "lines": [_text(one.value)]})
+    for partition, values in kept.items():
+        add("lines.kept", partition, {"broker": leaders[partition], "lines": [*map(_text, values)]})
     return tuple(made)
 
 
@@ -163,25 +163,25 @@ def _all_acknowledged(evidence: ClusterEvidence) -> CheckResult:
     missing = sorted(set(range(evidence.lines)) - set(numbers))
     text = f"{len(set(numbers)):,} of {evidence.lines:,}"
     if missing:
-        text += f"; not line {named([str(number + 1) for number in missing])}"
+        text += f"; not that of line {named([str(number + 1) for number in missing])}"
     if twice := len(numbers) - len(set(numbers)):
         text += f"; {twice:,} of them twice"
-    return CheckResult("every line was acknowledged once", not missing and not twice, text)
+    return CheckResult("every record was acknowledged once", not missing and not twice, text)
 
 
 def _all_there(evidence: ClusterEvidence) -> CheckResult:
-    """Compares every acknowledged line, byte for byte, with the file of the final leader."""
+    """Compares every acknowledged record, byte for byte, with the log of the final leader."""
     lost = [
         f"{one.partition}:{one.offset}"
         for one in evidence.acknowledged
-        if _at(evidence.kept.get(one.partition, ()), one.offset) != one.line
+        if _at(evidence.kept.get(one.partition, ()), one.offset) != one.value
     ]
     held = sum(map(len, evidence.kept.values()))
-    text = f"{len(evidence.acknowledged) - len(lost):,} in {len(evidence.kept)} files of {held:,} lines"
+    text = f"{len(evidence.acknowledged) - len(lost):,} in {len(evidence.kept)} logs of {held:,} records"
     if lost:
         text += f"; not at {named(lost)}"
     holds = not lost and bool(evidence.acknowledged)
-    return CheckResult("every acknowledged line is at its offset in the final leader's file", holds, text)
+    return CheckResult("every acknowledged record is at its offset in the final leader's log", holds, text)
 
 
 def _one_controller(evidence: ClusterEvidence) -> CheckResult:
@@ -268,12 +268,12 @@ def _checked(evidence: ClusterEvidence) -> CheckResult:
     return CheckResult("the checker finds nothing (S11 to S17, L6, L7)", holds, text)
 
 
-def _at(lines: Sequence[bytes], offset: int) -> bytes | None:
-    return lines[offset] if 0 <= offset < len(lines) else None
+def _at(values: Sequence[bytes], offset: int) -> bytes | None:
+    return values[offset] if 0 <= offset < len(values) else None
 
 
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", "backslashreplace")
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
 
 
 def _repeated(numbers: Sequence[int]) -> list[int]:

@@ -12,6 +12,7 @@ from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.log.storage import DiskStorage
+from zkgroup.clients.producer import Delivery, NewRecord, Outcome, RecordProducer
 from zkgroup.demo.brokers.checks import Acknowledged
 from zkgroup.demo.brokers.view import BrokerRow, ClusterView, LedPartitionRow
 from zkgroup.demo.brokers.worker import BrokerChild
@@ -21,10 +22,8 @@ from zkgroup.demo.group.worker import MemberChild, MemberChildSettings
 from zkgroup.demo.progress import DemoRun
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
-from zkgroup.lines.fetching import lines_in
-from zkgroup.lines.producer import LineProducer
-from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition
+from zkgroup.wire.record_batch import check_batch, records_of
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -130,9 +129,16 @@ def high_watermark(folder: Path, partition: int) -> int:
         return 0
 
 
-def lines_of(folder: Path, partition: int) -> tuple[bytes, ...]:
-    """Every line of a replica, from the files of a stopped broker; none where it has no files."""
-    return lines_in(stored_records(DiskStorage(folder), TopicPartition(TOPIC, partition)))
+def values_of(folder: Path, partition: int) -> tuple[bytes, ...]:
+    """The value of every record of a replica, from a stopped broker's files; none where it has no files."""
+    batches = stored_records(DiskStorage(folder), TopicPartition(TOPIC, partition))
+    values: list[bytes] = []
+    at = 0
+    while at < len(batches):
+        end = at + check_batch(batches, at).size
+        values += (record.value or b"" for record in records_of(memoryview(batches)[at:end]))
+        at = end
+    return tuple(values)
 
 
 TURN_S = 0.05
@@ -140,32 +146,33 @@ ENDED_WAIT_S = 10.0
 
 
 class Producer:
-    """Appends a number of lines per second in its own thread; `lift_limit` removes the limit."""
+    """Produces a number of records per second in its own thread; `lift_limit` removes the limit.
+
+    A line of the input is a value, and its airport the key.
+    """
 
     def __init__(self, zookeeper: str, lines: Sequence[bytes], partitions: int, per_s: int) -> None:
         """Starts the thread."""
         self._zookeeper = zookeeper
         self._lines = lines
-        self._partitions = [
-            TopicPartition(TOPIC, partition_of(airport_and_delay(line)[0], partitions)) for line in lines
-        ]
+        self._records = [self._record(line, partitions) for line in lines]
         self._per_s = per_s
         self._hurried = self._stopped = False
         self.acknowledged: list[Acknowledged] = []
         """Grows while the thread runs."""
         self.bytes = 0
-        """Size of the acknowledged lines, newlines included."""
+        """Size of the acknowledged values."""
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="demo-producer", daemon=True)
         self._thread.start()
 
     def lift_limit(self) -> None:
-        """Sends the remaining lines without a limit."""
+        """Sends the remaining records without a limit."""
         self._hurried = True
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended: every line is acknowledged, or `error` is set."""
+        """Whether the thread has ended: every record is acknowledged, or `error` is set."""
         return not self._thread.is_alive()
 
     def check(self) -> None:
@@ -174,7 +181,7 @@ class Producer:
             raise self.error
 
     def close(self) -> None:
-        """Stops the thread; lines not acknowledged yet are given up."""
+        """Stops the thread; records not acknowledged yet are given up."""
         self._stopped = True
         self._thread.join(ENDED_WAIT_S)
 
@@ -183,7 +190,7 @@ class Producer:
             with ZooKeeperClient(self._zookeeper) as client, Blocking(client) as zk:
                 zk.wait_connected()
                 cluster = ClusterReader(Ensemble(zk, SystemClock()))
-                producer = LineProducer(cluster.brokers, ProducerSettings(), self._on_delivery)
+                producer = RecordProducer(cluster, TOPIC, self._on_delivery)
                 try:
                     self._produce(producer)
                 finally:
@@ -191,32 +198,31 @@ class Producer:
         except Exception as error:  # noqa: BLE001 - raised again by `check`
             self.error = error
 
-    def _produce(self, producer: LineProducer) -> None:
-        began_s, appended = time.monotonic(), 0
-        while len(self.acknowledged) < len(self._lines) and not self._stopped:
-            due = len(self._lines)
+    def _produce(self, producer: RecordProducer) -> None:
+        began_s, sent = time.monotonic(), 0
+        while len(self.acknowledged) < len(self._records) and not self._stopped:
+            due = len(self._records)
             if not self._hurried:
                 due = min(due, int((time.monotonic() - began_s) * self._per_s))
-            for number in range(appended, due):
-                producer.append(self._partitions[number], self._lines[number])
-            appended = max(appended, due)
-            producer.work(TURN_S)
+            for record in self._records[sent:due]:
+                producer.send(record)
+            sent = max(sent, due)
+            producer.check()
+            time.sleep(TURN_S)
+
+    @staticmethod
+    def _record(line: bytes, partitions: int) -> NewRecord:
+        airport, _ = airport_and_delay(line)
+        return NewRecord(line, airport.encode("ascii"), partition=partition_of(airport, partitions))
 
     def _on_delivery(self, delivery: Delivery) -> None:
         if delivery.outcome is not Outcome.ACKNOWLEDGED:
             return
-        for i, number in enumerate(delivery.numbers):
-            line = self._lines[number]
-            self.bytes += len(line) + 1
-            self.acknowledged.append(
-                Acknowledged(
-                    number,
-                    delivery.topic_partition.partition,
-                    delivery.base_offset + i,
-                    line,
-                    delivery.may_be_repeated,
-                )
-            )
+        line = self._lines[delivery.number]
+        self.bytes += len(line)
+        self.acknowledged.append(
+            Acknowledged(delivery.number, delivery.partition, delivery.offset, line, delivery.may_be_repeated)
+        )
 
 
 BROKERS = (1, 2, 3, 4)
@@ -363,7 +369,7 @@ class DemoCluster(DemoRun[ClusterView]):
 
     @property
     def acknowledged(self) -> list[Acknowledged]:
-        """Every line acknowledged so far."""
+        """Every record acknowledged so far."""
         return self.producer.acknowledged if self.producer is not None else []
 
     def ends(self) -> Mapping[int, int]:
@@ -372,7 +378,7 @@ class DemoCluster(DemoRun[ClusterView]):
 
     @property
     def consumed(self) -> int:
-        """Number of lines that the group has committed."""
+        """Number of records that the group has committed."""
         return sum(value for value in self.group.offsets.values() if value > 0)
 
     def check(self) -> None:

@@ -22,6 +22,7 @@ from zkgroup.admin.reassign.proposals import (
 from zkgroup.admin.reassign.submission import plan_reassignment, submit
 from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
 from zkgroup.admin.topics import creation
+from zkgroup.clients import kafka_python
 from zkgroup.demo.brokers import demo_cluster
 from zkgroup.demo.brokers.checks import (
     ClusterEvidence,
@@ -96,8 +97,10 @@ def run(options: BrokersDemoOptions, screen: Screen[ClusterView]) -> BrokersDemo
     """Runs the whole demo. Leaves no process behind, whatever happens.
 
     Raises `StableTimeoutError` when the cluster does not reach an expected state in time, `MemberFailedError`
-    when a process ended by itself, `EmbeddedServerError` when there is no server to start.
+    when a process ended by itself, `EmbeddedServerError` when there is no server to start, `ConfigError`
+    without kafka-python.
     """
+    kafka_python.load("zkgroup demo brokers")
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
         if not options.keep:
@@ -179,9 +182,9 @@ class BrokersScenario(DemoCluster):
         for name in NAMES:
             self.start_consumer(name)
         self.producer = Producer(self.zookeeper, self.lines, PARTITIONS, self.options.lines_per_s)
-        self.log(f"{' and '.join(NAMES)} consume; {len(self.lines):,} lines are produced with acks=all")
+        self.log(f"{' and '.join(NAMES)} consume; {len(self.lines):,} records are produced with acks=all")
         self._wait("the consumers share all partitions", self._is_shared)
-        self._wait("lines are consumed", lambda: self.consumed > len(self.lines) // 50)
+        self._wait("records are consumed", lambda: self.consumed > len(self.lines) // 50)
 
     def _is_shared(self) -> bool:
         return len(self.group.owners) == PARTITIONS and set(self.group.owners.values()) == set(NAMES)
@@ -311,14 +314,14 @@ class BrokersScenario(DemoCluster):
     # --- the end ----------------------------------------------------------------------------------
 
     def _drain(self) -> list[str]:
-        """Waits until all lines are produced and consumed; returns the problems that `group verify` found."""
+        """Waits until all is produced and consumed; returns the problems that `group verify` found."""
         assert self.producer is not None
-        self.headline = "the rest of the lines"
+        self.headline = "the rest of the records"
         self.producer.lift_limit()
-        self._wait("every line is acknowledged", lambda: self.producer is None or self.producer.ended)
+        self._wait("every record is acknowledged", lambda: self.producer is None or self.producer.ended)
         self.producer.check()
-        self._wait("every line is consumed", lambda: self.consumed >= sum(self.ends().values()))
-        self.log("every line is acknowledged and consumed; running group verify", "good")
+        self._wait("every record is consumed", lambda: self.consumed >= sum(self.ends().values()))
+        self.log("every record is acknowledged and consumed; running group verify", "good")
         problems = group_state.problems(self.ensemble, GROUP, wait_s=10.0)
         self.stop_consumers()
         return problems
@@ -349,7 +352,7 @@ class ScenarioOutcome:
     figures: ClusterFigures
     acknowledged: int
     repeated: int
-    """Of these, lines that may be in the log twice, because a response was lost."""
+    """Of these, records that may be in the log twice, because a response was lost."""
     consumed: int
     epochs: int
     leader_epochs: int
@@ -371,7 +374,7 @@ def verify(stage: DemoCluster, facts: ScenarioFacts, logs: Sequence[Path]) -> Sc
     stage.log("nothing changes any more; reading the brokers' files and ZooKeeper's own log")
     stage.stop_brokers()
     leaders = {n: one.leader for n, one in stage.seen.partitions.items() if one.leader is not None}
-    kept = {n: demo_cluster.lines_of(stage.data_of(leader), n) for n, leader in leaders.items()}
+    kept = {n: demo_cluster.values_of(stage.data_of(leader), n) for n, leader in leaders.items()}
     log = [one for one in read_transactions(logs) if one.zxid <= until_zxid]
     verdict = check_cluster(
         log,
@@ -433,7 +436,7 @@ def _describe(one: demo_cluster.PartitionReplicas) -> str:
 def _consumers(
     stage: DemoCluster, facts: ScenarioFacts, kept: dict[int, tuple[bytes, ...]]
 ) -> tuple[int, tuple[CheckResult, ...]]:
-    """The checks of the group demo, over the lines of the final leaders."""
+    """The checks of the group demo, over the records of the final leaders."""
     reduction = reduce(decode_line(one.name, one.output.read_bytes()) for one in stage.members)
     histories = sorted(stage.folder.glob("*.history.jsonl"))
     evidence = consumers.MemberEvidence(

@@ -31,7 +31,7 @@ def render(view: ClusterView, width: int = 100, height: int = 40) -> RenderableT
         _brokers(view.brokers),
         Text(),
         _partitions(view.partitions),
-        _lines(view),
+        _progress(view),
         Text(),
         *map(line, events),
     )
@@ -99,7 +99,7 @@ def _partition(row: LedPartitionRow) -> tuple[Text, ...]:
     )
 
 
-def _lines(view: ClusterView) -> Table:
+def _progress(view: ClusterView) -> Table:
     """Progress of producer, consumers and reassignments."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     cells: list[RenderableType] = []
@@ -156,6 +156,6 @@ class ClusterView:
     acknowledged: int
     consumed: int
     total: int
-    """Number of lines to produce."""
+    """Number of records to produce."""
     open_moves: int
     events: Sequence[ProgressEvent]
