@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import kafka
 import pytest
@@ -13,10 +14,10 @@ from zkgroup.consumer.fetcher import ZooKeeperCluster
 from zkgroup.consumer.sources.kafka import KafkaSource
 from zkgroup.consumer.sources.port import Bounds
 from zkgroup.consumer.sync import Consumer, GroupMember
-from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
+from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
-from zkgroup.testing import MemoryZooKeeper
+from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
 
 
@@ -157,6 +158,74 @@ def test_an_option_that_kafka_python_does_not_know_is_a_usage_error() -> None:
 
     with pytest.raises(ConfigError, match=r"127\.0\.0\.1:1: .*nonsense"):
         source.bounds(TopicPartition("orders", 0))
+
+
+class Idle:
+    """kafka-python's consumer without records."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def assignment(self) -> set[object]:
+        return set()
+
+    def close(self, **_: object) -> None:
+        self.closed = True
+
+    def poll(self, **_: object) -> dict[object, object]:
+        return {}
+
+    def __getattr__(self, name: str) -> object:
+        return lambda *_: None
+
+
+class Registered:
+    """A cluster whose brokers have these addresses; None: ZooKeeper does not answer."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses: tuple[str, ...] | None = addresses
+
+    def brokers(self) -> dict[int, BrokerRegistration]:
+        if self.addresses is None:
+            raise StoreUnavailableError("no connection")
+        parts = [address.partition(":") for address in self.addresses]
+        return {n: BrokerRegistration(host, int(port), 4) for n, (host, _, port) in enumerate(parts, 1)}
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        return (0,)
+
+
+def test_brokers_that_all_have_new_addresses_are_found_again() -> None:
+    """kafka-python only knows the old ones then; one that is still known tells it the others."""
+    source, cluster, clock, made = KafkaSource(), Registered("h:1", "h:2"), FakeClock(), list[Idle]()
+    source._clock = clock  # type: ignore[assignment]
+
+    def connect(bootstrap: Sequence[str], version: object) -> Idle:
+        made.append(Idle())
+        return made[-1]
+
+    source._connect = connect  # type: ignore[method-assign]
+    source.open(cluster)
+
+    def polled_after_a_while() -> None:
+        clock.advance(11_000)
+        source.poll({TopicPartition("orders", 0): 5}, 10, 0.0)
+
+    def connections() -> list[bool]:
+        return [one.closed for one in made]
+
+    source.poll({TopicPartition("orders", 0): 5}, 10, 0.0)
+    for addresses in (("h:1", "h:3"), ("h:3", "h:4"), None, ()):
+        cluster.addresses = addresses
+        polled_after_a_while()
+    assert connections() == [False], "known ones were left each time, or ZooKeeper said nothing"
+
+    cluster.addresses = ("h:5",)
+    polled_after_a_while()
+    source.poll({TopicPartition("orders", 0): 5}, 10, 0.0)
+    assert connections() == [True, False]
+    assert source._next == {TopicPartition("orders", 0): 5}, "it goes on where it was"
+    source.close()
 
 
 def test_a_source_serves_one_consumer_at_a_time(memory_zookeeper: MemoryZooKeeper) -> None:

@@ -15,7 +15,12 @@ from typing import Any, TypeVar
 
 from zkgroup.clients import kafka_python
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
-from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
+from zkgroup.errors import (
+    ConfigError,
+    OffsetOutOfRangeError,
+    SourceUnavailableError,
+    StoreUnavailableError,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
@@ -28,6 +33,8 @@ T = TypeVar("T")
 SLICE_S = 0.1
 """Longest wait inside kafka-python in seconds, after which `wake` is checked."""
 ANSWER_TIMEOUT_MS = 10_000
+ADDRESSES_S = 10.0
+"""Seconds without a record between two reads of the brokers' addresses in ZooKeeper."""
 KEEP_S = 10.0
 """Seconds for which a partition without fetches keeps its position and its prefetched records."""
 
@@ -82,6 +89,10 @@ class KafkaSource(RecordSource):
         self._made: Any = None
         self._brokers = ""
         """Addresses of the last connection, for messages."""
+        self._addresses: frozenset[str] = frozenset()
+        """Those registered in ZooKeeper when they were read last; empty with a `bootstrap` of its own."""
+        self._read_ms = 0
+        """When they were read, or the last record came."""
         self._next: dict[TopicPartition, int] = {}
         """Partition to the offset that kafka-python reads next."""
         self._asked_ms: dict[TopicPartition, int] = {}
@@ -110,13 +121,16 @@ class KafkaSource(RecordSource):
 
     def close(self) -> None:
         super().close()
+        self._disconnect()
+        with self._lock:
+            self._group = None
+
+    def _disconnect(self) -> None:
         if self._made is not None:
             self._made.close(autocommit=False, timeout_ms=1000)
             self._made = None
         self._next.clear()
         self._asked_ms.clear()
-        with self._lock:
-            self._group = None
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -132,6 +146,7 @@ class KafkaSource(RecordSource):
         try:
             found.update(self._bounds(partitions, int(timeout_s * 500)))
         except SourceUnavailableError as error:
+            self._check_addresses(is_idle=True)
             found.update(dict.fromkeys(partitions, error))
             if len(partitions) > 1:
                 for number, tp in enumerate(partitions):
@@ -193,6 +208,7 @@ class KafkaSource(RecordSource):
             left_s = seconds_until(self._clock, deadline_ms)
             records = self._poll_once(consumer, max_records * len(positions), min(SLICE_S, left_s))
             if records or left_s <= SLICE_S or self._wakers.was_woken():
+                self._check_addresses(is_idle=not records)
                 return records
 
     def _poll_once(self, consumer: Any, max_records: int, timeout_s: float) -> list[SourceRecord]:
@@ -246,8 +262,34 @@ class KafkaSource(RecordSource):
                 raise SourceUnavailableError("no broker that hosts partitions is registered in /brokers/ids")
             version = self._api_version or kafka_python.protocol_of(brokers)
             self._brokers = ",".join(bootstrap)
+            self._addresses = frozenset(() if self._bootstrap else bootstrap)
+            self._read_ms = self._clock.now_ms()
             self._made = self._ask(lambda: self._connect(bootstrap, version))
         return self._made
+
+    def _check_addresses(self, *, is_idle: bool) -> None:
+        """Disconnects if every broker has another address than before, as kafka-python cannot find them then.
+
+        Brokers without a fixed port have a new one after each start. If some keep theirs, kafka-python learns
+        the others' from them.
+        """
+        now_ms = self._clock.now_ms()
+        if not is_idle:
+            self._read_ms = now_ms
+        if self._cluster is None or not self._addresses or now_ms - self._read_ms < ADDRESSES_S * 1000:
+            return
+        self._read_ms = now_ms
+        try:
+            found = frozenset(kafka_python.addresses_of(self._cluster.brokers().values()))
+        except StoreUnavailableError as error:
+            log.info("the addresses of brokers are unknown now: %s", error)
+            return
+        if found.isdisjoint(self._addresses):
+            if found:
+                log.warning("brokers %s have new addresses: %s", self._brokers, ", ".join(sorted(found)))
+                self._disconnect()
+        else:
+            self._addresses = found
 
     def _ask(self, question: Callable[[], T]) -> T:
         return kafka_python.asked(question, self._brokers, type(self).__name__)
