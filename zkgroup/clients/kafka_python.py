@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from socket import socket
 from typing import Any, TypeVar
 
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
@@ -21,6 +23,31 @@ def load(needed_by: str) -> Any:
     except ImportError as error:
         raise ConfigError(f"{needed_by} needs kafka-python: pip install 'zkgroup[kafka]'") from error
     return kafka
+
+
+@cache
+def connecting() -> Mapping[str, object]:
+    """Options with which kafka-python closes the sockets of failed connections.
+
+    3.0.12 leaves them to the garbage collector: one each second for a broker that is gone. Classes of sockets
+    are registered by the scheme of `proxy_url`; without that registry there are no options.
+    """
+    try:
+        from kafka.net.inet import KafkaNetSocket
+    except ImportError:
+        return {}
+
+    class DirectSocket(KafkaNetSocket):  # type: ignore[misc]
+        SCHEMES = ("direct",)
+
+        async def sock_connect(self, net: Any, sock: socket, *address: Any, **options: Any) -> Any:
+            try:
+                return await super().sock_connect(net, sock, *address, **options)
+            except BaseException:
+                sock.close()
+                raise
+
+    return {"proxy_url": f"{DirectSocket.SCHEMES[0]}://"}
 
 
 def address_of(broker: BrokerRegistration) -> str | None:

@@ -23,7 +23,6 @@ RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Key, value and headers of one record; brokers take less by default (`message.max.bytes`)."""
 BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 5
-REQUEST_TIMEOUT_MS: Final = 30_000
 USER: Final = "zkgroup produce"
 CLOSE_S: Final = 5.0
 """Longest wait for kafka-python's thread once the outcome of every record is known."""
@@ -86,13 +85,15 @@ class ProducerSettings:
     """With `all` the producer is idempotent if the brokers know that (0.11 and later)."""
     delivery_timeout_ms: int = 120_000
     """From the first record of a batch until it is given up."""
+    request_timeout_ms: int = 30_000
+    """For the response to a request; then it is sent again."""
     buffer_memory: int = 32 * 1024 * 1024
     """Bytes of records without an outcome; beyond them `send` waits."""
     client_id: str = "zkgroup-producer"
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        for name in ("delivery_timeout_ms", "buffer_memory"):
+        for name in ("delivery_timeout_ms", "request_timeout_ms", "buffer_memory"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: expected at least 1, found {getattr(self, name)}")
 
@@ -212,13 +213,14 @@ class RecordProducer:
             max_request_size=RECORD_BYTES_MAX + BATCH_BYTES,
             max_in_flight_requests_per_connection=1,
             delivery_timeout_ms=timeout_ms,
-            request_timeout_ms=min(REQUEST_TIMEOUT_MS, timeout_ms - linger_ms),
+            request_timeout_ms=min(self._settings.request_timeout_ms, timeout_ms - linger_ms),
             max_block_ms=timeout_ms,
             bootstrap_timeout_ms=timeout_ms,
             reconnect_backoff_max_ms=1000,
             allow_auto_create_topics=False,
             metrics_enabled=False,
             kafka_client=self._attempts.client(),
+            **kafka_python.connecting(),
             **options,
         )
 

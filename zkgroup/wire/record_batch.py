@@ -231,6 +231,15 @@ def records_of(batch: Buffer, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator[R
         raise CorruptRecordError("records", at, "the end", f"{len(data) - at} bytes more")
 
 
+def all_records(batches: Buffer) -> Iterator[Record]:
+    """The records of whole batches that lie one after the other, as in a log. Raises CorruptRecordError."""
+    at = 0
+    while at < len(batches):
+        end = at + check_batch(batches, at).size
+        yield from records_of(memoryview(batches)[at:end])
+        at = end
+
+
 def _inflated(data: bytes, max_bytes: int) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:

@@ -42,8 +42,8 @@ CHECK_S = 0.25
 CALM_S = SESSION_MS / 1000 + 1
 ENTRY = ("-c", "from zkgroup_cli.app import main; main()")
 """What Python is started with to be a broker."""
-LINES = "lines"
-"""The topic that lines are appended to; it is moved and never deleted."""
+RECORDS = "records"
+"""The topic that records are produced to; it is moved and never deleted."""
 
 
 class Node:
@@ -202,7 +202,7 @@ class ChaosCluster(OnServers):
             tp
             for tp, state in states.items()
             if state is not None
-            and tp.topic != LINES
+            and tp.topic != RECORDS
             and len(state.isr) == 1
             and not (self.nodes[state.isr[0]].data / str(tp)).exists()
         }

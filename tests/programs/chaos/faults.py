@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from signal import SIGTERM
 
-from tests.programs.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node
+from tests.programs.chaos.cluster import RECORDS, SESSION_MS, ChaosCluster, Node
 from tests.programs.chaos.moves import MOVE_STEPS, step_of
 from tests.programs.chaos.operations import PARTITIONS, Operations
 from tests.programs.chaos.schedule import BROKERS, Fault
@@ -78,7 +78,7 @@ class Faults:
             if fault.victim == "controller":
                 controller = self.cluster.controller()
                 return by_number if controller is None else self.cluster.nodes.get(controller, by_number)
-            state = self.cluster.states().get(TopicPartition(LINES, fault.number % PARTITIONS))
+            state = self.cluster.states().get(TopicPartition(RECORDS, fault.number % PARTITIONS))
             if state is not None and fault.victim == "leader":
                 return self.cluster.nodes.get(state.leader, by_number)
             others = [each for each in state.isr if each != state.leader] if state else []
@@ -117,9 +117,9 @@ class Faults:
 
         def is_out() -> bool:
             every = self.cluster.states()
-            lines = [state.isr for tp, state in every.items() if tp.topic == LINES and state]
+            isrs = [state.isr for tp, state in every.items() if tp.topic == RECORDS and state]
             alone = any(state is not None and state.isr == (node.broker,) for state in every.values())
-            return len(lines) >= PARTITIONS and not alone and all(node.broker not in isr for isr in lines)
+            return len(isrs) >= PARTITIONS and not alone and all(node.broker not in isr for isr in isrs)
 
         if comes_true(is_out, OUT_S):
             node.wipe()
@@ -263,7 +263,7 @@ class Faults:
 
     def _kill_in_move(self, fault: Fault, _: Node) -> End:
         """Kills the controller when a move is at this step, before a write of the next step arrives."""
-        tp = TopicPartition(LINES, fault.number % PARTITIONS)
+        tp = TopicPartition(RECORDS, fault.number % PARTITIONS)
         self._wait_idle()
         node = None
         with self._stopped(Topic.path(tp.topic)), suppress(ZkGroupError):
@@ -336,9 +336,9 @@ class Faults:
 
     def _dead_target(self, fault: Fault, _: Node) -> End:
         """A move to a broker that was just killed; it is started at the end of the fault, or much later."""
-        tp = TopicPartition(LINES, fault.number % PARTITIONS)
+        tp = TopicPartition(RECORDS, fault.number % PARTITIONS)
         with suppress(ZkGroupError):
-            replicas = self.cluster.topics()[LINES].partitions[tp.partition]
+            replicas = self.cluster.topics()[RECORDS].partitions[tp.partition]
             away = [each for each in BROKERS if each not in replicas] or [BROKERS[fault.number % 4]]
             node = self.cluster.nodes[away[0]]
             self.bitten["F39"] += node.is_running

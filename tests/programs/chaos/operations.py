@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
-from tests.programs.chaos.cluster import LINES, ChaosCluster
+from tests.programs.chaos.cluster import RECORDS, ChaosCluster
 from tests.programs.chaos.moves import exchange
 from tests.programs.chaos.schedule import BROKERS
 from zkgroup.admin.cluster.brokers import read_states
@@ -40,9 +40,9 @@ class Operations:
         self._names = 0
 
     def begin(self) -> None:
-        """Creates the topic of the lines, and two others that are deleted and created later."""
+        """Creates the topic of the records, and two others that are deleted and created later."""
         lists = [tuple(BROKERS[(n + k) % len(BROKERS)] for k in range(REPLICAS)) for n in range(PARTITIONS)]
-        plan = plan_topic(self.cluster.ensemble, LINES, partitions=None, replica_assignment=lists)
+        plan = plan_topic(self.cluster.ensemble, RECORDS, partitions=None, replica_assignment=lists)
         create_topic(self.cluster.ensemble, plan)
         for number in (1, 2):
             self._create(random.Random(number))
@@ -97,7 +97,7 @@ class Operations:
         return True
 
     def _pick(self, rng: random.Random) -> str | None:
-        names = [name for name in self.cluster.topics() if name != LINES]
+        names = [name for name in self.cluster.topics() if name != RECORDS]
         return rng.choice(names) if names else None
 
     # --- moves ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A member of a group that reads the lines from their brokers: `python -m tests.programs.chaos.reader`."""
+"""A member of a group that reads the records from their brokers: `python -m tests.programs.chaos.reader`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers of the lines, which are killed and paused; the invariants of their group are checked as well."""
+"""Consumers of the records, which are killed and paused; the invariants of their group are checked too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from tests.programs.chaos.cluster import LINES, SESSION_MS, ChaosCluster
+from tests.programs.chaos.cluster import RECORDS, SESSION_MS, ChaosCluster
 from tests.programs.chaos.reader import GROUP
 from zkgroup.history import CheckOptions, Report, ServerTransaction, check_history, read_files
 
@@ -56,7 +56,7 @@ class Readers:
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         name = f"reader-{number}-{len(self._names)}"
         self._names.append(name)
-        words = (self._address, name, LINES, str(self.histories[-1]), str(SESSION_MS), str(TICK_MS))
+        words = (self._address, name, RECORDS, str(self.histories[-1]), str(SESSION_MS), str(TICK_MS))
         with (self._home / f"reader-{number}.err").open("ab") as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.programs.chaos.reader", *words], stdout=errors, stderr=errors

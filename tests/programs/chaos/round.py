@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.programs.chaos.cluster import ENTRY, LINES, ChaosCluster
+from tests.programs.chaos.cluster import ENTRY, RECORDS, ChaosCluster
 from tests.programs.chaos.faults import End, Faults
-from tests.programs.chaos.lines import Lines, kept
 from tests.programs.chaos.operations import Operations
+from tests.programs.chaos.producer import Produced, kept
 from tests.programs.chaos.readers import Readers
 from tests.programs.chaos.schedule import Slot
 from tests.programs.on_servers import comes_true, hold
@@ -104,7 +104,7 @@ def _play(
     eventually(cluster.controller, what="a controller")
     operations.begin()
     cluster.rest()
-    with Lines(cluster) as lines, Readers(cluster) as readers:
+    with Produced(cluster) as produced, Readers(cluster) as readers:
         for number, slot in enumerate(slots):
             say(f"seed {done.seed} slot {number}: {slot} {[name for name, _ in slot.operations]}")
             readers.begin(*slot.reader)
@@ -117,11 +117,11 @@ def _play(
         done.rest_s = cluster.rest()
         say(f"seed {done.seed}: at rest after {done.rest_s:.1f} s")
         _watch(cluster, calm_s)
-        lines.stop()
+        produced.stop()
         readers.stop()
     done.wrong += readers.wrong
-    done.wrong += [f"lines were not acknowledged: {why}" for why in lines.trouble]
-    _check(cluster, lines, readers, quiet_from_ms, done, faults.held)
+    done.wrong += [f"records were not acknowledged: {why}" for why in produced.trouble]
+    _check(cluster, produced, readers, quiet_from_ms, done, faults.held)
 
 
 def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: Slot) -> None:
@@ -157,7 +157,7 @@ def _watch(cluster: ChaosCluster, calm_s: float) -> None:
 
 def _check(
     cluster: ChaosCluster,
-    lines: Lines,
+    produced: Produced,
     readers: Readers,
     quiet_from_ms: int,
     done: Round,
@@ -168,7 +168,7 @@ def _check(
     leaders = {
         tp: (state.leader, cluster.nodes[state.leader].data)
         for tp, state in states.items()
-        if tp.topic == LINES and state is not None
+        if tp.topic == RECORDS and state is not None
     }
     folders = [server.folder / "version-2" for server in cluster.zookeeper.servers]
     log = read_transactions(folders, cluster.chroot)
@@ -177,7 +177,7 @@ def _check(
     for node in cluster.nodes.values():
         if (code := node.wait_stopped()) != 0:
             done.wrong.append(f"broker {node.broker} ended with code {code} when it was asked to stop")
-    records = [*lines.records(leaders), *_roles(cluster)]
+    records = [*produced.records(leaders), *_roles(cluster)]
     options = ClusterOptions(
         quiet_from_ms=quiet_from_ms,
         takeover_ms=int(PATIENCE_S * 1000),
@@ -191,7 +191,7 @@ def _check(
     done.figures["stillborn partitions"] = len(stillborn)
     undone = [each for each in report.violations if _is_about(each, stillborn)]
     done.wrong += [str(each) for each in (*report.violations, *report.damage) if each not in undone]
-    done.figures["unacknowledged"] = len(lines.failed)
+    done.figures["unacknowledged"] = len(produced.failed)
     done.figures["writes refused as the epoch was another's"] = sum(map(_is_fenced, log))
     arrived = [transaction for transaction in log if transaction.zxid in held]
     done.figures["held writes refused"] = sum(map(_is_fenced, arrived))
@@ -204,7 +204,7 @@ def _check(
         for other in states[tp].isr:  # type: ignore[union-attr]
             theirs = kept(cluster.nodes[other].data, tp)
             if theirs != kept(folder, tp):
-                done.wrong.append(f"{tp}: {other} has other lines than its leader {broker}")
+                done.wrong.append(f"{tp}: {other} has other records than its leader {broker}")
 
 
 def _is_about(violation: Violation, stillborn: Collection[TopicPartition]) -> bool:
@@ -232,11 +232,11 @@ def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:
 
 
 def _roles(cluster: ChaosCluster) -> list[HistoryRecord]:
-    """Which broker led the lines in which leader epoch, from the brokers' own events."""
+    """Which broker led the records' partitions in which leader epoch, from the brokers' own events."""
     made: list[HistoryRecord] = []
     for node in cluster.nodes.values():
         for event in node.events:
-            if event.get("event") == "leader" and event["topic"] == LINES:
+            if event.get("event") == "leader" and event["topic"] == RECORDS:
                 tp = TopicPartition(event["topic"], event["partition"])
                 fields = {
                     "broker": node.broker,

@@ -1,4 +1,4 @@
-"""A leader is killed while lines are under way to it: what was acknowledged is where it was said to be."""
+"""A leader is killed while records are in flight to it: what was acknowledged is where it was reported."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.admin.cluster.brokers import ClusterReader, read_states
+from zkgroup.clients.producer import Delivery, NewRecord, Outcome, ProducerSettings, RecordProducer
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.lines.producer import LineProducer
-from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -29,11 +28,12 @@ PARTITIONS = [TopicPartition("t", 0), TopicPartition("u", 0), TopicPartition("u"
 KILL_AT, COUNT = 200, 600
 
 
-def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
+def test_acknowledged_records_are_at_their_offsets_after_a_leader_was_killed(
     shell: Shell, tmp_path: Path, zk_server: Tree, witness: Blocking
 ) -> None:
-    """Each line is reported once; in the log once, or twice where its acknowledgement says so."""
-    deliveries: list[Delivery] = []
+    """Each record is reported once, and is in the log once, since the producer is idempotent."""
+    deliveries: dict[str, list[Delivery]] = {"t": [], "u": []}
+    values: dict[str, list[bytes]] = {"t": [], "u": []}
     with ExitStack() as stack:
         brokers = {
             number: stack.enter_context(
@@ -50,24 +50,34 @@ def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
             assert shell.run("topic", "create", topic, "--replica-assignment", lists).code == 0
         ensemble = Ensemble(witness, SystemClock())
         patience_ms = round(1000 * PATIENCE_S)
-        settings = ProducerSettings(delivery_timeout_ms=patience_ms, batch_lines=7, buffered_bytes=500)
-        with LineProducer(ClusterReader(ensemble).brokers, settings, deliveries.append) as producer:
-            for number in range(COUNT):
-                if number == KILL_AT:
-                    brokers[1].stop(signal.SIGKILL)
-                    end_session_of(witness, BrokerRegistration.path(1), zk_server.server(0).port)
-                producer.append(PARTITIONS[number % 3], b"%d" % number)
+        settings = ProducerSettings(delivery_timeout_ms=patience_ms, buffer_memory=60)
+        cluster = ClusterReader(ensemble)
+        producers = {
+            topic: RecordProducer(cluster, topic, deliveries[topic].append, settings) for topic in values
+        }
+        for producer in producers.values():
+            stack.callback(producer.close)
+        for number in range(COUNT):
+            if number == KILL_AT:
+                brokers[1].stop(signal.SIGKILL)
+                end_session_of(witness, BrokerRegistration.path(1), zk_server.server(0).port)
+            tp = PARTITIONS[number % 3]
+            values[tp.topic].append(b"%d" % number)
+            producers[tp.topic].send(NewRecord(b"%d" % number, partition=tp.partition))
+        for producer in producers.values():
+            producer.flush()
         states = read_states(ensemble, PARTITIONS)
         assert [brokers[number].stop() for number in (2, 3)] == [0, 0]
 
-    assert sorted(number for one in deliveries for number in one.numbers) == [*range(COUNT)]
-    assert {one.outcome for one in deliveries} == {Outcome.ACKNOWLEDGED}
-    assert max(one.leader_epoch for one in deliveries) > 0, "the leader has changed"
+    for topic, found in deliveries.items():
+        assert sorted(one.number for one in found) == [*range(len(values[topic]))]
+        assert {one.outcome for one in found} == {Outcome.ACKNOWLEDGED}
     for tp, state in states.items():
         assert state is not None
         assert state.leader in (2, 3)
         log = lines_on_disk(tmp_path / f"b{state.leader}", tp)
-        for one in deliveries:
-            for i, number in enumerate(one.numbers if one.topic_partition == tp else ()):
-                assert log[one.base_offset + i] == b"%d" % number
-                assert log.count(b"%d" % number) == 1 or one.may_be_repeated
+        of_it = [one for one in deliveries[tp.topic] if one.partition == tp.partition]
+        assert {one.offset: values[tp.topic][one.number] for one in of_it} == dict(enumerate(log))
+    led = states[PARTITIONS[0]]
+    assert led is not None
+    assert led.leader_epoch > 0, "the leader has changed"

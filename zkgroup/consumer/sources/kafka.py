@@ -296,7 +296,7 @@ class KafkaSource(RecordSource):
 
     def _connect(self, bootstrap: Sequence[str], version: tuple[int, ...] | None) -> Any:
         log.info("reading from brokers %s, protocol %s", ",".join(bootstrap), version or "as negotiated")
-        options: dict[str, object] = {**self._configured, **self._options}
+        options = {**kafka_python.connecting(), **self._configured, **self._options}
         if version is not None:
             options["api_version"] = version
         return _kafka().KafkaConsumer(

@@ -23,7 +23,7 @@ from zkgroup.demo.progress import DemoRun
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition
-from zkgroup.wire.record_batch import check_batch, records_of
+from zkgroup.wire.record_batch import all_records
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -132,13 +132,7 @@ def high_watermark(folder: Path, partition: int) -> int:
 def values_of(folder: Path, partition: int) -> tuple[bytes, ...]:
     """The value of every record of a replica, from a stopped broker's files; none where it has no files."""
     batches = stored_records(DiskStorage(folder), TopicPartition(TOPIC, partition))
-    values: list[bytes] = []
-    at = 0
-    while at < len(batches):
-        end = at + check_batch(batches, at).size
-        values += (record.value or b"" for record in records_of(memoryview(batches)[at:end]))
-        at = end
-    return tuple(values)
+    return tuple(record.value or b"" for record in all_records(batches))
 
 
 TURN_S = 0.05
