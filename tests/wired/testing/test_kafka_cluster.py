@@ -162,10 +162,11 @@ def test_a_paused_broker_answers_nothing_until_it_goes_on(kafka_cluster_factory:
 
 
 def test_a_pause_within_the_session_timeout_changes_nothing(kafka_cluster_factory: Make) -> None:
-    """The broker keeps its session and its leadership."""
+    """The broker keeps its session and its leadership, also when it is paused twice."""
     cluster = kafka_cluster_factory(settings=LONG)
     cluster.create_topic("t")
     epoch = cluster.broker(1).epoch
+    cluster.pause(1)
     cluster.pause(1)
     cluster.resume(1)
     cluster.wait_until_ready(PATIENCE_S)

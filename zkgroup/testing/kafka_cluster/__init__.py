@@ -1,5 +1,5 @@
 """`KafkaCluster`: brokers that Kafka's clients can use, in one process, without ZooKeeper and Java."""
 
-from zkgroup.testing.kafka_cluster.cluster import KafkaCluster
+from zkgroup.testing.kafka_cluster.cluster import FAST, KafkaCluster
 
-__all__ = ["KafkaCluster"]
+__all__ = ["FAST", "KafkaCluster"]

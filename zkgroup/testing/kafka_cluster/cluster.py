@@ -40,6 +40,8 @@ FAST: Final = BrokerSettings(
     replica_lag_time_max_ms=2000,
     replica_fetch_wait_max_ms=100,
     replica_fetch_backoff_ms=20,
+    replica_socket_timeout_ms=3000,
+    controller_socket_timeout_ms=3000,
     controlled_shutdown_retry_backoff_ms=200,
     controller_takeover_grace_ms=100,
 )
@@ -319,6 +321,7 @@ class KafkaCluster:
         """Closes a broker in order: others lead its partitions before it goes (controlled shutdown)."""
         one, running = self._known(broker), self.broker(broker)
         with self._lock:
+            self._heal(one, "pause")
             one.loops.resume()
             running.close()
             self._ended(one, "was stopped")

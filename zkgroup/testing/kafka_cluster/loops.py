@@ -120,7 +120,9 @@ class BrokerLoops:
         return loop
 
     def pause(self) -> None:
-        """Returns when every loop stands still, between two of its callbacks."""
+        """Returns when every loop stands still, between two of its callbacks. Idempotent."""
+        if not self._goes_on.is_set():
+            return
         self._goes_on.clear()
         stands = threading.Semaphore(0)
 
