@@ -176,11 +176,14 @@ def appended_pair(
 
 def test_acks_all_waits_until_the_high_watermark_has_passed_all_records() -> None:
     """Not the first of them."""
-    one, two, waiting = appended_pair()
+    one, _, waiting = appended_pair()
     assert not waiting.check(one)
     assert waiting.results[TP].high_watermark == 0
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert one.high_watermark(TP) == 1
+    assert not waiting.check(one)
 
-    assert replicate(one, two, TP)
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)
 
     assert waiting.check(one)
     assert waiting.results[TP] == AppendResult(ErrorCode.NONE, 0, 2, 0, -1, 0, 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.serving import on_a_loop
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
@@ -51,18 +53,21 @@ def test_the_znode_that_a_broker_of_kafka_creates_has_no_data() -> None:
     assert world.find(PATH).stat.version == 1
 
 
-def test_a_broker_that_is_slower_takes_the_next_block() -> None:
-    """Its write at the version that it has read is refused."""
+@pytest.mark.parametrize("latest", [None, b"", ProducerIdBlock(3, 0, 999).encode()])
+def test_a_broker_that_is_slower_takes_the_next_block(latest: bytes | None) -> None:
+    """Its write at the version that it has read is refused: its znode, data or block is there by now."""
     world, one = alone()
     two = world.node(2)
     world.run()
+    if latest is not None:
+        world.server.put(PATH, latest)
     one.loop.post(ClaimProducerIds())
     world.until_asked(one, PATH)
-    world.server.put(PATH, ProducerIdBlock(2, 0, 999).encode())
+    world.server.put(PATH, ProducerIdBlock(2, 1000, 1999).encode())
     world.run()
 
-    assert one.told(ProducerIdsClaimed) == [ProducerIdsClaimed(ProducerIdBlock(1, 1000, 1999))]
-    assert claim(world, two) == [ProducerIdsClaimed(ProducerIdBlock(2, 2000, 2999))]
+    assert one.told(ProducerIdsClaimed) == [ProducerIdsClaimed(ProducerIdBlock(1, 2000, 2999))]
+    assert claim(world, two) == [ProducerIdsClaimed(ProducerIdBlock(2, 3000, 3999))]
 
 
 def test_a_claim_without_an_answer_is_error_14_and_its_block_is_not_given_out() -> None:
