@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.machine.events import Assign, CommitRequested, FinishCommit, SeekTo
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import LeaseGrant, TopicPartition
 

@@ -11,10 +11,10 @@ from typing import ClassVar, Generic, TypeVar
 
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.options import MemberOptions, Topics, checked_partition, subscription_of
 from zkgroup.consumer.sources.port import Record, RecordSource, checked_source
 from zkgroup.errors import (

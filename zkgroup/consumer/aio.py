@@ -29,7 +29,6 @@ from zkgroup.consumer._base import (
 )
 from zkgroup.consumer.callbacks import AsyncCallbackRunner, AsyncRebalanceListener
 from zkgroup.consumer.consumer_engine import grouped, known_bounds
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.group_reads import (
     READ_AGAIN_S,
     group_reads,
@@ -40,6 +39,7 @@ from zkgroup.consumer.group_reads import (
 )
 from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.options import (
     check_count,
     check_offset,

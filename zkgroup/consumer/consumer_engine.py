@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from zkgroup.consumer.callbacks import CallbackRunner
 from zkgroup.consumer.delivery import Delivery
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.fetcher import Fetcher, ZooKeeperCluster
 from zkgroup.consumer.machine.events import Polled, PollOverdue
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.options import (
     MemberOptions,
     check_record,

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, Callbacks, RebalanceListener
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.machine import check_subscription
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.sources.port import Record
 from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import ConfigError

@@ -32,10 +32,10 @@ from zkgroup.consumer._base import (
 )
 from zkgroup.consumer.callbacks import CallbackWorker, RebalanceListener
 from zkgroup.consumer.consumer_engine import grouped, known_bounds
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
 from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.options import (
     check_count,
     check_offset,

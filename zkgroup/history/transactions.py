@@ -1,6 +1,6 @@
 """Transactions that a ZooKeeper server accepted or refused, as plain values, and a reader of real logs.
 
-In simulation they come from the memory server's log (`zkgroup.testing.server_history`).
+In simulation they come from the memory server's log (`zkgroup.testing.memory_zookeeper.leader`).
 """
 
 from __future__ import annotations

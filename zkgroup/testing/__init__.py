@@ -10,24 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from zkgroup.history import check_history
     from zkgroup.testing.clock import FakeClock, wait_until
     from zkgroup.testing.kafka_cluster import KafkaCluster
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
-    from zkgroup.testing.server_history import check_history, server_transactions
+    from zkgroup.testing.memory_zookeeper.leader import server_transactions
     from zkgroup.testing.simulation import Simulation, SimulationError
     from zkgroup.testing.simulation.cluster import ClusterSimulation, ClusterSimulationError
 
 _HOMES = {
-    "ClusterSimulation": "simulation.cluster",
-    "ClusterSimulationError": "simulation.cluster",
-    "FakeClock": "clock",
-    "KafkaCluster": "kafka_cluster",
-    "MemoryZooKeeper": "memory_zookeeper",
-    "Simulation": "simulation",
-    "SimulationError": "simulation",
-    "check_history": "server_history",
-    "server_transactions": "server_history",
-    "wait_until": "clock",
+    "ClusterSimulation": "zkgroup.testing.simulation.cluster",
+    "ClusterSimulationError": "zkgroup.testing.simulation.cluster",
+    "FakeClock": "zkgroup.testing.clock",
+    "KafkaCluster": "zkgroup.testing.kafka_cluster",
+    "MemoryZooKeeper": "zkgroup.testing.memory_zookeeper",
+    "Simulation": "zkgroup.testing.simulation",
+    "SimulationError": "zkgroup.testing.simulation",
+    "check_history": "zkgroup.history",
+    "server_transactions": "zkgroup.testing.memory_zookeeper.leader",
+    "wait_until": "zkgroup.testing.clock",
 }
 
 __all__ = [
@@ -48,4 +49,4 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(home), name)

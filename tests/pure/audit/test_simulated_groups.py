@@ -13,7 +13,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
-from zkgroup.testing.server_history import server_transactions
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.simulation.group import Simulation
 from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.wired.consumer.test_engine import ByHand
+from tests.wired.consumer.test_member_engine import ByHand
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.options import MemberOptions
 from zkgroup.consumer.sources.memory import MemorySource

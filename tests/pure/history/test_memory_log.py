@@ -16,7 +16,7 @@ from zkgroup.model.requests import (
     SetData,
 )
 from zkgroup.testing import FakeClock, MemoryZooKeeper
-from zkgroup.testing.server_history import server_transactions
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 

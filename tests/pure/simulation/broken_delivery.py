@@ -11,11 +11,11 @@ import pytest
 from zkgroup.consumer.callbacks import Revocations
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.delivery import Delivery, FetchBuffer, FetchOrder
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.machine.commit import CommitBatch, Commits
 from zkgroup.consumer.machine.events import PollOverdue, Revoked
 from zkgroup.consumer.machine.machine_context import OwnedPartition, Position
 from zkgroup.consumer.machine.membership import SessionLease
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.telemetry import HistoryQueue
 from zkgroup.errors import OffsetConflictError
 from zkgroup.model import TopicPartition

@@ -17,8 +17,8 @@ from zkgroup.consumer.machine.events import Lose, SeekTo
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Create, Delete, ReadMany, Request, SetData
-from zkgroup.testing.server_history import server_transactions
-from zkgroup.testing.simulation.group.audit import GroupAudit
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
+from zkgroup.testing.simulation.group.step_checks import GroupAudit
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.group_records import Reset
 

@@ -10,7 +10,7 @@ from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.recording import Recorder
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.history import CheckOptions, check_history
-from zkgroup.testing.server_history import server_transactions
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
 
 
 def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: MemberWorld) -> None:

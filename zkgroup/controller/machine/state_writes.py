@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.controller_election.elector import ControllerIdentity
 from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.fenced_writes import (
     AllWritten,
@@ -31,7 +32,6 @@ from zkgroup.controller.machine.fenced_writes import (
     set_state,
     single,
 )
-from zkgroup.controller.machine.identity import ControllerIdentity
 from zkgroup.controller.machine.leadership.selectors import is_of_later_controller
 from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.controller.machine.settings import ElectorContext

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from zkgroup.history import Change as HistoryChange
+from zkgroup.history import ServerTransaction, TransactionRefusal
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.ports import Clock
-from zkgroup.model.requests import Create, Delete, MultiDone, MultiRefused, SetData
+from zkgroup.model.requests import Create, Delete, MultiDone, MultiRefused, Operation, SetData
 from zkgroup.testing.memory_zookeeper.tree import (
     SUPERUSER,
+    AclSet,
     AnyOperation,
     Change,
+    Checked,
     CreatedNode,
     Credentials,
+    DataSet,
     DataTree,
     Deleted,
     Entries,
@@ -158,3 +163,46 @@ class QuorumLeader:
             for path, node in sorted(self.tree.nodes.items())
             if path.split("/")[1] != "zookeeper"
         }
+
+
+# --- the log as a history ------------------------------------------------------------------------
+
+
+def server_transactions(log: Iterable[Transaction], clock: Clock) -> tuple[ServerTransaction, ...]:
+    """Translates a log. Its wall times become times of the members' clock, by the present difference."""
+    ahead_ms = clock.wall_ms() - clock.now_ms()
+    return tuple(_translate(entry, entry.time_ms - ahead_ms) for entry in log)
+
+
+def _translate(entry: Transaction, at_ms: int) -> ServerTransaction:
+    if entry.refused is None:
+        applied = zip(entry.changes, entry.stats, strict=True)
+        changes = tuple([_applied(c, stat) for c, stat in applied if not isinstance(c, AclSet)])
+        return ServerTransaction(entry.zxid, at_ms, entry.session_id, changes, entry.kind)
+    refusal = TransactionRefusal(entry.operations[entry.refused.index].path, entry.refused.code.value)
+    asked = tuple([_asked(each) for each in entry.operations if not isinstance(each, SetAcl)])
+    return ServerTransaction(entry.zxid, at_ms, entry.session_id, asked, entry.kind, refusal)
+
+
+def _applied(change: CreatedNode | DataSet | Deleted | Checked, stat: ZnodeStat | None) -> HistoryChange:
+    match change:
+        case CreatedNode(path, data, owner):
+            return HistoryChange("create", path, data, 0, owner)
+        case DataSet(path, data):
+            return HistoryChange("set", path, data, stat.version if stat is not None else None)
+        case Deleted(path):
+            return HistoryChange("delete", path)
+        case Checked(path):
+            return HistoryChange("check", path)
+
+
+def _asked(operation: Operation) -> HistoryChange:
+    match operation:
+        case Create(path, data):
+            return HistoryChange("create", path, data)
+        case SetData(path, data):
+            return HistoryChange("set", path, data)
+        case Delete(path):
+            return HistoryChange("delete", path)
+        case _:
+            return HistoryChange("check", operation.path)

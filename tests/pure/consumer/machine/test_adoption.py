@@ -27,7 +27,7 @@ from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Assign, Lose
 from zkgroup.history import check_history
 from zkgroup.model.requests import Create, Delete, Request, SetData, Sync
-from zkgroup.testing.server_history import server_transactions
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 OFFSET = Offset.path(GROUP, tp(0))

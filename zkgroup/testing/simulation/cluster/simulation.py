@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, fields
 from zkgroup.history import ClusterOptions, HistoryRecord, check_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Multi, MultiDone
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.memory_zookeeper.server import ServerStep
-from zkgroup.testing.server_history import server_transactions
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.convergence import ClusterConvergence
 from zkgroup.testing.simulation.cluster.faults import ClusterFaults

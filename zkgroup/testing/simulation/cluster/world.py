@@ -12,13 +12,13 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, ServerStep
-from zkgroup.testing.simulation.cluster.audit import ClusterAudit
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.foreign_writers import CorruptZnodes
 from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
 from zkgroup.testing.simulation.cluster.network import SimulatedNetwork
 from zkgroup.testing.simulation.cluster.setup import ClusterSetup
+from zkgroup.testing.simulation.cluster.step_checks import ClusterAudit
 from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchPartition

@@ -10,10 +10,10 @@ from typing import Any, cast
 from zkgroup.consumer.callbacks import CallbackCall, Callbacks, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.delivery import Delivery
-from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.machine import MemberConfig, MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine import events as ef
 from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.options import MemberOptions
 from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.errors import MemberIdInUseError
@@ -25,7 +25,7 @@ from zkgroup.runtime.events import Submit
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.testing.simulation.group.application import Application, Log, SteppedSource
-from zkgroup.testing.simulation.group.audit import EffectOrderChecker
+from zkgroup.testing.simulation.group.step_checks import EffectOrderChecker
 from zkgroup.testing.simulation.schedule import ScheduleRecording
 
 

@@ -20,8 +20,8 @@ from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import AssignmentError
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model import EvaluatedMember, TopicPartition, Znode
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
-from zkgroup.testing.server_history import server_transactions
 from zkgroup.testing.simulation.group.faults import GroupFaults
 from zkgroup.testing.simulation.group.members import ConsumingActor
 from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup, draw

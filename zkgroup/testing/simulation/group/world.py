@@ -9,10 +9,10 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, ServerStep
 from zkgroup.testing.simulation.group.application import Application, Log
-from zkgroup.testing.simulation.group.audit import GroupAudit
 from zkgroup.testing.simulation.group.jvm_consumer import JvmConsumer
 from zkgroup.testing.simulation.group.members import ConsumingActor
 from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup
+from zkgroup.testing.simulation.group.step_checks import GroupAudit
 from zkgroup.testing.simulation.schedule import ScheduleRecording
 from zkgroup.znodes.brokers import Topic
 

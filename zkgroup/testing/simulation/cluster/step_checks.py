@@ -9,8 +9,8 @@ from zkgroup.history.cluster.replay import ReplayedCluster
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
-from zkgroup.testing.server_history import server_transactions
 from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic, stray_replicas_path

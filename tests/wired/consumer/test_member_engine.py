@@ -9,9 +9,9 @@ import pytest
 
 from tests.worlds.faces import Application, Listener
 from zkgroup.consumer.callbacks import CallbackCall, Callbacks
-from zkgroup.consumer.engine import SHARED_GRACE_MS, MemberEngine
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.events import CloseRequested, Effect, Event, MemberState
+from zkgroup.consumer.member_engine import SHARED_GRACE_MS, MemberEngine
 from zkgroup.consumer.orphan_cleanup import remove_orphans
 from zkgroup.errors import MemberClosedError, MemberFailedError
 from zkgroup.metrics import NoMetrics
@@ -306,7 +306,7 @@ def test_a_close_that_is_given_up_is_cleared_away_from_a_shared_client(
         known_when_cleared.append((may_deliver, share.told[-2:]))
         remove_orphans(store, clock, group, member)
 
-    monkeypatch.setattr("zkgroup.consumer.engine.remove_orphans", watched)
+    monkeypatch.setattr("zkgroup.consumer.member_engine.remove_orphans", watched)
     tokens = {tp: grant.token for tp, grant in engine.lease_table.current.grants.items()}
     before = sorted(path for path in bench.server.tree() if "/owners/orders/" in path)
     engine.begin_close(1.0)
