@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from zkgroup.admin.cluster.brokers import BrokerDescription
 from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
 from zkgroup.groups.ensemble import AsOf
-from zkgroup.lines.failed_replicas import FailedReplica
+from zkgroup.lines.failed_replicas import FailedReplicaRow
 from zkgroup.lines.log_ends import LogEnd, LogEnds
 from zkgroup.model import TopicPartition
 
@@ -20,7 +20,7 @@ from .documents import TOPIC, TOPIC_PARTITION
 from .schema import INTEGER, Document, Inline, Json, Shape, given
 
 LOG_END = Shape(LogEnd)
-FAILED_REPLICA = Shape(FailedReplica)
+FAILED_REPLICA = Shape(FailedReplicaRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class BrokerDocument:
 
     broker: BrokerDescription
     logs: Sequence[HostedLog] | None
-    failed: Sequence[FailedReplica] | None
+    failed: Sequence[FailedReplicaRow] | None
 
 
 PARTITION_LOGS = Shape(PartitionLogs, Inline("partition", TOPIC_PARTITION), "logs")
@@ -96,7 +96,7 @@ def _partition_logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -
 
 
 def broker(
-    as_of: AsOf, one: BrokerDescription, ends: LogEnds | None, failed: Iterable[FailedReplica] | None
+    as_of: AsOf, one: BrokerDescription, ends: LogEnds | None, failed: Iterable[FailedReplicaRow] | None
 ) -> Json:
     """`broker describe`; `ends` and `failed` are the broker's answers, None where it was not asked."""
     logs = None

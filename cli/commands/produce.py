@@ -31,7 +31,7 @@ from ..units import counted
 
 if TYPE_CHECKING:
     from zkgroup.admin.cluster.brokers import ClusterReader
-    from zkgroup.clients.producer import Delivery, RecordProducer
+    from zkgroup.clients.producer import DeliveryReport, RecordProducer
 
     from ..record_input import ParseLine
 
@@ -299,7 +299,7 @@ class Summary:
         """The line just read has no record."""
         self._skipped.append(self.records)
 
-    def delivered(self, delivery: Delivery) -> None:
+    def delivered(self, delivery: DeliveryReport) -> None:
         """Counts the outcome of a record."""
         match delivery.outcome.value:
             case "acknowledged":
@@ -324,12 +324,12 @@ class Summary:
             out.table(_PARTITION_COLUMNS, self.rows)
         out.line(progress_text(self))
 
-    def _of(self, delivery: Delivery) -> PartitionSummary:
+    def _of(self, delivery: DeliveryReport) -> PartitionSummary:
         one = self.partitions.setdefault(delivery.partition, PartitionSummary(delivery.partition))
         one.records += 1
         return one
 
-    def _failed(self, delivery: Delivery) -> None:
+    def _failed(self, delivery: DeliveryReport) -> None:
         line = delivery.number + 1 + bisect_right(self._skipped, delivery.number)
         self.first_failed_line = min(line, self.first_failed_line or line)
 

@@ -64,7 +64,7 @@ class NewRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryReport:
     """The outcome of one record."""
 
     number: int
@@ -98,7 +98,7 @@ class ProducerSettings:
                 raise ConfigError(f"{name}: expected at least 1, found {getattr(self, name)}")
 
 
-class Cluster(Protocol):
+class BrokersAndTopics(Protocol):
     """The brokers and topics in ZooKeeper."""
 
     def brokers(self) -> Mapping[int, BrokerRegistration]: ...
@@ -115,9 +115,9 @@ class RecordProducer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: BrokersAndTopics,
         topic: str,
-        on_delivery: Callable[[Delivery], None],
+        on_delivery: Callable[[DeliveryReport], None],
         settings: ProducerSettings | None = None,
     ) -> None:
         """Connects.
@@ -264,10 +264,10 @@ class RecordProducer:
 
     def _acknowledged(self, number: int, size: int, found: Any) -> None:
         if self._settings.acks == "0":
-            delivery = Delivery(number, found.partition, Outcome.SENT)
+            delivery = DeliveryReport(number, found.partition, Outcome.SENT)
         else:
             again = not self._is_idempotent and found.partition in self._attempts.repeated
-            delivery = Delivery(number, found.partition, Outcome.ACKNOWLEDGED, found.offset, again)
+            delivery = DeliveryReport(number, found.partition, Outcome.ACKNOWLEDGED, found.offset, again)
         self._on_delivery(delivery)
         self._release(size)
 
@@ -279,7 +279,7 @@ class RecordProducer:
             if self._error is None:
                 at = TopicPartition(self._topic, partition)
                 self._error = kind(at, kafka_python.text_of(error))
-        self._on_delivery(Delivery(number, partition, outcome))
+        self._on_delivery(DeliveryReport(number, partition, outcome))
         self._release(size)
 
     def _has_room(self, size: int) -> bool:

@@ -8,10 +8,10 @@ from zkgroup.lines.cluster_link import ANSWER_TIMEOUT_MS
 from zkgroup.lines.leaders import addresses_of
 from zkgroup.lines.links import Links
 from zkgroup.model.ports import Clock
-from zkgroup.wire.replica_host import FailedReplica, FailedReplicasRequest, FailedReplicasResponse
+from zkgroup.wire.replica_host import FailedReplicaRow, FailedReplicasRequest, FailedReplicasResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 
-__all__ = ["FailedReplica", "read_failed_replicas"]
+__all__ = ["FailedReplicaRow", "read_failed_replicas"]
 
 
 def read_failed_replicas(
@@ -19,7 +19,7 @@ def read_failed_replicas(
     broker: int,
     timeout_ms: int = ANSWER_TIMEOUT_MS,
     clock: Clock | None = None,
-) -> tuple[FailedReplica, ...] | None:
+) -> tuple[FailedReplicaRow, ...] | None:
     """Asks a broker; None where it does not tell: it is Kafka's, silent, or older than this request.
 
     `clock`: in the place of the system's.

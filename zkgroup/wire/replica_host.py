@@ -159,7 +159,7 @@ class FetchLinesRequest(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class FailedReplica:
+class FailedReplicaRow:
     """A replica that its broker can neither lead nor follow with now."""
 
     topic: String
@@ -174,7 +174,7 @@ class FailedReplica:
 class FailedReplicasResponse(Response):
     """By topic and partition."""
 
-    replicas: tuple[FailedReplica, ...] = ()
+    replicas: tuple[FailedReplicaRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

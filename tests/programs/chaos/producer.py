@@ -11,7 +11,7 @@ from tests.programs.chaos.operations import PARTITIONS
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.log.storage import DiskStorage
-from zkgroup.clients.producer import Delivery, NewRecord, Outcome, ProducerSettings, RecordProducer
+from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, ProducerSettings, RecordProducer
 from zkgroup.errors import ZkGroupError
 from zkgroup.history import HistoryRecord
 from zkgroup.model import TopicPartition
@@ -26,8 +26,8 @@ class Produced:
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self.cluster = cluster
-        self.acknowledged: list[Delivery] = []
-        self.failed: list[Delivery] = []
+        self.acknowledged: list[DeliveryReport] = []
+        self.failed: list[DeliveryReport] = []
         self.trouble: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-producer")
@@ -60,7 +60,7 @@ class Produced:
         except ZkGroupError as error:
             self.trouble.append(str(error))
 
-    def _note(self, delivery: Delivery) -> None:
+    def _note(self, delivery: DeliveryReport) -> None:
         (self.acknowledged if delivery.outcome is Outcome.ACKNOWLEDGED else self.failed).append(delivery)
 
     # --- afterwards -------------------------------------------------------------------------------

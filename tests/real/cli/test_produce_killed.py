@@ -11,7 +11,7 @@ from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.admin.cluster.brokers import ClusterReader, read_states
-from zkgroup.clients.producer import Delivery, NewRecord, Outcome, ProducerSettings, RecordProducer
+from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, ProducerSettings, RecordProducer
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.testing.plugin import Tree
@@ -32,7 +32,7 @@ def test_acknowledged_records_are_at_their_offsets_after_a_leader_was_killed(
     shell: Shell, tmp_path: Path, zk_server: Tree, witness: Blocking
 ) -> None:
     """Each record is reported once, and is in the log once, since the producer is idempotent."""
-    deliveries: dict[str, list[Delivery]] = {"t": [], "u": []}
+    deliveries: dict[str, list[DeliveryReport]] = {"t": [], "u": []}
     values: dict[str, list[bytes]] = {"t": [], "u": []}
     with ExitStack() as stack:
         brokers = {

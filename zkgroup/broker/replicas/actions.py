@@ -32,7 +32,7 @@ from zkgroup.broker.server.control_requests import (
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint, LeaderAndIsrRequest
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import FailedReplica, FailedReplicasResponse
+from zkgroup.wire.replica_host import FailedReplicaRow, FailedReplicasResponse
 
 
 def perform(host: ReplicaManager, broker: int, action: Action) -> int:
@@ -131,7 +131,7 @@ def failed_replicas(host: ReplicaManager) -> FailedReplicasResponse:
     """The failed replicas, with the time and the reason of each failure."""
     return FailedReplicasResponse(
         tuple(
-            FailedReplica(*tp, each.since_ms, each.reason[:REASON_MAX])
+            FailedReplicaRow(*tp, each.since_ms, each.reason[:REASON_MAX])
             for tp, each in host.failures().items()
         )
     )

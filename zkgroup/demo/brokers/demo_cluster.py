@@ -12,7 +12,7 @@ from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.log.storage import DiskStorage
-from zkgroup.clients.producer import Delivery, NewRecord, Outcome, RecordProducer
+from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, RecordProducer
 from zkgroup.demo.brokers.checks import Acknowledged
 from zkgroup.demo.brokers.view import BrokerRow, ClusterView, LedPartitionRow
 from zkgroup.demo.brokers.worker import BrokerChild
@@ -209,7 +209,7 @@ class Producer:
         airport, _ = airport_and_delay(line)
         return NewRecord(line, airport.encode("ascii"), partition=partition_of(airport, partitions))
 
-    def _on_delivery(self, delivery: Delivery) -> None:
+    def _on_delivery(self, delivery: DeliveryReport) -> None:
         if delivery.outcome is not Outcome.ACKNOWLEDGED:
             return
         line = self._lines[delivery.number]
