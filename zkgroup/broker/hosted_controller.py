@@ -92,7 +92,7 @@ def connection_limits(settings: BrokerSettings) -> ConnectionLimits:
     return ConnectionLimits(
         connections_max=settings.max_connections,
         request_bytes_max=settings.socket_request_max_bytes,
-        buffered_bytes_max=4 * settings.socket_request_max_bytes,
+        buffered_bytes_max=settings.queued_max_request_bytes,
         idle_ms=settings.connections_max_idle_ms,
     )
 

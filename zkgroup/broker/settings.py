@@ -165,6 +165,13 @@ class BrokerSettings:
     socket_request_max_bytes: int = setting(
         104_857_600, "Largest request that is read.", kafka="socket.request.max.bytes"
     )
+    queued_max_request_bytes: int = setting(
+        419_430_400,
+        "Most bytes of requests and answers in memory, of all connections; above it the connection with the "
+        "most is closed.",
+        kafka="queued.max.request.bytes",
+        why="Kafka has no limit by default, does not count answers, and stops reading instead.",
+    )
     log_segment_bytes: int = setting(
         1024**3,
         "A log begins a new segment at this size; a topic's `segment.bytes` precedes it.",
@@ -251,6 +258,7 @@ _AT_LEAST = {
     "num_partitions": 1,
     "default_replication_factor": 1,
     "socket_request_max_bytes": 1,
+    "queued_max_request_bytes": 1,
     "log_segment_bytes": 14,
     "log_retention_ms": -1,
     "log_retention_bytes": -1,

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     BrokerEndPoint,
@@ -21,6 +22,7 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import ErrorCode
+from zkgroup.znodes.ids import validate_topic
 
 # --- actions for the replica manager --------------------------------------------------------------
 
@@ -113,6 +115,7 @@ class ControlRequestHandler:
       it: replicas on the later list alone stay out of the ISR until the leader epoch rises.
     * A follower whose leader is not among the request's leaders ends its role and answers 0. The leader epoch
       is known then: an earlier one gets error 13. The same leader epoch can be sent again with the leader.
+    * A partition that no cluster can have gets error 17: its name would be a path of the data folder.
     * StopReplica carries no leader epoch, so a late one is performed (K28). Without delete the known leader
       epoch stays; with delete it is removed, because the topic can be created again at leader epoch 0.
     """
@@ -148,7 +151,9 @@ class ControlRequestHandler:
         errors: dict[TopicPartition, int] = {}
         accepted: list[PartitionStateInfo] = []
         for tp, state in entries.items():
-            if self._is_known(state):
+            if not _is_legal(tp):
+                errors[tp] = ErrorCode.INVALID_TOPIC
+            elif self._is_known(state):
                 errors[tp] = yield from self._known(state, request.controller_epoch)
             elif self._broker in state.replicas:
                 accepted.append(state)
@@ -168,6 +173,9 @@ class ControlRequestHandler:
             return StopReplicaResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         answers = []
         for tp in dict.fromkeys(request.partitions):
+            if not _is_legal(tp):
+                answers.append(PartitionError(*tp, ErrorCode.INVALID_TOPIC))
+                continue
             error = yield DeleteReplica(tp) if request.delete else StopReplica(tp)
             if error == ErrorCode.NONE:
                 self._stopped(tp, request.delete)
@@ -255,3 +263,11 @@ class ControlRequestHandler:
             del self._replicas[tp]
         else:
             self._replicas[tp] = AssignedRole(known.state, leads=False, awaits_leader=known.awaits_leader)
+
+
+def _is_legal(tp: TopicPartition) -> bool:
+    try:
+        validate_topic(tp.topic)
+    except ConfigError:
+        return False
+    return tp.partition >= 0

@@ -120,7 +120,7 @@ class ConnectionLimits:
     request_bytes_max: int = REQUEST_BYTES_MAX
     """`socket.request.max.bytes`."""
     buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
-    """Buffered bytes of all connections together; above it the connection with the most bytes is closed."""
+    """`queued.max.request.bytes`: of all connections; above it the one with the most bytes is closed."""
     idle_ms: int = 600_000
     """`connections.max.idle.ms`: longest time without a request."""
     request_ms: int = 60_000
