@@ -372,9 +372,8 @@ class _ReplicaFetcher:
             if asking.done():
                 return asking.result()
         finally:
-            if not asking.done():
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)  # also retrieves an error that nobody takes
         self._session.reset()
         self._moved.update(self._session.partitions)
         return None

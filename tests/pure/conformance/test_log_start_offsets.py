@@ -34,8 +34,7 @@ def start_of(host: ReplicaManager) -> int:
 
 def delete_below(host: ReplicaManager, offset: int) -> None:
     """What retention does: the log starts there."""
-    replica = host._replicas[TP]
-    replica._log.advance_start(offset)
+    assert host.delete_records(TP, offset) is ErrorCode.NONE
 
 
 def of_three_lines(host: ReplicaManager, *, isr: tuple[int, ...] = (1,)) -> None:
@@ -84,6 +83,7 @@ def test_a_follower_below_the_leaders_log_start_begins_there(
     for line in (b"b", b"c"):
         append(one, 0, line)
     delete_below(one, 2)
+    assert start_of(one) == 2
 
     request, response = answered(one, two)
     assert (response.error, response.log_start_offset) == (OUT_OF_RANGE, 2)
@@ -227,3 +227,35 @@ def test_a_diverging_log_is_cut_to_where_it_starts(one: ReplicaManager, two: Rep
 
     assert replicate(one, two, TP)
     assert (start_of(two), end(two)) == (1, 2)
+
+
+def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(
+    hosts: Hosts, one: ReplicaManager, two: ReplicaManager
+) -> None:
+    """Batches are whole; the records of it that are deleted on the leader are deleted here too."""
+    assert one.become_leader(TP, 0, (1, 2), {1}) is ErrorCode.NONE
+    append(one, 0, b"a", b"b", b"c")
+    append(one, 0, b"d")
+    delete_below(one, 2)
+    two.become_follower(TP, 0)
+
+    assert replicate(one, two, TP)
+
+    assert hosts.lines(2) == [b"a", b"b", b"c", b"d"]
+    assert (start_of(two), end(two), watermark(two)) == (2, 4, 4)
+
+
+def test_a_leader_deletes_records_below_its_high_watermark_only(
+    one: ReplicaManager, two: ReplicaManager
+) -> None:
+    """Its followers have all others; who does not lead deletes none."""
+    pair(one, two)
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+
+    for offset, error in ((2, OUT_OF_RANGE), (-1, OUT_OF_RANGE), (1, 0), (0, 0)):
+        assert one.delete_records(TP, offset) == error
+    assert start_of(one) == 1
+    assert two.delete_records(TP, 0) == ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert two.delete_records(TP._replace(partition=9), 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

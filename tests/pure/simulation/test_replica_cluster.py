@@ -21,7 +21,8 @@ from tests.worlds.replica_managers import (
     watermark,
 )
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
-from zkgroup.broker.replicas.replica import LeaderState, Replica
+from zkgroup.broker.replicas.leader_state import LeaderState
+from zkgroup.broker.replicas.replica import Replica
 from zkgroup.wire.messages import ErrorCode
 
 SCHEDULES = 20

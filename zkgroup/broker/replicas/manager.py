@@ -283,6 +283,17 @@ class ReplicaManager:
             return replica.fetch(request, broker, max_bytes, at_least_one=at_least_one, held=held)
         return no_fetch(request.partition, ErrorCode.NOT_LEADER_FOR_PARTITION)
 
+    def delete_records(self, topic_partition: TopicPartition, offset: int) -> ErrorCode:
+        """Deletes the records of a leader below an offset; its followers do so with their next answer.
+
+        Returns NONE, 1 for an offset above the high watermark, 3 or 6 as `fetch`.
+        """
+        if (replica := self._replicas.get(topic_partition)) is None:
+            return self._absence(topic_partition)
+        with self._changing(topic_partition):
+            return replica.delete_records(offset)
+        return ErrorCode.NOT_LEADER_FOR_PARTITION
+
     def offsets(self, topic_partition: TopicPartition) -> FetchedPartition:
         """The offsets of this replica in any role, without records. Error 3: there is none; 6: it failed."""
         if (replica := self._replicas.get(topic_partition)) is None:

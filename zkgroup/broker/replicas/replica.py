@@ -1,8 +1,5 @@
 """One replica of a partition: its role, its appends, and its answers to Fetch. Pure but for its log.
 
-`LeaderState` has the progress of a leader's followers in one leader epoch, and computes the high watermark
-(kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybeExpandIsr`).
-
 A replica may lead only if its log reaches the high watermark that is stored with it. A log that ends below
 its stored high watermark has lost acknowledged lines. A log that was created for a follower in a leader epoch
 above 0 has no stored high watermark until the follower has been level with a leader. Without this rule a
@@ -15,14 +12,15 @@ that it has lost lines raises the same error.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkgroup.broker.log.partition_log import PartitionLog
-from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, AppendResult, Follower, ReplicaView, Role
+from zkgroup.broker.replicas.leader_state import LeaderState
+from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, AppendResult, ReplicaView, Role
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import HEADER_BYTES, read_header
 from zkgroup.wire.records import (
     CONSUMER_REPLICA,
     EARLIEST,
@@ -42,108 +40,6 @@ from zkgroup.wire.replica_host import (
     EpochEnd,
 )
 from zkgroup.wire.schema import Buffer
-
-
-@dataclass(slots=True)
-class _Progress:
-    """The progress of one follower, as its leader knows it."""
-
-    end: int | None = None
-    """The follower's log end offset; None before its log has agreed with the leader's in this epoch."""
-    sent: int | None = None
-    """The leader's log end offset in the last answer, or in the answer that is delayed now."""
-    is_level: bool = False
-    """Whether its fetch reached the log end offset of the previous answer, and so the epoch's start.
-
-    A replica that lacks lines refuses to lead until it has been level with a leader, so it should not join
-    the ISR earlier."""
-
-
-class LeaderState:
-    """The state of a leader in one leader epoch: its followers and the maximal ISR.
-
-    The maximal ISR (KIP-497) is the union of the stored ISR, the proposed ISRs and the ISRs of unknown
-    outcome; the high watermark waits for its members.
-    """
-
-    def __init__(self, broker: int, leader_epoch: int, start_offset: int) -> None:
-        """`broker` is the leader; `start_offset` was its log end offset when it became leader."""
-        self._broker = broker
-        self.leader_epoch = leader_epoch
-        self.start_offset = start_offset
-        self._followers: dict[int, _Progress] = {}
-        self._maximal_isr: frozenset[int] = frozenset()
-
-    def set_replicas(self, replicas: Collection[int]) -> None:
-        """Sets the replicas; the progress of replicas that stay is kept."""
-        others = [broker for broker in replicas if broker != self._broker]
-        self._followers = {broker: self._followers.get(broker, _Progress()) for broker in others}
-
-    def set_maximal_isr(self, isr: Collection[int]) -> None:
-        """Sets the maximal ISR."""
-        self._maximal_isr = frozenset(isr) - {self._broker}
-
-    def replicates(self, broker: int) -> bool:
-        """Whether a follower is one of the replicas."""
-        return broker in self._followers
-
-    @property
-    def maximal_isr_size(self) -> int:
-        """The number of replicas that the high watermark waits for, including the leader."""
-        return len(self._maximal_isr) + 1
-
-    def in_maximal_isr(self, broker: int) -> bool:
-        """Whether the high watermark waits for a follower."""
-        return broker in self._maximal_isr
-
-    def update_follower(self, broker: int, offset: int, log_end_offset: int, *, held: bool) -> None:
-        """Sets the progress of a follower whose log ends at `offset` and agrees with the leader's log.
-
-        `log_end_offset` is the leader's, which the answer carries. `held`: this answer was delayed, so the
-        follower has received no answer since its last fetch.
-        """
-        follower = self._followers[broker]
-        if not held:
-            follower.is_level = follower.sent is not None and offset >= follower.sent
-        follower.end, follower.sent = offset, log_end_offset
-
-    def high_watermark(self, log_end_offset: int, present: int) -> int:
-        """The smallest log end offset of the maximal ISR, but not below the present high watermark.
-
-        It is unchanged while a member has not fetched in this leader epoch.
-        """
-        smallest = log_end_offset
-        for broker in self._maximal_isr:
-            if (end := self._end(broker)) is None:
-                return present
-            smallest = min(smallest, end)
-        return max(present, smallest)
-
-    def has_lost_lines(self, broker: int, high_watermark: int) -> bool:
-        """Whether the log of an ISR member ends below the high watermark: it has had those lines."""
-        end = self._end(broker)
-        return broker in self._maximal_isr and end is not None and end < high_watermark
-
-    def has_caught_up(self, broker: int, high_watermark: int) -> bool:
-        """Whether a follower has every line that may be acknowledged, of this and earlier leader epochs."""
-        follower = self._followers.get(broker)
-        if follower is None or follower.end is None:
-            return False
-        return follower.is_level and follower.end >= high_watermark
-
-    def followers(self, high_watermark: int) -> dict[int, Follower]:
-        return {
-            broker: Follower(
-                log_end_offset=follower.end,
-                caught_up=self.has_caught_up(broker, high_watermark),
-                lost=self.has_lost_lines(broker, high_watermark),
-            )
-            for broker, follower in sorted(self._followers.items())
-        }
-
-    def _end(self, broker: int) -> int | None:
-        follower = self._followers.get(broker)
-        return None if follower is None else follower.end
 
 
 class _Limit(NamedTuple):
@@ -492,6 +388,15 @@ class Replica:
         request = FetchPartition(self._topic_partition.partition, self.end_offset, 0)
         return self._fetched(request, is_of_follower=True)
 
+    def delete_records(self, offset: int) -> ErrorCode:
+        """Moves the log start offset of a leader up; see `ReplicaManager.delete_records`."""
+        if self._leader_state is None:
+            return ErrorCode.NOT_LEADER_FOR_PARTITION
+        if not 0 <= offset <= self.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        self._log.advance_start(offset)
+        return ErrorCode.NONE
+
     def _advance(self, leader_state: LeaderState) -> None:
         present = self.high_watermark
         if (offset := leader_state.high_watermark(self.end_offset, present)) > present:
@@ -531,12 +436,24 @@ class Replica:
             self._failure = "the leader's answer has no log end offset: it is no zkgroup broker"
             return False
         records: Buffer = response.records or b""
+        self._begin_with(records)
         self._failure = damage = self._log.append_as_follower(records, self._leader_epoch)
         self._learn(response.high_watermark, response.log_end_offset)
         start = min(response.log_start_offset, self.high_watermark)
         if start > self._log.start_offset:
             self._log.advance_start(start)
         return damage is None
+
+    def _begin_with(self, records: Buffer) -> None:
+        """Lets a log without records start before its end, where that is within the leader's first batch.
+
+        The leader's log starts there, because records were deleted up to an offset within a batch.
+        """
+        log = self._log
+        if log.start_offset == log.end_offset and len(records) >= HEADER_BYTES:
+            first = read_header(records)
+            if first.base_offset < log.end_offset <= first.last_offset:
+                log.truncate_fully_and_start_at(first.base_offset)
 
     def _start_anew(self, log_start_offset: int) -> bool:
         """Truncates fully and starts at the leader's log start offset, which is beyond the end of this log.
