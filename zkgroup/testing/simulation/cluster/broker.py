@@ -48,7 +48,6 @@ from zkgroup.broker.server.control_requests import (
 from zkgroup.broker.server.line_requests import LineRequests
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.controller.machine.requests.batch import ControlRequest
-from zkgroup.lines.fetching import lines_in
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
@@ -56,7 +55,12 @@ from zkgroup.testing.simulation.cluster.replication import SimulatedFetcher, Sim
 from zkgroup.testing.simulation.cluster.shell import MachineShell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
-from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesResponse
+from zkgroup.wire.replica_host import (
+    ACKS_ALL,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    batches_in,
+)
 from zkgroup.znodes.brokers import BrokerRegistration
 
 if TYPE_CHECKING:
@@ -84,7 +88,8 @@ class SimulatedBroker:
     ) -> None:
         self.broker, self.pid = broker, pid
         self.name = f"b{broker}-{pid}"
-        data_dir = DataDir.in_memory(LogConfig(), world.clock.wall_ms, storage)
+        logs = LogConfig(segment_bytes=world.setup.segment_bytes)
+        data_dir = DataDir.in_memory(logs, world.clock.wall_ms, storage)
         self.host = ReplicaManager(broker, data_dir, world.clock.wall_ms)
         self.cache = MetadataCache()
         self.receiver = ControlRequestHandler(broker, self.cache)
@@ -325,7 +330,9 @@ class SimulatedBroker:
 
     def keep(self, tp: TopicPartition) -> None:
         """Records the lines of this leader."""
-        lines = [line.decode() for line in lines_in(stored_records(self._world.storages[self.broker], tp))]
+        batches = list(batches_in(stored_records(self._world.storages[self.broker], tp)))
+        lines: list[str | None] = [None] * (batches[0].base_offset if batches else 0)  # they are deleted
+        lines += [line.decode() for batch in batches for line in batch.lines]
         life = self._world.life(tp.topic)
         self._note("lines.kept", topic=tp.topic, partition=tp.partition, lines=lines, life=life)
 
@@ -374,6 +381,13 @@ class SimulatedBroker:
         elif fetcher.in_flight is not None:
             fetcher.cut_off()
         return fetcher.ask(self._followed(leader_id))
+
+    def delete_records(self, tp: TopicPartition, offset: int) -> bool:
+        """Deletes the records of a leader below an offset, as retention does."""
+        if self.host.delete_records(tp, offset) != ErrorCode.NONE:
+            return False
+        self._world.deleted_below(tp, self.lives.get(tp, 0), offset)
+        return True
 
     def knows(self, broker: int) -> bool:
         """Whether the metadata cache has this broker as live."""

@@ -15,7 +15,7 @@ from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.foreign_writers import NOTHING_AFFECTED, AffectedByCorruption
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
-from zkgroup.wire.replica_host import batches_in
+from zkgroup.wire.replica_host import LineBatch, batches_in
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import ControllerStatus
@@ -364,12 +364,15 @@ class ClusterConvergence:
         for tp, state in sorted(self._states().items()):
             if state is None or state.leader not in world.brokers:
                 continue
-            wanted = _lines(world, state.leader, tp)
+            wanted = _batches(world, state.leader, tp)
             if any((broker, str(tp)) in world.unprotected for broker in world.brokers):
                 continue
             for broker in sorted(world.brokers.keys() & set(state.isr)):
-                found = _lines(world, broker, tp)
-                assert found == wanted, f"lines {tp}: {broker} holds {found}, its leader {wanted}"
+                found = _batches(world, broker, tp)
+                hosts = (world.brokers[each].host for each in (broker, state.leader))
+                start = max(host.offsets(tp).log_start_offset for host in hosts)
+                parts = [[each.lines for each in one if each.base_offset >= start] for one in (found, wanted)]
+                assert parts[0] == parts[1], f"lines {tp}: {broker} holds {found}, its leader {wanted}"
 
 
 def _moving(cluster: ReplayedCluster) -> Iterator[TopicPartition]:
@@ -378,8 +381,8 @@ def _moving(cluster: ReplayedCluster) -> Iterator[TopicPartition]:
         yield from (TopicPartition(name, number) for number in (topic.moving if topic is not None else ()))
 
 
-def _lines(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[tuple[bytes, ...]]:
-    return [batch.lines for batch in batches_in(stored_records(world.storages[broker], tp))]
+def _batches(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[LineBatch]:
+    return list(batches_in(stored_records(world.storages[broker], tp)))
 
 
 def _unfinished(controller: object) -> str:

@@ -56,6 +56,19 @@ class Operations:
         brokers = self._world.setup.brokers
         return tuple(self._rng.sample(brokers, self._rng.choice((1, 2, 2, min(3, len(brokers))))))
 
+    def delete_records(self) -> object:
+        """A leader, in its own view, deletes lines below its high watermark, as retention does."""
+        partitions = sorted(self._world.audit.catch_up().partitions())
+        if not partitions:
+            return False
+        tp = self._rng.choice(partitions)
+        leaders = [(one, view) for one in self._world.awake_brokers() if (view := one.leads(tp)) is not None]
+        if not leaders:
+            return False
+        leader, view = self._rng.choice(leaders)
+        offset = self._rng.randint(0, view.high_watermark)
+        return leader.delete_records(tp, offset) and f"{tp} below {offset}"
+
     def create_topic(self) -> object:
         if len(self._topics()) >= 3:
             return False

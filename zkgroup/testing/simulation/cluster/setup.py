@@ -47,8 +47,9 @@ OPERATIONS = (
     "elect_unclean",
     "store_plan",
     "change_plan",
+    "delete_records",
 )
-_APART = frozenset({"force_deletion"})
+_APART = frozenset({"force_deletion", "delete_records"})
 """Drawn separately, so that the other draws of a seed stay as they were before these were added."""
 FOREIGN_WRITES = (
     "write_request",
@@ -94,6 +95,8 @@ class ClusterSetup:
     """Whether leaders hold a fetch for a while until there are new lines."""
     fetch_bytes: int = 10_000
     """Most bytes of all partitions in an answer to a follower."""
+    segment_bytes: int = 1 << 20
+    """Largest segment of a log."""
     request_bytes_max: int = DATA_BYTES_MAX
     """Largest transaction in bytes of a controller's bulk writes."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -122,7 +125,9 @@ def draw_cluster(seed: int, steps: int) -> ClusterSetup:
     weights |= {name: weights[name] * times for name, times in AWAITED.items()}
     if kind == "zkgroup":  # Kafka's controller would use any replica that a broker has kept
         apart = random.Random(f"apart {seed}")  # noqa: S311
-        weights |= {operation: apart.choice((0.0, 0.0, 12.0)) for operation in sorted(_APART)}
+        weights |= {"force_deletion": apart.choice((0.0, 0.0, 12.0))}
+    deletions = random.Random(f"records {seed}")  # noqa: S311
+    weights |= {"delete_records": deletions.choice((0.0, 20.0))}
     return ClusterSetup(
         kind=kind,
         brokers=brokers,
@@ -136,5 +141,6 @@ def draw_cluster(seed: int, steps: int) -> ClusterSetup:
         request_bytes_max=SMALL_BYTES if rng.random() < 0.7 else DATA_BYTES_MAX,
         holds_fetches=rng.random() < 0.5,
         fetch_bytes=random.Random(f"fetch bytes {seed}").choice((1, 200, 10_000)),  # noqa: S311
+        segment_bytes=deletions.choice((200, 1 << 20)),
         weights=weights,
     )

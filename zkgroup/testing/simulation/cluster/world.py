@@ -58,6 +58,8 @@ class ClusterWorld:
         """Acknowledged lines of each partition, for the present incarnation of its topic."""
         self.read_ends: dict[tuple[TopicPartition, int], int] = {}
         """End of what consumers have read, by partition and incarnation of its topic."""
+        self.log_starts: dict[tuple[TopicPartition, int], int] = {}
+        """The highest log start offset of a leader, by partition and incarnation of its topic."""
         self.sessions: dict[int, list[int]] = {}
         """Sessions of each zkgroup broker, in order."""
         self.stopping: set[int] = set()
@@ -227,6 +229,12 @@ class ClusterWorld:
         before = self.read_ends.get((tp, life), 0)
         self.read_ends[tp, life] = max(before, end)
         self.figures["lines read"] += max(0, end - before)
+
+    def deleted_below(self, tp: TopicPartition, life: int, offset: int) -> None:
+        """Called when a leader has deleted the lines below an offset."""
+        before = self.log_starts.get((tp, life), 0)
+        self.log_starts[tp, life] = max(before, offset)
+        self.figures["lines deleted"] += max(0, offset - before)
 
     def shutdown_answered(self, controller: ControllerProcess, answer: ShutdownAnswered) -> None:
         self.figures["shutdowns answered"] += 1
@@ -418,6 +426,9 @@ class Consumers:
             return
         offset = self._positions.get((tp, life), 0)
         response = process.host.fetch(tp, FetchPartition(tp.partition, offset, 1_000))
+        if response.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            start = process.host.offsets(tp).log_start_offset
+            self._positions[tp, life] = max(offset, start)  # lines that are deleted are passed over
         if response.error != ErrorCode.NONE:
             return  # beyond its end: lines read before are checked at the end
         for batch in batches_in(response.records or b""):
