@@ -203,13 +203,18 @@ def test_settings_hold_for_logs_that_are_open_and_for_those_that_are_opened_late
 
 
 def test_append_time_is_the_leaders_clock() -> None:
-    """In the answer and for all records of the batch."""
-    now_ms = 5_000
-    host = over(1, MemoryStorage(), lambda: now_ms)
+    """For all records of the batch; a batch that is sent again has the time of the first append."""
+    now = [5_000]
+    host = over(1, MemoryStorage(), lambda: now[0])
     host.configure_logs(lambda topic: LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     host.become_leader(TP, 0, (1,), {1})
 
-    assert host.append(TP, batch(b"a", timestamp=17)).log_append_time == 5_000
+    sent = batch(b"a", timestamp=17, producer=(7, 0, 0))
+    assert host.append(TP, sent).log_append_time == 5_000
+    now[0] = 6_000
+    assert host.append(TP, sent).log_append_time == 5_000
+    host.configure_logs(lambda topic: LogConfig())
+    assert host.append(TP, sent).log_append_time == -1
 
 
 def test_retention_moves_the_log_start_offset_of_replicas_with_a_role() -> None:

@@ -172,13 +172,14 @@ class PartitionLog:
         batches = checked_batches(records, self.config)
         if isinstance(batches, RefusedBatches):
             return Appended(batches.error, message=batches.reason)
+        at_append = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for batch in batches:
             check = self._producers.check(batch)
-            if check.duplicate is not None:
-                return Appended(ErrorCode.NONE, check.duplicate.first_offset, check.duplicate.last_offset + 1)
+            if (found := check.duplicate) is not None:
+                time = found.timestamp if at_append else -1
+                return Appended(ErrorCode.NONE, found.first_offset, found.last_offset + 1, time)
             if check.error is not ErrorCode.NONE:
                 return Appended(check.error, message=_sequence_message(batch, check.error))
-        at_append = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         append_time = now_ms if at_append else None
         base_offset = self._end_offset
         data, headers = stamped(records, batches, base_offset, leader_epoch, append_time)
