@@ -264,7 +264,8 @@ def run(
     """Serve as a broker until Ctrl-C or SIGTERM, then leave cleanly.
 
     The broker registers, takes part in controller elections, and hosts what the controller places on it. With
-    --controller-only it hosts nothing, and can lead Kafka 0.8.2.2 brokers too.
+    --controller-only it hosts nothing, and can lead Kafka 0.8.2.2 brokers too. A broker that hosts partitions
+    needs the extra `broker`: pip install 'zkgroup[broker]'.
 
     A second signal while it hands over its leaderships makes it leave at once. It leaves by itself, with exit
     code 1, where the files of a partition that it leads fail.
@@ -281,6 +282,10 @@ def run(
     if controller_only and data is not None:
         raise click.UsageError("--controller-only hosts nothing: leave out --data")
     made = _settings(settings)
+    if not controller_only:
+        from zkgroup.wire.crc32c import require_native
+
+        require_native("broker run")
     where = target(shared())
     if dry_run:
         what = "a controller only" if controller_only else f"a broker ({data or 'lines in memory'})"

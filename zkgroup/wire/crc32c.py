@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from zkgroup.errors import ConfigError
 from zkgroup.wire.schema import Buffer
 
 _native: Callable[[Buffer, int], int] | None
@@ -40,9 +41,10 @@ SHORT_BYTES: Final = 16
 """What the table does alone."""
 
 
-def is_native() -> bool:
-    """Whether the C package is there."""
-    return _native is not None
+def require_native(needed_by: str) -> None:
+    """Raises ConfigError where the C package is not installed; `needed_by` names the user."""
+    if _native is None:
+        raise ConfigError(f"{needed_by} needs the package crc32c: pip install 'zkgroup[broker]'")
 
 
 def crc32c(data: Buffer, crc: int = 0) -> int:
