@@ -156,7 +156,7 @@ def test_a_leader_whose_disk_fails_ends_and_another_leads(brokers: Brokers, witn
 
     Its files may not grow (RLIMIT_FSIZE; Python ignores SIGXFSZ, so the write fails with EFBIG).
     """
-    big = "x" * 2 * FILE_BYTES
+    big = "x" * (FILE_BYTES + 1)
     brokers.start(1, 2)
     brokers.shell.run("topic", "create", "t", "--partitions", "1", "--replica-assignment", "1:2")
     brokers.processes[1].until_event("leader")
