@@ -63,6 +63,21 @@ def test_an_idempotent_producer_writes_to_three_brokers(world: MemoryBrokers) ->
     assert produce(world, batch(b"a"), broker=2).error == 6
 
 
+def test_without_zookeeper_new_producers_are_asked_to_try_again(world: MemoryBrokers) -> None:
+    """Error 14 at once; ids that the broker has left are given out, and running producers go on."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1,))
+    asked = InitProducerIdRequest(None, 0)
+    assert world.running.ask(1, asked, InitProducerIdResponse, version=4).producer_id == 0
+    for broker in (1, 2):
+        world.server.suspend(f"b{broker}")
+        world.eventually(lambda broker=broker: world.running.told[broker].of("disconnected"))
+
+    assert world.running.ask(1, asked, InitProducerIdResponse, version=4).producer_id == 1
+    assert world.running.ask(2, asked, InitProducerIdResponse, version=4) == InitProducerIdResponse(14)
+    assert produce(world, batch(b"a", producer=(0, 0, 0))).error == 0
+
+
 def test_the_settings_of_a_topic_reach_its_logs(world: MemoryBrokers) -> None:
     """Those that it is created with, and later ones by their notification."""
     world.add(1)
