@@ -294,7 +294,7 @@ _COMMANDS = {
     "doctor": (".commands.status:doctor", "Find problems and name the command that fixes each"),
     "zookeeper": (".commands.zookeeper:zookeeper", "Run the embedded ZooKeeper; create a chroot"),
     "consume": (".commands.consume:consume", "Join GROUP as a member and print what happens"),
-    "produce": (".commands.produce:produce", "Append lines to TOPIC, each at least once"),
+    "produce": (".commands.produce:produce", "Append records to TOPIC, one for each line of the input"),
     "group": (".commands.group:group", "List, describe, check, preview and delete groups"),
     "offsets": (".commands.offsets:offsets", "Show, export and change committed offsets"),
     "undo": (".commands.undo:undo", "Undo a change, the last one by default; `undo list` shows them"),

@@ -1,6 +1,6 @@
-"""The JSON documents of `topic describe --replicas` and `broker describe`, which ask zkgroup brokers.
+"""The JSON documents of `topic describe --replicas` and `broker describe`, which ask brokers.
 
-A module of its own: the classes of the answers import the client of zkgroup brokers.
+A module of its own: the classes of the answers import the client of brokers.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from dataclasses import dataclass
 
 from zkgroup.admin.cluster.brokers import BrokerDescription
 from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
+from zkgroup.clients.log_ends import FailedReplicaReport, LogEnd, LogEnds
 from zkgroup.groups.ensemble import AsOf
-from zkgroup.lines.failed_replicas import FailedReplicaRow
-from zkgroup.lines.log_ends import LogEnd, LogEnds
 from zkgroup.model import TopicPartition
 
 from .cluster_documents import BROKER
 from .documents import TOPIC, TOPIC_PARTITION
 from .schema import INTEGER, Document, Inline, Json, Shape, given
 
-LOG_END = Shape(LogEnd)
-FAILED_REPLICA = Shape(FailedReplicaRow)
+LOG_END = Shape(LogEnd, "broker", "log_end_offset", "high_watermark", "reason")
+FAILED_REPLICA = Shape(FailedReplicaReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +55,11 @@ class HostedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDocument:
-    """`broker describe`; the last two are null for a broker that was not asked."""
+    """`broker describe`; `logs` is null for a controller, `failed` also where a broker does not report it."""
 
     broker: BrokerDescription
     logs: Sequence[HostedLog] | None
-    failed: Sequence[FailedReplicaRow] | None
+    failed: Sequence[FailedReplicaReport] | None
 
 
 PARTITION_LOGS = Shape(PartitionLogs, Inline("partition", TOPIC_PARTITION), "logs")
@@ -96,7 +95,7 @@ def _partition_logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -
 
 
 def broker(
-    as_of: AsOf, one: BrokerDescription, ends: LogEnds | None, failed: Iterable[FailedReplicaRow] | None
+    as_of: AsOf, one: BrokerDescription, ends: LogEnds | None, failed: Iterable[FailedReplicaReport] | None
 ) -> Json:
     """`broker describe`; `ends` and `failed` are the broker's answers, None where it was not asked."""
     logs = None

@@ -38,7 +38,7 @@ def open_source(spec: str) -> RecordSource | None:
 
         return KafkaSource(rest)
     if spec == "brokers":
-        from zkgroup.consumer.sources.brokers import BrokerSource
+        from zkgroup.consumer.sources.kafka import BrokerSource
 
         return BrokerSource()
     if spec == "none":
@@ -87,27 +87,20 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
         with log_ends(spec, ensemble) as ends:
             yield ends
         return
-    from zkgroup.lines.reader import LineReader
-
-    reader = LineReader(own.brokers, client_id="zkgroup-lag")
+    from zkgroup.clients.log_ends import read_end_offsets
 
     def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        led_here = list(partitions)
         try:
-            led_here = own.led_by_ours(partitions)
-            found = reader.ends(led_here, OWN_S, await_unknown=False)
-            trouble = reader.trouble
+            found = read_end_offsets(own.brokers(), own.led_by_ours(partitions), int(OWN_S * 1000))
         except ZkGroupError as error:
-            found, trouble = {}, str(error)
-        if missing := [tp for tp in led_here if tp not in found]:
-            more = f" and {len(missing) - 1} more" if missing[1:] else ""
-            echo_err(f"note: the end of {missing[0]}{more} is not known: {trouble}")
-        return found
+            found = dict.fromkeys(partitions, str(error))
+        if missing := {tp: why for tp, why in found.items() if isinstance(why, str)}:
+            (first, why), *others = missing.items()
+            more = f" and {len(others)} more" if others else ""
+            echo_err(f"note: the end of {first}{more} is not known: {why}")
+        return {tp: end for tp, end in found.items() if isinstance(end, int)}
 
-    try:
-        yield asked
-    finally:
-        reader.close()
+    yield asked
 
 
 def _has_zkgroup_broker(cluster: ClusterReader) -> bool:

@@ -19,7 +19,7 @@ from .render import Cell, Output, TableColumn
 from .units import counted, iso_time
 
 if TYPE_CHECKING:
-    from zkgroup.lines.log_ends import LogEnd, LogEnds
+    from zkgroup.clients.log_ends import LogEnd, LogEnds
 
 
 class _ReplicaRow(NamedTuple):

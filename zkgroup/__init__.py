@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from zkgroup.consumer.callbacks import RebalanceListener as RebalanceListener
     from zkgroup.consumer.lease import Lease as Lease
     from zkgroup.consumer.machine.events import MemberState as MemberState
-    from zkgroup.consumer.sources.brokers import BrokerSource as BrokerSource
     from zkgroup.consumer.sources.files import FileSource as FileSource
+    from zkgroup.consumer.sources.kafka import BrokerSource as BrokerSource
     from zkgroup.consumer.sources.kafka import KafkaSource as KafkaSource
     from zkgroup.consumer.sources.memory import MemorySource as MemorySource
     from zkgroup.consumer.sources.port import Bounds as Bounds
@@ -78,7 +78,7 @@ _HOMES = {
     "BrokerHealth": "zkgroup.broker.network",
     "BrokerListener": "zkgroup.broker.telemetry",
     "BrokerSettings": "zkgroup.broker.settings",
-    "BrokerSource": "zkgroup.consumer.sources.brokers",
+    "BrokerSource": "zkgroup.consumer.sources.kafka",
     "ChangeResult": "zkgroup.admin.changes.change",
     "ClientSettings": "zkgroup.zookeeper",
     "CommitResult": "zkgroup.errors",

@@ -27,7 +27,7 @@ from ..units import counted, iso_time
 
 if TYPE_CHECKING:
     from zkgroup.broker.settings import BrokerSettings
-    from zkgroup.lines.log_ends import LogEnd, LogEnds
+    from zkgroup.clients.log_ends import LogEnd, LogEnds
 
     from ..broker_events import BrokerPrinter
 
@@ -92,8 +92,8 @@ def list_() -> None:
 def describe(broker: int) -> None:
     """Show the registration of broker ID, and what it hosts.
 
-    A zkgroup broker is asked for the log ends of its replicas, and which of them have failed, since when and
-    why.
+    The broker is asked for the log ends of its replicas; a zkgroup broker also which of them have failed,
+    since when and why.
 
     \b
     Example:
@@ -104,12 +104,11 @@ def describe(broker: int) -> None:
         as_of, one = admin.describe_broker(ensemble, broker)
         known = admin.readable(admin.registrations(ensemble))
     ends = failed = None
-    if one.summary.kind == "zkgroup" and one.summary.role == "data":
-        from zkgroup.lines.failed_replicas import read_failed_replicas
-        from zkgroup.lines.log_ends import read_log_ends
+    if one.summary.role == "data":
+        from zkgroup.clients.log_ends import failed_replicas, read_log_ends
 
-        failed = read_failed_replicas(known, broker)
         ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
+        failed = failed_replicas(ends) if one.summary.kind == "zkgroup" else None
     from .. import replica_documents
 
     if not out.document(replica_documents.broker(as_of, one, ends, failed)):

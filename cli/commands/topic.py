@@ -161,9 +161,7 @@ def list_() -> None:
 @click.option(
     "--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader."
 )
-@click.option(
-    "--replicas", is_flag=True, help="Ask zkgroup brokers for log end and high watermark of each replica."
-)
+@click.option("--replicas", is_flag=True, help="Ask brokers for log end and high watermark of each replica.")
 def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool, replicas: bool) -> None:
     """Show partitions, replicas, leaders and overrides of topics.
 
@@ -182,7 +180,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
         described = admin.only(described, lambda partition: admin.is_unavailable(partition, live))
     ends = None
     if replicas:
-        from zkgroup.lines.log_ends import read_log_ends
+        from zkgroup.clients.log_ends import read_log_ends
 
         ends = read_log_ends(readable(entries), _replicas(described))
     if ends is None:

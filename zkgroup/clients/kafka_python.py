@@ -73,15 +73,16 @@ def protocol_of(brokers: Iterable[BrokerRegistration]) -> tuple[int, ...] | None
 
 
 def asked(question: Callable[[], T], brokers: str, user: str) -> T:
-    """The result of a call of kafka-python, whose errors become zkgroup's, except `OffsetOutOfRangeError`.
+    """The result of a call of kafka-python, whose errors become zkgroup's.
 
-    Errors that a retry may resolve are `SourceUnavailableError`. `user` is the class whose options the user
-    can set, for messages.
+    `OffsetOutOfRangeError` and `LogTruncationError` do not: they are about single partitions. Errors that a
+    retry may resolve are `SourceUnavailableError`. `user` is the class whose options the user can set, for
+    messages.
     """
     errors = load(user).errors
     try:
         return question()
-    except errors.OffsetOutOfRangeError:
+    except (errors.OffsetOutOfRangeError, errors.LogTruncationError):
         raise
     except errors.KafkaError as error:
         raise translated(error, brokers, user) from error

@@ -1,6 +1,6 @@
 """Log ends as brokers of zkgroup and Kafka report them: of each replica, and of partitions by leaders.
 
-Any replica answers a request with `DEBUGGING_REPLICA` (kafka/api/FetchRequest.scala@0.8.2.2): ListOffsets
+Any replica answers a request with replica id -2 (kafka/api/FetchRequest.scala@0.8.2.2): ListOffsets
 with its log end, Fetch with its high watermark. For a replica that has failed a zkgroup broker adds since
 when, and why.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from zkgroup.errors import WireError
@@ -20,6 +20,7 @@ from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.records import (
     CONSUMER_REPLICA,
     LATEST,
+    OBSERVER_REPLICA,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -34,8 +35,6 @@ from zkgroup.wire.records import (
 from zkgroup.znodes.brokers import BrokerRegistration
 
 TIMEOUT_MS: Final = 5_000
-DEBUGGING_REPLICA: Final = -2
-"""Replica id to which any replica answers, leader or not."""
 NO_ANSWER: Final = "no answer in time"
 NEGOTIATES_FROM: Final = 3
 """Lowest version of a Kafka broker's registration from which on it answers ApiVersions (0.10)."""
@@ -66,7 +65,7 @@ LogEnds = Mapping[Replica, LogEnd]
 
 
 @dataclass(frozen=True, slots=True)
-class FailedReplica:
+class FailedReplicaReport:
     """A replica that its broker can neither lead nor follow with now."""
 
     topic: str
@@ -76,12 +75,12 @@ class FailedReplica:
     """For people, with the file where there is one."""
 
 
-def failed_replicas(ends: LogEnds) -> tuple[FailedReplica, ...] | None:
+def failed_replicas(ends: LogEnds) -> tuple[FailedReplicaReport, ...] | None:
     """Those that have failed, by topic and partition; None if there are replicas and no broker answered."""
     if ends and not any(end.answered for end in ends.values()):
         return None
     return tuple(
-        FailedReplica(*tp, end.failed_since_ms, end.reason or "")
+        FailedReplicaReport(*tp, end.failed_since_ms, end.reason or "")
         for (tp, _), end in sorted(ends.items(), key=lambda item: item[0])
         if end.failed_since_ms is not None
     )
@@ -210,7 +209,7 @@ class _Client:
             FetchTopic(topic, tuple(FetchPartition(tp.partition, offsets[tp], 0) for tp in some))
             for topic, some in _by_topic(offsets)
         )
-        request = FetchRequest(replica_id=DEBUGGING_REPLICA, max_wait_ms=0, min_bytes=0, topics=topics)
+        request = FetchRequest(replica_id=OBSERVER_REPLICA, max_wait_ms=0, min_bytes=0, topics=topics)
         answer = await self._ask(request, FetchResponse)
         return {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
 
@@ -228,27 +227,29 @@ class _Client:
 async def _replica_ends(
     client: _Client, broker: int, partitions: Sequence[TopicPartition]
 ) -> dict[Replica, LogEnd]:
-    offsets = await client.end_offsets(DEBUGGING_REPLICA, partitions)
+    offsets = await client.end_offsets(OBSERVER_REPLICA, partitions)
     known = {tp: offset if isinstance(offset, int) else 0 for tp, offset in offsets.items()}
     fetched = await client.fetched(known)
-    return {
-        (tp, broker): _log_end(LogEnd(broker=broker), offset, fetched.get(tp))
-        for tp, offset in offsets.items()
-    }
+    return {(tp, broker): _log_end(broker, offset, fetched.get(tp)) for tp, offset in offsets.items()}
 
 
-def _log_end(end: LogEnd, offset: int | str, fetched: FetchedPartition | None) -> LogEnd:
-    if (
-        fetched is not None
-        and fetched.error == ErrorCode.KAFKA_STORAGE_ERROR
-        and fetched.failed_since_ms >= 0
-    ):
-        return replace(end, reason=fetched.failure, failed_since_ms=fetched.failed_since_ms)
+def _log_end(broker: int, offset: int | str, fetched: FetchedPartition | None) -> LogEnd:
+    end = offset if isinstance(offset, int) else None
+    if fetched is None:
+        return LogEnd(broker=broker, log_end_offset=end, reason=_refusal(None))
+    mark = fetched.high_watermark if fetched.high_watermark >= 0 else None
+    if fetched.failed_since_ms >= 0:
+        return LogEnd(
+            broker=broker,
+            log_end_offset=end,
+            high_watermark=mark,
+            reason=fetched.failure,
+            failed_since_ms=fetched.failed_since_ms,
+        )
     if isinstance(offset, str):
-        return replace(end, reason=offset)
-    if fetched is None or fetched.error != ErrorCode.NONE:
-        return replace(end, log_end_offset=offset, reason=_refusal(fetched.error if fetched else None))
-    return replace(end, log_end_offset=offset, high_watermark=fetched.high_watermark)
+        return LogEnd(broker=broker, reason=offset)
+    reason = None if fetched.error == ErrorCode.NONE else _refusal(fetched.error)
+    return LogEnd(broker=broker, log_end_offset=end, high_watermark=mark, reason=reason)
 
 
 def _end_of(listed: ListedPartition | None) -> int | str:

@@ -8,8 +8,7 @@ import pytest
 
 from tests.worlds.replica_managers import on_disk, over
 from zkgroup.broker.log.storage import MemoryStorage
-from zkgroup.broker.replicas.actions import REASON_MAX, failed_replicas
-from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.manager import REASON_MAX, ReplicaManager
 from zkgroup.broker.replicas.replica_view import ReplicaFailure
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
@@ -98,8 +97,21 @@ def test_the_reason_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "data" / "orders-0").write_text("in the way")
     assert host.become_follower(TP, 0) is ErrorCode.KAFKA_STORAGE_ERROR
 
-    (told,) = failed_replicas(host).replicas
+    answer = host.offsets(TP)
     host.close()
-    assert (told.topic, told.partition) == TP
-    assert str(tmp_path / "data" / "orders-0") in told.reason
-    assert len(told.reason) <= REASON_MAX
+    assert (answer.error, answer.failed_since_ms >= 0) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
+    assert str(tmp_path / "data" / "orders-0") in answer.failure
+    assert len(answer.failure) <= REASON_MAX
+
+
+def test_an_observer_is_told_since_when_and_why(world: World) -> None:
+    """Also of a replica that still has its log; of another one it gets the offsets, and of none error 3."""
+    world.host.become_follower(OTHER, 0)
+    world.host.become_follower(TP, 3)
+    world.host.become_leader(TP, 4, (1, 2), (1, 2))
+
+    failed, works = world.host.offsets(TP), world.host.offsets(OTHER)
+    assert (failed.error, failed.failed_since_ms) == (ErrorCode.KAFKA_STORAGE_ERROR, 1_000)
+    assert "cannot lead in epoch 4" in failed.failure
+    assert (works.error, works.high_watermark, works.failed_since_ms, works.failure) == (0, 0, -1, "")
+    assert world.host.offsets(TopicPartition("orders", 2)).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

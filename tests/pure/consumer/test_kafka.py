@@ -14,7 +14,13 @@ from zkgroup.consumer.fetcher import ZooKeeperCluster
 from zkgroup.consumer.sources.kafka import KafkaSource
 from zkgroup.consumer.sources.port import Bounds
 from zkgroup.consumer.sync import Consumer, GroupMember
-from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError, StoreUnavailableError
+from zkgroup.errors import (
+    ConfigError,
+    OffsetOutOfRangeError,
+    SourceError,
+    SourceUnavailableError,
+    StoreUnavailableError,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
 from zkgroup.testing import FakeClock, MemoryZooKeeper
@@ -225,6 +231,33 @@ def test_brokers_that_all_have_new_addresses_are_found_again() -> None:
     source.poll({TopicPartition("orders", 0): 5}, 10, 0.0)
     assert connections() == [True, False]
     assert source._next == {TopicPartition("orders", 0): 5}, "it goes on where it was"
+    source.close()
+
+
+def test_logs_that_differ_from_what_was_read_are_out_of_range_one_by_one() -> None:
+    """kafka-python raises one error for all of them, and would go on; a position that was set anew holds."""
+    tps = [TopicPartition("orders", number) for number in range(3)]
+    positions = dict.fromkeys(tps, 5)
+    source, brokers, broken = KafkaSource("127.0.0.1:1"), Idle(), [True]
+
+    def poll(**_: object) -> dict[object, object]:
+        if broken.pop() if broken else False:
+            gone = {kafka.TopicPartition(*tp): None for tp in tps}
+            raise errors.LogTruncationError(gone)
+        return {}
+
+    brokers.poll = poll  # type: ignore[method-assign]
+    source._made = brokers
+    with pytest.raises(OffsetOutOfRangeError) as first:
+        source.poll(positions, 10, 0.0)
+    lost = first.value.topic_partition
+    positions[lost], other = 0, next(tp for tp in tps if tp != lost)
+    positions[other] = 3
+    with pytest.raises(OffsetOutOfRangeError) as second:
+        source.poll(positions, 10, 0.0)
+    assert second.value.topic_partition not in (lost, other)
+    positions[second.value.topic_partition] = 0
+    assert source.poll(positions, 10, 0.0) == []
     source.close()
 
 

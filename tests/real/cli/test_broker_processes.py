@@ -30,7 +30,7 @@ QUICK = (
 )
 """No slow machine ends a session or takes a follower out of the ISR; killed ones are ended by the test."""
 T0 = TopicPartition("t", 0)
-FILE_BYTES = 512 * 1024
+FILE_BYTES = 256 * 1024
 
 
 class Brokers:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,26 +11,12 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders
 from tests.worlds.line_brokers import LineBrokers
 from tests.worlds.records import places, polled
+from zkgroup.clients.producer import DeliveryReport, NewRecord, RecordProducer
 from zkgroup.consumer.sources import BrokerSource
+from zkgroup.consumer.sources.port import Bounds
 from zkgroup.errors import ConfigError, SourceUnavailableError, StableTimeoutError
-from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition
-from zkgroup.testing.clock import FakeClock
 from zkgroup.znodes.brokers import BrokerRegistration
-
-
-class Counts:
-    """A `MetricsSink` that keeps counters."""
-
-    def __init__(self) -> None:
-        self.counted: Counter[tuple[str, str]] = Counter()
-
-    def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
-        self.counted[name, labels.get("outcome", "")] += int(amount)
-
-    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
 
 
 @pytest.fixture
@@ -46,26 +32,33 @@ def register(world: MemberWorld, brokers: LineBrokers) -> None:
         world.server.put(BrokerRegistration.path(number), registration.encode())
 
 
-def append(brokers: LineBrokers, partitions: list[TopicPartition], *lines: bytes) -> None:
-    with LineProducer(brokers.registrations) as producer:
+def append(brokers: LineBrokers, partitions: list[TopicPartition], *records: bytes | NewRecord) -> None:
+    """Produces the same records to each of these partitions."""
+    delivered: list[DeliveryReport] = []
+    producer = RecordProducer(Registered(brokers), "orders", delivered.append)
+    try:
         for tp in partitions:
-            for line in lines:
-                producer.append(tp, line)
+            for record in records:
+                made = record if isinstance(record, NewRecord) else NewRecord(record)
+                producer.send(replace(made, partition=tp.partition))
+        producer.flush()
+    finally:
+        producer.close()
 
 
-def test_a_consumer_reads_lines_and_waits_for_more(
+def test_a_consumer_reads_records_and_waits_for_more(
     face: Face, world: MemberWorld, brokers: LineBrokers
 ) -> None:
-    """From every leader, at their offsets; answers are counted."""
+    """From every leader, at their offsets, with all that a record has."""
     register(world, brokers)
     append(brokers, orders(0, 1, 2, 3), b"a", b"b")
-    metrics = Counts()
-    with face.consumer(client=world.client("a"), source=BrokerSource(metrics=metrics)) as consumer:
+    whole = NewRecord(b"c", b"key", (("h", b"1"), ("h", b"\xff")), 1_767_225_600_123)
+    with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
         assert places(polled(consumer, 8)) == [(p, n) for p in range(4) for n in range(2)]
-        append(brokers, orders(3), b"c")
+        append(brokers, orders(3), whole)
         (record,) = polled(consumer, 1)
-        assert (record.partition, record.offset, record.value, record.key) == (3, 2, b"c", None)
-    assert metrics.counted["zkgroup_lines_fetch_total", "lines"] >= 5
+    assert (record.partition, record.offset, record.value, record.key) == (3, 2, b"c", b"key")
+    assert (record.timestamp_ms, record.headers) == (1_767_225_600_123, (("h", b"1"), ("h", b"\xff")))
 
 
 def test_a_consumer_goes_on_at_the_next_leader(face: Face, world: MemberWorld, brokers: LineBrokers) -> None:
@@ -94,10 +87,10 @@ def test_nothing_is_claimed_while_no_broker_is_registered(
         assert places(polled(consumer, 1)) == [(0, 0)]
 
 
-def test_lines_that_are_gone_are_the_reset_policys(
+def test_records_that_are_gone_are_the_reset_policys(
     face: Face, world: MemberWorld, brokers: LineBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A replica outside the ISR was elected: by default its lines are read from the first on."""
+    """A replica outside the ISR was elected: by default its records are read from the first on."""
     register(world, brokers)
     brokers.held.add(2)
     brokers.lead(orders(0)[0], 1, epoch=1, isr=(1,))
@@ -125,23 +118,19 @@ def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: L
         assert places(polled(again, 1)) == [(0, 0)]
 
 
-def test_bounds_need_a_leader() -> None:
-    """From 0 to the high watermark; without a leader in time it is said why."""
-    tp, clock = orders(0)[0], FakeClock()
-    source = BrokerSource(clock=clock)
-    with pytest.raises(ConfigError, match="after `open`"):
-        source.bounds(tp)
-    with LineBrokers(2, clock=clock) as brokers:
-        brokers.lead(tp, 1)
-        with LineProducer(brokers.registrations, clock=clock) as producer:
-            producer.append(tp, b"a")
-        source.open(Registered(brokers))
-        assert source.bounds(tp) == (0, 1)
-        brokers.lead(tp, -1, epoch=1, isr=(1, 2))
-        source.close()
-        source.open(Registered(brokers))
-        with pytest.raises(SourceUnavailableError, match="end of orders-0 is unknown: orders-0: it has no"):
-            source.bounds(tp)
+def test_bounds_need_a_leader(brokers: LineBrokers) -> None:
+    """From the first record to the high watermark; without a leader in time there is an error."""
+    first, second = orders(0, 1)
+    append(brokers, [first], b"a")
+    source = BrokerSource()
+    source.open(Registered(brokers))
+    try:
+        assert source.bounds(first) == Bounds(0, 1)
+        brokers.lead(first, -1, epoch=1, isr=(1, 2))
+        found = source.bounds_of([first, second], 2.0)
+        assert isinstance(found[first], SourceUnavailableError)
+        assert found[second] == Bounds(0, 0)
+    finally:
         source.close()
 
 

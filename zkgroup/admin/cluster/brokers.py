@@ -126,26 +126,14 @@ class ClusterReader:
         znode = self._ensemble.zk.find(Topic.path(topic))
         return Topic.decode(znode.path, znode.data).numbers if znode else ()
 
-    def led_by_ours(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of the partitions whose leader is a registered broker of zkgroup."""
-        known = self.brokers()
-        states = read_states(self._ensemble, partitions)
-        return [
-            tp
-            for tp, state in states.items()
-            if state and state.leader in known and known[state.leader].is_zkgroup
-        ]
-
-    def led_by_kafka(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[int, BrokerRegistration]]:
-        """Those of the partitions whose leader is registered and no broker of zkgroup, with that leader."""
+    def led_by_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those of the partitions whose leader is a registered broker of zkgroup, with that leader."""
         known = self.brokers()
         states = read_states(self._ensemble, partitions)
         return {
-            tp: (state.leader, known[state.leader])
+            tp: state.leader
             for tp, state in states.items()
-            if state and state.leader in known and not known[state.leader].is_zkgroup
+            if state and state.leader in known and known[state.leader].is_zkgroup
         }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from zkgroup.broker.machine.events import (
     BecameLeader,
@@ -16,7 +15,7 @@ from zkgroup.broker.machine.events import (
     SetMaximalIsrs,
     StoppedLeading,
 )
-from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.manager import REASON_MAX, ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.replicas.replica_view import Follower, Role
 from zkgroup.broker.server.control_requests import (
@@ -111,10 +110,6 @@ def read_followers(host: ReplicaManager, order: ReadFollowers) -> FollowersRead:
         if view is not None and view.role is Role.LEADER:
             seen[tp] = view.leader_epoch, view.followers
     return FollowersRead(order.partitions, seen)
-
-
-REASON_MAX: Final = 1_000
-"""Longest reason in a FailedReplicasResponse, in characters."""
 
 
 def partitions_without_role(host: ReplicaManager) -> list[TopicPartition]:

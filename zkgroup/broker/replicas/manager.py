@@ -23,7 +23,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from types import TracebackType
+from typing import Final
 
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.log_config import LogConfig
@@ -58,6 +60,9 @@ from zkgroup.wire.schema import Buffer
 from zkgroup.znodes.ids import validate_topic
 
 log = logging.getLogger("zkgroup.broker")
+
+REASON_MAX: Final = 1_000
+"""Longest reason of a failure in an answer, in characters."""
 
 
 class ReplicaManager:
@@ -295,10 +300,24 @@ class ReplicaManager:
         return ErrorCode.NOT_LEADER_FOR_PARTITION
 
     def offsets(self, topic_partition: TopicPartition) -> FetchedPartition:
-        """The offsets of this replica in any role, without records. Error 3: there is none; 6: it failed."""
-        if (replica := self._replicas.get(topic_partition)) is None:
-            return no_fetch(topic_partition.partition, self._absence(topic_partition))
-        return replica.offsets()
+        """The offsets of this replica in any role, without records.
+
+        Error 3: there is no replica; 56: it has failed, with since when and why (`failures`).
+        """
+        replica = self._replicas.get(topic_partition)
+        reason = self._failures.get(topic_partition) or (None if replica is None else replica.failure)
+        if replica is None:
+            found = no_fetch(topic_partition.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            found = replica.offsets()
+        if reason is None:
+            return found
+        return replace(
+            found,
+            error=ErrorCode.KAFKA_STORAGE_ERROR,
+            failed_since_ms=self._failed_at_ms[topic_partition],
+            failure=reason[:REASON_MAX],
+        )
 
     def _is_latest_incarnation(self, follower: FollowerId) -> bool:
         known = self._broker_epochs.get(follower.broker, follower.broker_epoch)

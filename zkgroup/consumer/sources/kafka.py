@@ -1,4 +1,4 @@
-"""`KafkaSource`: records from brokers through kafka-python (extra `kafka`).
+"""`KafkaSource` and `BrokerSource`: records from brokers through kafka-python (extra `kafka`).
 
 The brokers are Kafka's, 0.8.2.2 to today, or zkgroup's. Partitions are assigned and sought explicitly: the
 group is in ZooKeeper, and Kafka's own groups and offsets are not used. `tests/long/interop` tests
@@ -95,6 +95,8 @@ class KafkaSource(RecordSource):
         """When they were read, or the last record came."""
         self._next: dict[TopicPartition, int] = {}
         """Partition to the offset that kafka-python reads next."""
+        self._truncated: dict[TopicPartition, int] = {}
+        """Partition to the position before which its leader's log differs from what was read."""
         self._asked_ms: dict[TopicPartition, int] = {}
         self._clock = SystemClock()  # the brokers are outside of a test's clock
 
@@ -130,6 +132,7 @@ class KafkaSource(RecordSource):
             self._made.close(autocommit=False, timeout_ms=1000)
             self._made = None
         self._next.clear()
+        self._truncated.clear()
         self._asked_ms.clear()
 
     # --- reading ----------------------------------------------------------------------------------
@@ -202,6 +205,7 @@ class KafkaSource(RecordSource):
         self, positions: Mapping[TopicPartition, int], max_records: int, timeout_s: float
     ) -> Sequence[SourceRecord]:
         consumer = self._consumer()
+        self._raise_truncated(positions)
         self._take_positions(consumer, positions)
         deadline_ms = after(self._clock, timeout_s)
         while True:
@@ -219,6 +223,11 @@ class KafkaSource(RecordSource):
             )
         except errors.OffsetOutOfRangeError as error:
             raise self._out_of_range(error) from error
+        except errors.LogTruncationError as error:
+            truncated = [TopicPartition(tp.topic, tp.partition) for tp in error.divergent_offsets]
+            self._truncated |= {tp: self._next[tp] for tp in truncated if tp in self._next}
+            self._raise_truncated(self._next)
+            return []
         records = [_record(record) for fetched in found.values() for record in fetched]
         for record in records:
             self._next[TopicPartition(record.topic, record.partition)] = record.offset + 1
@@ -229,6 +238,17 @@ class KafkaSource(RecordSource):
         topic_partition = TopicPartition(partition.topic, partition.partition)
         self._next.pop(topic_partition, None)
         return OffsetOutOfRangeError(topic_partition, offset)
+
+    def _raise_truncated(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Raises OffsetOutOfRangeError for the first partition whose leader does not have what was read.
+
+        After an unclean election kafka-python names all such partitions at once, and goes on.
+        """
+        while self._truncated:
+            topic_partition, offset = self._truncated.popitem()
+            if positions.get(topic_partition) == offset:
+                self._next.pop(topic_partition, None)
+                raise OffsetOutOfRangeError(topic_partition, offset)
 
     def _take_positions(self, consumer: Any, positions: Mapping[TopicPartition, int]) -> None:
         """Makes kafka-python fetch exactly these partitions from these positions.
@@ -312,6 +332,18 @@ RESERVED_SETTINGS = frozenset(
     {"group_id", "enable_auto_commit", "auto_offset_reset", "bootstrap_servers", "api_version"}
 )
 """Options of kafka-python that the source sets itself."""
+
+
+class BrokerSource(KafkaSource):
+    """`KafkaSource` over the brokers in `/brokers/ids`; from the earliest record if nothing is committed."""
+
+    default_reset = "earliest"
+
+    def __init__(
+        self, *, api_version: tuple[int, ...] | None = None, options: Mapping[str, object] | None = None
+    ) -> None:
+        """See `KafkaSource`."""
+        super().__init__(api_version=api_version, options=options)
 
 
 def _kafka() -> Any:

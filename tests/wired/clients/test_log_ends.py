@@ -1,0 +1,136 @@
+"""How far replicas are, as their own brokers report it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.worlds.line_brokers import LineBrokers
+from zkgroup.clients.log_ends import (
+    FailedReplicaReport,
+    LogEnd,
+    failed_replicas,
+    read_end_offsets,
+    read_log_ends,
+)
+from zkgroup.clients.producer import NewRecord, ProducerSettings, RecordProducer
+from zkgroup.model import TopicPartition
+from zkgroup.wire.records import OBSERVER_REPLICA, FetchRequest, ListOffsetsRequest
+from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
+
+TP = TopicPartition("orders", 0)
+SHORT_MS = 300
+"""Until a broker that never answers is given up."""
+
+
+class Registered:
+    """The cluster of these brokers, for a producer."""
+
+    def __init__(self, brokers: LineBrokers) -> None:
+        self.brokers = brokers.registrations
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        return (0,)
+
+
+def produce(brokers: LineBrokers, *values: bytes) -> None:
+    producer = RecordProducer(Registered(brokers), "orders", lambda _: None, ProducerSettings(acks="1"))
+    try:
+        for value in values:
+            producer.send(NewRecord(value))
+        producer.flush()
+    finally:
+        producer.close()
+
+
+def test_each_replica_reports_its_own_end_and_watermark() -> None:
+    """A follower that fetches nothing stays behind, and the watermark with it; the end of readers too."""
+    with LineBrokers(2) as brokers:
+        brokers.held.add(2)
+        brokers.lead(TP, 1)
+        produce(brokers, b"a", b"b")
+
+        found = read_log_ends(brokers.registrations(), [(TP, 1), (TP, 2)])
+        ends = read_end_offsets(brokers.registrations(), {TP: 1})
+
+    assert found[TP, 1] == LogEnd(broker=1, log_end_offset=2, high_watermark=0)
+    assert found[TP, 2] == LogEnd(broker=2, log_end_offset=0, high_watermark=0)
+    assert ends == {TP: 0}
+
+
+def test_all_replicas_of_a_broker_are_one_request() -> None:
+    """Of each kind; a partition that is not there has its reason."""
+    places = [TopicPartition(topic, number) for topic in ("a", "b") for number in range(20)]
+    with LineBrokers(1) as brokers:
+        for tp in places[:-1]:
+            brokers.lead(tp, 1)
+
+        found = read_log_ends(brokers.registrations(), [(tp, 1) for tp in places])
+        asked = [*brokers.requests(1, ListOffsetsRequest), *brokers.requests(1, FetchRequest)]
+
+    assert [found[tp, 1].log_end_offset for tp in places] == [0] * (len(places) - 1) + [None]
+    assert found[places[-1], 1].reason == "its broker answers 3 (unknown topic or partition)"
+    assert [one.replica_id for one in asked] == [OBSERVER_REPLICA] * 2
+
+
+def test_a_broker_that_cannot_be_asked_has_a_reason_and_the_others_answer() -> None:
+    """Gone, without a plain listener, closed, or silent."""
+    places = [TopicPartition("orders", number) for number in range(3)]
+    with (
+        LineBrokers(1) as brokers,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        socket.create_server(("127.0.0.1", 0)) as gone,
+    ):
+        brokers.lead(TP, 1)
+        mute, closed = (Endpoint("PLAINTEXT", *one.getsockname(), "PLAINTEXT") for one in (silent, gone))
+        gone.close()
+        secured = BrokerRegistration(None, -1, 4, endpoints=("SSL://h:9093",))
+        registered = {
+            **brokers.registrations(),
+            2: secured,
+            3: BrokerRegistration.of([mute], 1, extensions={"zkgroup": {"role": "data"}}),
+            5: BrokerRegistration.of([closed], 1),
+        }
+        wanted = [(TP, 1), (TP, 2), (TP, 4), (TP, 5), *((tp, 3) for tp in places)]
+
+        found = read_log_ends(registered, wanted, timeout_ms=SHORT_MS)
+        ends = read_end_offsets(registered, {TP: 5, places[1]: 4}, timeout_ms=SHORT_MS)
+
+    assert (found[TP, 1].log_end_offset, found[TP, 1].answered) == (0, True)
+    assert found[TP, 2].reason == "its broker has no plain listener"
+    assert found[TP, 4].reason == "its broker is not registered"
+    assert f"{closed.host}:{closed.port}: " in (found[TP, 5].reason or "")
+    assert {found[tp, 3].reason for tp in places} == {f"{mute.host}:{mute.port}: no answer within 300 ms"}
+    assert not any(end.answered for (_, broker), end in found.items() if broker != 1)
+    assert ends[places[1]] == "its broker is not registered"
+    assert str(ends[TP]).startswith(f"{closed.host}:{closed.port}: ")
+
+
+def test_a_broker_reports_why_its_replicas_have_failed() -> None:
+    """With the time; a broker that works reports none."""
+    with LineBrokers(2) as brokers:
+        brokers.lead(TP, 1)
+        brokers.stop(2)
+        brokers.lose(2)
+        brokers.held.add(2)
+        brokers.lead(TP, 1, epoch=1)
+        brokers.start(2)
+        brokers.lead(TP, 2, epoch=2)
+
+        found = read_log_ends(brokers.registrations(), [(TP, 1), (TP, 2)])
+
+    assert failed_replicas({(TP, 1): found[TP, 1]}) == ()
+    end = found[TP, 2]
+    assert end.failed_since_ms is not None
+    assert end.reason is not None
+    assert end.reason.startswith("cannot lead in epoch 2: ")
+    assert failed_replicas(found) == (FailedReplicaReport("orders", 0, end.failed_since_ms, end.reason),)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_failed_replicas_of_a_silent_broker_are_unknown(answered: bool) -> None:
+    """Not none."""
+    end = LogEnd(broker=1, reason="?", answered=answered)
+    assert failed_replicas({(TP, 1): end}) == (() if answered else None)
+    assert failed_replicas({}) == ()
