@@ -21,6 +21,7 @@ from zkgroup.broker.machine.events import (
     ClaimProducerIds,
     FetchesPaused,
     FollowerFetched,
+    FollowerFetches,
     MaximalIsrsSet,
     ProducerIdsClaimed,
     ReadFollowers,
@@ -344,8 +345,7 @@ class BrokerNetwork:
 
     def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
         """Posts the progress of a follower after its fetch."""
-        for event in fetched:
-            self._post(event)
+        self._post(FollowerFetches(tuple(fetched)))
 
     def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
         """Logs the stray replicas and deletes none: the controller may have failed to read their states.

@@ -17,6 +17,7 @@ from tests.programs.benchmarks import (
     kafka_cluster_measurements,
     reads,
     replay_measurements,
+    replication_measurements,
     tree_measurements,
 )
 from tests.programs.benchmarks.measurements import embedded_start
@@ -146,3 +147,11 @@ def test_the_life_of_a_cluster_in_one_process_is_measured_beside_librdkafkas() -
     kafka_cluster_measurements.kafka_cluster(Plan(repeats=1, short=True), report)
     assert [line.side for line in report.lines] == ["KafkaCluster"] * 5 + ["librdkafka's mock cluster"]
     assert len(report.goals) == 4
+
+
+def test_the_latency_of_acks_all_is_measured_beside_idle_partitions() -> None:
+    """With none and with many; the ratio of the two is the goal."""
+    report = Report()
+    replication_measurements.acks_all(Plan(repeats=1, short=True), report)
+    assert [line.side for line in report.lines] == ["no other partition", "30 idle partitions"]
+    assert len(report.goals) == 1

@@ -14,6 +14,7 @@ from tests.programs.benchmarks import (
     kafka_cluster_measurements,
     reads,
     replay_measurements,
+    replication_measurements,
     spark_measurements,
     tree_measurements,
 )
@@ -287,6 +288,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "memory": memory,
     "start": embedded_start,
     "kafka-cluster": kafka_cluster_measurements.kafka_cluster,
+    "acks-all": replication_measurements.acks_all,
     "failover": cluster_measurements.failover,
     "failover-loss": cluster_measurements.failover_with_loss,
     "controller-memory": cluster_measurements.controller_memory,

@@ -10,6 +10,7 @@ from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import (
     BecameLeader,
     FollowerFetched,
+    FollowerFetches,
     IsrChanged,
     MaximalIsr,
     MaximalIsrsSet,
@@ -44,7 +45,7 @@ def _leader(isr: tuple[int, ...] = (1, 2, 3)) -> tuple[SteppedBrokers, BrokerNod
 
 
 def _fetch(world: SteppedBrokers, node: BrokerNode, follower: int, offset: int = 10) -> None:
-    node.loop.post(FollowerFetched(T0, follower, offset, 10, 10))
+    node.loop.post(FollowerFetches((FollowerFetched(T0, follower, offset, 10, 10),)))
     world.run()
 
 
@@ -168,7 +169,7 @@ def test_one_that_is_behind_is_not_even_looked_at() -> None:
 def test_a_write_whose_answer_is_lost_is_read_back() -> None:
     """Until then the host waits for both."""
     world, node = _leader(isr=(1, 2))
-    node.loop.post(FollowerFetched(T0, 3, 10, 10, 10))
+    node.loop.post(FollowerFetches((FollowerFetched(T0, 3, 10, 10, 10),)))
     world.until_asked(node, PATH)
     world.lose(node, "lost_reply")
     world.advance(1000)
@@ -180,7 +181,7 @@ def test_a_write_whose_answer_is_lost_is_read_back() -> None:
 def test_a_write_on_its_way_when_the_session_ends_is_read_back_in_the_next() -> None:
     """It never arrived; the change is written then if it is still needed."""
     world, node = _leader(isr=(1, 2))
-    node.loop.post(FollowerFetched(T0, 3, 10, 10, 10))
+    node.loop.post(FollowerFetches((FollowerFetched(T0, 3, 10, 10, 10),)))
     world.until_asked(node, PATH)
     world.server.expire("n0")
     world.server.cut("n0")
@@ -295,7 +296,7 @@ def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
     world.server.put(PartitionState.path(other), PartitionState(1, 0, (1, 2), 1).encode())
     node.followers[other] = (0, {2: LEVEL, 3: LEVEL})
     node.loop.post(BecameLeader(PartitionStateInfo("t", 1, 1, 1, 0, (1, 2), 0, (1, 2, 3))))
-    node.loop.post(FollowerFetched(other, 3, 10, 10, 10))
+    node.loop.post(FollowerFetches((FollowerFetched(other, 3, 10, 10, 10),)))
     world.run()
     assert node.machine.isr_manager.isr(other) == (1, 2, 3)
 

@@ -52,7 +52,7 @@ class StoppedLeading:
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
-    """A follower has fetched lines and got a response."""
+    """A follower has fetched from a partition and got an answer."""
 
     topic_partition: TopicPartition
     follower: int
@@ -60,6 +60,13 @@ class FollowerFetched:
     """The fetch offset."""
     log_end_offset: int
     high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetches:
+    """A follower has fetched from several partitions that this broker leads, by one request."""
+
+    fetched: tuple[FollowerFetched, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ BrokerEvent = (
     | BecameLeader
     | ReplicasChanged
     | StoppedLeading
-    | FollowerFetched
+    | FollowerFetches
     | FollowersRead
     | MaximalIsrsSet
     | FetchesPaused

@@ -9,7 +9,7 @@ Source: controller.md 8.3, 8.4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from zkgroup.broker.machine.events import (
@@ -92,15 +92,19 @@ class IsrManager:
         self._ready.pop(topic_partition, None)
         self._unconfirmed.discard(topic_partition)
 
-    def fetched(self, event: FollowerFetched) -> None:
-        """Notes a follower's fetch; reads the followers if it may join or has lost lines."""
-        isr = self._isrs.get(event.topic_partition)
-        if isr is None:
-            return
-        isr.fetched(event.follower, event.offset, event.log_end_offset, self._core.now.ms)
-        is_below = event.offset < event.high_watermark
-        if is_below if event.follower in isr.maximal_isr else not is_below:
-            self._read_followers([event.topic_partition])
+    def fetched(self, fetched: Sequence[FollowerFetched]) -> None:
+        """Notes a follower's fetch; reads the followers where it may join the ISR or has lost lines."""
+        concerned = []
+        for each in fetched:
+            isr = self._isrs.get(each.topic_partition)
+            if isr is None:
+                continue
+            isr.fetched(each.follower, each.offset, each.log_end_offset, self._core.now.ms)
+            is_below = each.offset < each.high_watermark
+            if is_below if each.follower in isr.maximal_isr else not is_below:
+                concerned.append(each.topic_partition)
+        if concerned:
+            self._read_followers(concerned)
 
     def session_over(self) -> None:
         """Makes every state be read before it is written: it may have changed, or be another topic's.

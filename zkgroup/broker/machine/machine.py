@@ -18,7 +18,7 @@ from zkgroup.broker.machine.events import (
     Event,
     FetchesPaused,
     FindController,
-    FollowerFetched,
+    FollowerFetches,
     FollowersRead,
     MaximalIsrsSet,
     ReplicasChanged,
@@ -82,8 +82,8 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
                 self.isr_manager.reassigned(state)
             case StoppedLeading(topic_partition):
                 self.isr_manager.left(topic_partition)
-            case FollowerFetched():
-                self.isr_manager.fetched(event)
+            case FollowerFetches(fetched):
+                self.isr_manager.fetched(fetched)
             case FollowersRead():
                 self.isr_manager.seen(event)
             case MaximalIsrsSet(batch, behind):

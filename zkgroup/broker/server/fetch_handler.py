@@ -26,7 +26,7 @@ from zkgroup.wire.records import FetchedPartition, FetchRequest, FetchResponse
 
 FETCH_WAIT_MAX_MS: Final = 30_000
 """Longest delay of a fetch, whatever its `max_wait_ms`: the client may be gone without closing its socket."""
-SWEEP_S: Final = 1.0
+SWEEP_S: Final = 2.0
 
 
 class FetchObserver(Protocol):

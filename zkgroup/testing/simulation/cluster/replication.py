@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.broker.fetch_session import FetchSessionHandler
+from zkgroup.broker.machine.events import FollowerFetches
 from zkgroup.broker.server.fetch_requests import DelayedFetch, follower_of, refused, topics_of
 from zkgroup.broker.server.fetch_sessions import FetchSession, FetchSessions
 from zkgroup.model import TopicPartition
@@ -183,8 +184,8 @@ class SimulatedFetches:
                 self._read(held, list(changes), held=True)
 
     def _read(self, fetch: HeldFetch, due: list[TopicPartition], *, held: bool) -> None:
-        for event in fetch.delayed.read(self._leader.host, due, held=held):
-            self._leader.shell.enqueue(event)
+        if fetched := fetch.delayed.read(self._leader.host, due, held=held):
+            self._leader.shell.enqueue(FollowerFetches(tuple(fetched)))
         if not fetch.delayed.is_complete and self._world.clock.now_ms() < fetch.until_ms:
             self.held.append(fetch)
             return
