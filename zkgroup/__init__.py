@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zkgroup.broker.aio import AsyncBroker as AsyncBroker
     from zkgroup.broker.broker import Broker as Broker
     from zkgroup.broker.network import BrokerHealth as BrokerHealth
-    from zkgroup.broker.replicas.replica_view import ReplicaView as ReplicaView
+    from zkgroup.broker.replica_view import ReplicaView as ReplicaView
     from zkgroup.broker.settings import BrokerSettings as BrokerSettings
     from zkgroup.broker.telemetry import BrokerListener as BrokerListener
     from zkgroup.consumer.aio import AsyncConsumer as AsyncConsumer
@@ -96,7 +96,7 @@ _HOMES = {
     "RebalanceListener": "zkgroup.consumer.callbacks",
     "Record": "zkgroup.consumer.sources.port",
     "RecordSource": "zkgroup.consumer.sources.port",
-    "ReplicaView": "zkgroup.broker.replicas.replica_view",
+    "ReplicaView": "zkgroup.broker.replica_view",
     "Sasl": "zkgroup.zookeeper",
     "SourceRecord": "zkgroup.consumer.sources.port",
     "Tls": "zkgroup.zookeeper",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from zkgroup.broker.server.control_requests import Action, Handling
+from zkgroup.broker.replica_view import Action, Handling
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     BrokerEndPoint,

@@ -17,9 +17,9 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.replica_managers import Hosts, MemoryHosts, lines_in
 from tests.worlds.serving import context_of
 from zkgroup.broker.machine.events import ProducerIdsClaimed
+from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import FollowerId
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import Answer, RequestContext

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.worlds.replica_managers import TP, Hosts, append
+from zkgroup.broker.replica_view import FollowerId, Role
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import FollowerId, Role
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchedPartition, FetchPartition
 

@@ -13,8 +13,8 @@ from zkgroup.broker.log.data_dir import DataDir, stored_records
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.storage import DiskStorage, Flush, MemoryStorage, Storage
+from zkgroup.broker.replica_view import FollowerId, ReplicaView
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import FollowerId, ReplicaView
 from zkgroup.lines import fetching
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode

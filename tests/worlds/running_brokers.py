@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tests.waiting import PATIENCE_S
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.lifecycle import HostedControllerConfig
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.replica_view import ReplicaView, Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from tests.waiting import PATIENCE_S
 from zkgroup.broker.machine.events import FollowerFetched
+from zkgroup.broker.replica_view import Action, AppendResult, FollowerId, ReplicaView, Role
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.line_fetches import as_fetched
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import AppendResult, FollowerId, ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
-from zkgroup.broker.server.control_requests import Action, ControlRequestHandler
+from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import PeerAddress, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached

@@ -23,7 +23,7 @@ from zkgroup.broker.machine.events import (
     SetMaximalIsrs,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
-from zkgroup.broker.replicas.replica_view import Follower
+from zkgroup.broker.replica_view import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi
 from zkgroup.runtime.events import LogEvent

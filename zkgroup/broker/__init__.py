@@ -4,5 +4,6 @@
 * `machine`: the broker in ZooKeeper, as a pure machine
 * `network`: the event loop with the port (`server`), the replicas (`replicas`, stored in a `log`) and the
   fetches from leaders (`fetcher`, throttled by `quota`)
+* `replica_view`: the state of replicas, and the actions of a controller on them, as values
 * `hosted_controller`: the controller in a broker's process; `controller_only`: a process with only that
 """

@@ -10,7 +10,7 @@ from typing import Self
 
 from zkgroup.broker.broker import ANSWER_S, HOST_DEFAULT, Broker
 from zkgroup.broker.network import BrokerHealth
-from zkgroup.broker.replicas.replica_view import ReplicaView
+from zkgroup.broker.replica_view import ReplicaView
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition

@@ -28,9 +28,9 @@ from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.machine.events import BrokerMachineConfig
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
 from zkgroup.broker.network import BrokerHealth, BrokerNetwork
+from zkgroup.broker.replica_view import ReplicaView
 from zkgroup.broker.replicas.log_configs import log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import ReplicaView
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError

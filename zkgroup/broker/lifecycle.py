@@ -41,9 +41,9 @@ from zkgroup.broker.machine.events import (
 )
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.network import BrokerNetwork
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError, ReplicaStorageError, WireError

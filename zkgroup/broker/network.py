@@ -31,19 +31,14 @@ from zkgroup.broker.machine.events import (
     TopicsFollowed,
 )
 from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.replica_view import Action, DeleteReplica, ReplicaView, Role, SetReplicas
 from zkgroup.broker.replicas.actions import followed_again, read_followers, role_change, set_maximal_isrs
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.log_configs import LogConfigs, log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.broker.server.apis import BrokerApis
-from zkgroup.broker.server.control_requests import (
-    Action,
-    ControlRequestHandler,
-    DeleteReplica,
-    SetReplicas,
-)
+from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
+from zkgroup.broker.replica_view import ReplicaView, Role
 from zkgroup.broker.server.handlers import Answer, NoAnswer, RequestContext, Respond
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model import TopicPartition

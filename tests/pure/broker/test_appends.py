@@ -7,10 +7,10 @@ import pytest
 from tests.pure.broker.log.made_batches import batch, headers_of
 from tests.worlds.replica_managers import TP, fetch, in_memory, over, pair, replicate
 from zkgroup.broker.log.storage import MemoryStorage
+from zkgroup.broker.replica_view import AppendResult
 from zkgroup.broker.replicas.appends import DelayedProduce, append_records
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import AppendResult
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import ACKS_ALL, ACKS_LEADER

@@ -13,15 +13,15 @@ from tests.worlds.broker_requests import (
     stop_replica,
     update_metadata,
 )
-from zkgroup.broker.server.control_requests import (
+from zkgroup.broker.replica_view import (
     AssignedRole,
     BecomeFollower,
     BecomeLeader,
-    ControlRequestHandler,
     DeleteReplica,
     SetReplicas,
     StopReplica,
 )
+from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (

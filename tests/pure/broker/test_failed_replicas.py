@@ -8,8 +8,8 @@ import pytest
 
 from tests.worlds.replica_managers import on_disk, over
 from zkgroup.broker.log.storage import MemoryStorage
+from zkgroup.broker.replica_view import ReplicaFailure
 from zkgroup.broker.replicas.manager import REASON_MAX, ReplicaManager
-from zkgroup.broker.replicas.replica_view import ReplicaFailure
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.pure.broker.test_fetch_requests import A, B, C, append, leader_of
 from zkgroup.broker.fetch_session import FetchSessionHandler
+from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import FollowerId
 from zkgroup.broker.server import fetch_sessions
 from zkgroup.broker.server.fetch_requests import DelayedFetch, topics_of
 from zkgroup.broker.server.fetch_sessions import FetchSession, FetchSessions

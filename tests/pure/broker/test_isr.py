@@ -9,7 +9,7 @@ import pytest
 
 from tests.worlds.broker_requests import ORDERS, state
 from zkgroup.broker.machine.isr import REFUSED_PAUSE_MAX_MS, REFUSED_PAUSE_MS, Isr, IsrOutcome, IsrWrite
-from zkgroup.broker.replicas.replica_view import Follower
+from zkgroup.broker.replica_view import Follower
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
     Code,

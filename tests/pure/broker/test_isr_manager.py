@@ -20,8 +20,8 @@ from zkgroup.broker.machine.events import (
     StoppedLeading,
 )
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
+from zkgroup.broker.replica_view import Follower
 from zkgroup.broker.replicas.actions import set_maximal_isrs
-from zkgroup.broker.replicas.replica_view import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Create, Delete, MultiRefused, SetData
 from zkgroup.wire.control import PartitionStateInfo

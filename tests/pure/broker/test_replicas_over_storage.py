@@ -18,9 +18,9 @@ from tests.worlds.replica_managers import fetch as fetch_from
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.log_loader import create_log
 from zkgroup.broker.log.storage import MemoryStorage
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import Replica
-from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import records_of
 

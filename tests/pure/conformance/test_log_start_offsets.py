@@ -19,8 +19,8 @@ from tests.worlds.replica_managers import (
     view,
     watermark,
 )
+from zkgroup.broker.replica_view import Follower
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import Follower
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import NO_EPOCH_END, NO_OFFSET
 from zkgroup.wire.replica_host import EpochEnd, records_of

@@ -18,9 +18,9 @@ from tests.worlds.replica_managers import (
     view,
     watermark,
 )
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas import replica
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import Role
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
 from zkgroup.wire import replica_host

@@ -23,8 +23,8 @@ from tests.worlds.replica_managers import (
     view,
     watermark,
 )
+from zkgroup.broker.replica_view import Follower, Role
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import Follower, Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import NO_EPOCH_END

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.worlds.broker_requests import brokers, handled, state
 from zkgroup.broker.machine.isr import Isr
-from zkgroup.broker.replicas.replica_view import Follower
-from zkgroup.broker.server.control_requests import BecomeFollower, BecomeLeader, ControlRequestHandler
+from zkgroup.broker.replica_view import BecomeFollower, BecomeLeader, Follower
+from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.requests import (

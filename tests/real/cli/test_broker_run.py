@@ -18,7 +18,7 @@ from zkgroup_cli.render import Output
 from tests.waiting import eventually
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
-from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition

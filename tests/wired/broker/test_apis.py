@@ -20,15 +20,16 @@ from tests.worlds.broker_requests import (
     update_metadata,
 )
 from tests.worlds.serving import ScriptedHost, context_of, on_a_loop, served, until
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
-from zkgroup.broker.server.apis import BrokerApis
-from zkgroup.broker.server.control_requests import (
+from zkgroup.broker.replica_view import (
     BecomeFollower,
     BecomeLeader,
-    ControlRequestHandler,
     DeleteReplica,
+    ReplicaView,
+    Role,
     StopReplica,
 )
+from zkgroup.broker.server.apis import BrokerApis
+from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.model import TopicPartition

@@ -10,7 +10,7 @@ import pytest
 
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK
-from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition

@@ -12,9 +12,9 @@ from tests.worlds.broker_requests import state, update_metadata
 from tests.worlds.replica_managers import TP, in_memory
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
 from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.replicas.replica_view import FollowerId
 from zkgroup.broker.server.fetch_handler import FetchHandler
 from zkgroup.broker.server.handlers import PeerAddress, RequestContext
 from zkgroup.model import TopicPartition

@@ -12,8 +12,8 @@ from tests.worlds.broker_requests import (
     fetch,
 )
 from tests.worlds.serving import ScriptedHost, on_a_loop, served, until
+from zkgroup.broker.replica_view import ReplicaView, Role
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
 from zkgroup.wire.replica_host import (
     ACKS_LEADER,
     AppendLinesResponse,

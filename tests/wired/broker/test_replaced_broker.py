@@ -16,7 +16,7 @@ from zkgroup.admin.topics.creation import create_topic, plan_topic
 from zkgroup.admin.topics.deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.topics.listing import describe_topics, topic_exists
 from zkgroup.broker.broker import Broker
-from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.replica_view import Role
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
-from zkgroup.broker.replicas.replica_view import Follower
+from zkgroup.broker.replica_view import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 from zkgroup.runtime.procedures import MachineContext

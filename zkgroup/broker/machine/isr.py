@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zkgroup.broker.replicas.replica_view import Follower
+from zkgroup.broker.replica_view import Follower
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (

@@ -6,5 +6,4 @@
 * `appends`: appends to several partitions, and the wait of acks=all
 * `actions`: the calls of controller, machine and clients; `min_insync`: `min.insync.replicas`;
   `log_configs`: the settings of topics and brokers that are about logs
-* `replica_view`: the state of a replica as values
 """

@@ -15,19 +15,20 @@ from zkgroup.broker.machine.events import (
     SetMaximalIsrs,
     StoppedLeading,
 )
-from zkgroup.broker.replicas.manager import REASON_MAX, ReplicaManager
-from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import Follower, Role
-from zkgroup.broker.server.control_requests import (
+from zkgroup.broker.replica_view import (
     Action,
     AssignedRole,
     BecomeFollower,
     BecomeLeader,
     DeleteReplica,
+    Follower,
+    Role,
     RoleAction,
     SetReplicas,
     StopReplica,
 )
+from zkgroup.broker.replicas.manager import REASON_MAX, ReplicaManager
+from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint, LeaderAndIsrRequest
 from zkgroup.wire.messages import ErrorCode

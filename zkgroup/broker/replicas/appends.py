@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zkgroup.broker.replica_view import AppendResult
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import AppendResult
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.replica_host import ACKS_ALL

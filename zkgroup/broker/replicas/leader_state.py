@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from zkgroup.broker.replicas.replica_view import Follower
+from zkgroup.broker.replica_view import Follower
 
 
 @dataclass(slots=True)

@@ -29,8 +29,7 @@ from typing import Final
 
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.log_config import LogConfig
-from zkgroup.broker.replicas.replica import FollowerState, Replica, no_fetch
-from zkgroup.broker.replicas.replica_view import (
+from zkgroup.broker.replica_view import (
     FETCH_BYTES_MAX,
     AppendResult,
     FollowerId,
@@ -38,6 +37,7 @@ from zkgroup.broker.replicas.replica_view import (
     ReplicaView,
     Role,
 )
+from zkgroup.broker.replicas.replica import FollowerState, Replica, no_fetch
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode

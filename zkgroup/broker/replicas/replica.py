@@ -15,8 +15,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from zkgroup.broker.log.partition_log import PartitionLog
+from zkgroup.broker.replica_view import FETCH_BYTES_MAX, AppendResult, ReplicaView, Role
 from zkgroup.broker.replicas.leader_state import LeaderState
-from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, AppendResult, ReplicaView, Role
 from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode

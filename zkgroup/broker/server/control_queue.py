@@ -7,17 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
+from zkgroup.broker.replica_view import Action, DeleteReplica, Handling, ResponseT, StopReplica
 from zkgroup.broker.replicas.actions import partitions_without_role, perform
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.server.control_requests import (
-    Action,
-    ControlRequestHandler,
-    DeleteReplica,
-    Handling,
-    ResponseT,
-    StopReplica,
-)
+from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock

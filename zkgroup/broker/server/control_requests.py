@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
 
+from zkgroup.broker.replica_view import (
+    Action,
+    AssignedRole,
+    BecomeFollower,
+    BecomeLeader,
+    DeleteReplica,
+    Handling,
+    SetReplicas,
+    StopReplica,
+)
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
@@ -23,82 +31,6 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.ids import validate_topic
-
-# --- actions for the replica manager --------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BecomeLeader:
-    """The action to stop fetching, reset the followers' progress, and lead."""
-
-    state: PartitionStateInfo
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.state.topic_partition
-
-
-@dataclass(frozen=True, slots=True)
-class SetReplicas:
-    """The action to continue as leader, with these replicas."""
-
-    state: PartitionStateInfo
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.state.topic_partition
-
-
-@dataclass(frozen=True, slots=True)
-class BecomeFollower:
-    """The action to stop leading, and fetch from the leader."""
-
-    state: PartitionStateInfo
-    leader: BrokerEndPoint | None
-    """The leader's address; None without a leader, or if the request does not name it: no fetches then."""
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.state.topic_partition
-
-
-@dataclass(frozen=True, slots=True)
-class StopReplica:
-    """The action to end the role and keep the log."""
-
-    topic_partition: TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteReplica:
-    """The action to end the role and delete the log, also for an unknown partition."""
-
-    topic_partition: TopicPartition
-
-
-RoleAction = BecomeLeader | BecomeFollower | StopReplica | DeleteReplica
-Action = RoleAction | SetReplicas
-
-ResponseT = TypeVar("ResponseT")
-Handling = Generator[Action, int, ResponseT]
-"""A request handler: it yields actions, is sent their error codes, and returns the response."""
-
-
-# --- roles of the replicas ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedRole:
-    """The role that the controller gave to one replica on this broker."""
-
-    state: PartitionStateInfo
-    """The state in the last LeaderAndIsr that was applied; its leader epoch fences later requests."""
-    leads: bool
-    """Whether this broker leads the partition now: False after StopReplica or a failed action."""
-    error: int = ErrorCode.NONE
-    """The error of the action; a later controller gets it as the answer to the same leader epoch."""
-    awaits_leader: bool = False
-    """Whether that request named no leader to fetch from; the same leader epoch may come again with one."""
 
 
 class ControlRequestHandler:

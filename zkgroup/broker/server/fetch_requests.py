@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from zkgroup.broker.machine.events import FollowerFetched
+from zkgroup.broker.replica_view import FETCH_BYTES_MAX, FollowerId
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
-from zkgroup.broker.replicas.replica_view import FETCH_BYTES_MAX, FollowerId
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (

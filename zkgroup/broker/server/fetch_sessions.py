@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from zkgroup.broker.replicas.replica_view import FollowerId
+from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.server.fetch_requests import (
     DelayedFetch,
     follower_of,

@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from zkgroup.broker.replica_view import AppendResult
 from zkgroup.broker.replicas.appends import DelayedProduce, append_records
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import AppendResult
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode

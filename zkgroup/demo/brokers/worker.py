@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from zkgroup.broker.broker import Broker
-from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.demo.processes import ChildProcess

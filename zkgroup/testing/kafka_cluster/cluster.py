@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from zkgroup.broker.broker import HOST_DEFAULT, Broker
 from zkgroup.broker.log.storage import MemoryStorage
-from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError, ConflictError, StoreUnavailableError, ZkGroupError
 from zkgroup.model import TopicPartition

@@ -27,6 +27,15 @@ from zkgroup.broker.machine.events import (
 from zkgroup.broker.machine.isr import IsrChangePropagationConfig
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.machine.registration import BrokerStartup
+from zkgroup.broker.replica_view import (
+    Action,
+    BecomeFollower,
+    BecomeLeader,
+    DeleteReplica,
+    ReplicaView,
+    Role,
+    SetReplicas,
+)
 from zkgroup.broker.replicas.actions import (
     followed_again,
     perform,
@@ -36,15 +45,7 @@ from zkgroup.broker.replicas.actions import (
 )
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.replicas.replica_view import ReplicaView, Role
-from zkgroup.broker.server.control_requests import (
-    Action,
-    BecomeFollower,
-    BecomeLeader,
-    ControlRequestHandler,
-    DeleteReplica,
-    SetReplicas,
-)
+from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.line_requests import LineRequests
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.controller.machine.requests.batch import ControlRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from zkgroup.broker.log.data_dir import stored_records
-from zkgroup.broker.replicas.replica_view import Role
+from zkgroup.broker.replica_view import Role
 from zkgroup.history.cluster.replay import ReplayedCluster
 from zkgroup.history.cluster.server_invariants import unfinished_work
 from zkgroup.history.report import ClusterOptions

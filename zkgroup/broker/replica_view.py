@@ -1,12 +1,14 @@
-"""The state of a replica as values: its role, its followers, its failure, the result of an append. Pure."""
+"""Replicas as values: their role, followers and failure, and the actions of a controller. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import BrokerEndPoint, PartitionStateInfo
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import NO_EPOCH, NO_OFFSET, NO_TIME
 
@@ -94,3 +96,77 @@ class ReplicaFailure(NamedTuple):
     """A message for people."""
     since_ms: int
     """Time of the failure in epoch milliseconds."""
+
+
+# --- actions of a controller ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeLeader:
+    """The action to stop fetching, reset the followers' progress, and lead."""
+
+    state: PartitionStateInfo
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.state.topic_partition
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplicas:
+    """The action to continue as leader, with these replicas."""
+
+    state: PartitionStateInfo
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.state.topic_partition
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeFollower:
+    """The action to stop leading, and fetch from the leader."""
+
+    state: PartitionStateInfo
+    leader: BrokerEndPoint | None
+    """The leader's address; None without a leader, or if the request does not name it: no fetches then."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.state.topic_partition
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    """The action to end the role and keep the log."""
+
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReplica:
+    """The action to end the role and delete the log, also for an unknown partition."""
+
+    topic_partition: TopicPartition
+
+
+RoleAction = BecomeLeader | BecomeFollower | StopReplica | DeleteReplica
+Action = RoleAction | SetReplicas
+
+ResponseT = TypeVar("ResponseT")
+Handling = Generator[Action, int, ResponseT]
+"""A request handler: it yields actions, is sent their error codes, and returns the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedRole:
+    """The role that the controller gave to one replica on this broker."""
+
+    state: PartitionStateInfo
+    """The state in the last LeaderAndIsr that was applied; its leader epoch fences later requests."""
+    leads: bool
+    """Whether this broker leads the partition now: False after StopReplica or a failed action."""
+    error: int = ErrorCode.NONE
+    """The error of the action; a later controller gets it as the answer to the same leader epoch."""
+    awaits_leader: bool = False
+    """Whether that request named no leader to fetch from; the same leader epoch may come again with one."""
