@@ -8,6 +8,7 @@ import pytest
 
 from tests.pure.broker.log.made_batches import batch
 from tests.worlds.replica_managers import TP, in_memory, over
+from zkgroup.broker.admin.known_configs import known_configs
 from zkgroup.broker.log.log_config import LogConfig, TimestampType
 from zkgroup.broker.log.storage import Flush, MemoryStorage
 from zkgroup.broker.replicas.log_configs import LogConfigs, log_config
@@ -118,6 +119,15 @@ def test_every_dynamic_setting_is_applied() -> None:
         configs.configured(entity, {name: values[of_topic] for name, of_topic in names.items()})
 
         assert configs.present.of("orders") == expected
+
+
+def test_a_broker_names_what_can_be_changed_while_it_runs() -> None:
+    """For DescribeConfigs: the dynamic settings are not read-only; they have the values of the start."""
+    known = known_configs(1, BrokerSettings(log_retention_ms=5)).of_broker
+    writable = {name for name, config in known.items() if not config.read_only}
+
+    assert writable == {*LOG_SETTINGS["brokers"], "min.insync.replicas"} - {"log.cleanup.policy"}
+    assert known["log.retention.ms"].value == "5"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from zkgroup.broker.admin.configs import (
     KnownConfigs,
 )
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.znodes.config_settings import OBEYED
 
 OF_TOPICS: Final[Mapping[str, tuple[str, int]]] = {
     "index.interval.bytes": ("log_index_interval_bytes", INT),
@@ -53,7 +54,7 @@ def _of_broker(settings: BrokerSettings) -> Iterator[KnownConfig]:
         if (name := item.metadata["kafka"]) is not None:
             value = getattr(settings, item.name)
             type_ = BOOLEAN if isinstance(value, bool) else INT if isinstance(value, int) else STRING
-            yield _known(str(name), item, settings, type_, read_only=True)
+            yield _known(str(name), item, settings, type_, read_only=name not in OBEYED["brokers"])
 
 
 def _known(
