@@ -20,7 +20,7 @@ from tests.programs.benchmarks import (
     replication_measurements,
     tree_measurements,
 )
-from tests.programs.benchmarks.measurements import embedded_start
+from tests.programs.benchmarks.measurements import MEASUREMENTS, embedded_start
 from tests.programs.benchmarks.plan import Plan
 from tests.programs.benchmarks.report import Report
 from tests.programs.benchmarks.scenarios import GroupBench
@@ -155,3 +155,22 @@ def test_the_latency_of_acks_all_is_measured_beside_idle_partitions() -> None:
     replication_measurements.acks_all(Plan(repeats=1, short=True), report)
     assert [line.side for line in report.lines] == ["no other partition", "30 idle partitions"]
     assert len(report.goals) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("fetch", 2), ("produce", 4), ("latency", 3), ("connections", 2), ("start", 2)]
+)
+def test_brokers_are_measured_with_librdkafka(name: str, count: int) -> None:
+    """`zkgroup broker run` in small sizes: each timed line has the seconds and the brokers' own CPU."""
+    report = Report()
+    MEASUREMENTS[f"broker-{name}"](Plan(repeats=1, short=True), report)
+    assert [line.side for line in report.lines] == ["zkgroup"] * count
+    timed = [line for line in report.lines if not line.what.startswith("three idle brokers")]
+    assert all(line.seconds and line.server_cpu_s is not None for line in timed)
+
+
+def test_an_idle_broker_takes_little_memory() -> None:
+    """At most 70 MiB are resident after a topic was created."""
+    report = Report()
+    MEASUREMENTS["broker-memory"](Plan(repeats=1, short=True), report)
+    assert [goal.reached for goal in report.goals] == [True], report.goals

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.programs.benchmarks import (
+    broker_measurements,
     cluster_measurements,
     commits,
     embedded,
@@ -298,6 +299,12 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "replay": replay_measurements.replay,
     "tree-at": tree_measurements.tree_at,
     "spark": spark_measurements.spark,
+    "broker-fetch": broker_measurements.fetch,
+    "broker-produce": broker_measurements.produce,
+    "broker-latency": broker_measurements.latency,
+    "broker-connections": broker_measurements.connections,
+    "broker-start": broker_measurements.start,
+    "broker-memory": broker_measurements.memory,
 }
 BY_NAME_ONLY = frozenset({"tree-at", "spark"})
 """What takes long, and is not of "everything"."""

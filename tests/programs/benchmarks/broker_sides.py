@@ -1,0 +1,188 @@
+"""Brokers to measure: `zkgroup broker run` and Kafka 2.8.2, as processes with folders of their own.
+
+Kafka has its defaults: a heap of 1 GiB, both compilers, three network threads and eight request threads.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+from kazoo.client import KazooClient
+
+from tests.long.interop.jars import MissingToolError, java, kafka_jars
+from tests.long.interop.processes import Process
+from tests.programs.benchmarks.process_tree import usage
+from tests.programs.benchmarks.server import BenchServer, resident_mb
+from tests.waiting import eventually
+from zkgroup.zookeeper.embedded.server import ReservedPort
+
+OURS = "zkgroup"
+KAFKA = "Kafka 2.8.2"
+RELEASE = "2.8.2"
+PROGRAM = "from zkgroup_cli.entry import main; main()"
+HEAP_MB = 1024
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "max.connections": "10000",
+    "log.retention.ms": "-1",
+}
+"""Of both sides; all others are the defaults."""
+
+
+class BrokerSide(ABC):
+    """A ZooKeeper server and some brokers of one side. It ends all of them."""
+
+    name: str
+    SESSION_MS = 6000
+
+    def __init__(self, brokers: int) -> None:
+        self.ids = range(1, brokers + 1)
+        self.folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-brokers-"))
+        self._held = {broker: ReservedPort() for broker in self.ids}
+        self.ports = {broker: held.number for broker, held in self._held.items()}
+        self._running: dict[int, Process] = {}
+        self._starts = 0
+
+    def __enter__(self) -> Self:
+        self._zookeeper = BenchServer()
+        self._zookeeper.__enter__()
+        self.zookeeper = self._zookeeper.address
+        self._tree = KazooClient(self.zookeeper, timeout=60)
+        try:
+            self._tree.start(60)
+            self.start()
+            self.wait_registered()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running.values():
+            process.kill()
+        self._tree.stop()
+        self._tree.close()
+        self._zookeeper.__exit__()
+        for held in self._held.values():
+            held.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @abstractmethod
+    def command(self, broker: int) -> list[str]:
+        """The command line of one broker."""
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._running.values()]
+
+    def start(self) -> None:
+        """Starts all brokers."""
+        self._starts += 1
+        for broker in self.ids:
+            log = self.folder / f"broker-{broker}-{self._starts}.log"
+            self._running[broker] = Process(self.command(broker), log)
+
+    def wait_registered(self) -> None:
+        """Waits until every broker is registered."""
+        eventually(lambda: self.registered() == {str(broker) for broker in self.ids}, what="brokers register")
+
+    def registered(self) -> set[str]:
+        for process in self._running.values():
+            assert process.running, process.tail()
+        if self._tree.exists("/brokers/ids") is None:
+            return set()
+        return set(self._tree.get_children("/brokers/ids"))
+
+    def stop(self, *, clean: bool) -> None:
+        """Ends all brokers, by SIGTERM or SIGKILL, and waits for the end of their sessions."""
+        for process in self._running.values():
+            process.end() if clean else process.kill()
+        self._running.clear()
+        eventually(lambda: not self.registered(), what="the sessions of the brokers end")
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the brokers so far."""
+        return sum(usage(pid).cpu_s for pid in self.pids)
+
+    def memory_mb(self) -> float:
+        """Resident memory of the brokers, in MiB."""
+        return sum(resident_mb(pid) for pid in self.pids)
+
+    def data(self, broker: int) -> Path:
+        return self.folder / f"data-{broker}"
+
+
+class OurBrokers(BrokerSide):
+    """`zkgroup broker run`."""
+
+    name = OURS
+
+    def command(self, broker: int) -> list[str]:
+        words = ["-z", self.zookeeper, "broker", "run", "--id", str(broker), "--format", "ndjson"]
+        words += ["--host", "127.0.0.1", "--port", str(self.ports[broker]), "--data", str(self.data(broker))]
+        for name, value in {**SETTINGS, "zookeeper.session.timeout.ms": "6s"}.items():
+            words += ["--set", f"{name}={value}"]
+        return [sys.executable, "-c", PROGRAM, *words]
+
+
+class KafkaBrokers(BrokerSide):
+    """Brokers of Kafka 2.8.2."""
+
+    name = KAFKA
+
+    def command(self, broker: int) -> list[str]:
+        port = self.ports[broker]
+        settings = {
+            **SETTINGS,
+            "broker.id": broker,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "zookeeper.connect": self.zookeeper,
+            "zookeeper.session.timeout.ms": self.SESSION_MS,
+            "log.dirs": self.data(broker),
+            "log.cleaner.enable": "false",
+        }
+        config = self.folder / f"server-{broker}.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        jars = kafka_jars(RELEASE)
+        log = jars / "log4j.properties"
+        command = java(f"{jars}/*", "kafka.Kafka", str(config), heap_mb=HEAP_MB, log=log)
+        small = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss256k")
+        return [word for word in command if word not in small]
+
+
+SIDES: Mapping[str, type[BrokerSide]] = {KAFKA: KafkaBrokers, OURS: OurBrokers}
+
+
+def sides(*, short: bool = False) -> Sequence[str]:
+    """The sides that are available here; the peer first."""
+    if not short:
+        with suppress(MissingToolError):
+            kafka_jars(RELEASE)
+            return (KAFKA, OURS)
+    return (OURS,)
+
+
+@contextmanager
+def all_sides(names: Sequence[str], brokers: int) -> Iterator[dict[str, BrokerSide]]:
+    """The sides, all started. Only one works at a time: an idle broker takes next to no CPU."""
+    started: dict[str, BrokerSide] = {}
+    try:
+        for name in names:
+            side = SIDES[name](brokers)
+            started[name] = side.__enter__()
+        yield started
+    finally:
+        for side in started.values():
+            side.__exit__()
