@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -101,6 +102,33 @@ async def test_a_leader_that_is_not_there_is_tried_again() -> None:
     fetchers.leave(T1)
     await fetchers.close()
 
+    assert await host.close()
+
+
+@on_a_loop
+async def test_a_connection_that_breaks_as_its_fetcher_ends_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Past bug: asyncio logged the error of the request, which was never retrieved."""
+    memory, reported, loop = in_memory(1), list[object](), asyncio.get_running_loop()
+    memory.become_follower(T1, 0)
+    host = ReplicaExecutor(memory)
+    fetchers = _fetchers(host)
+    asked = asyncio.Event()
+
+    async def break_off(*_: object, **__: object) -> None:
+        loop.call_soon(fetchers.end)
+        asked.set()
+        raise EOFError("the broker has closed the connection")
+
+    monkeypatch.setattr(fetcher.BrokerClient, "ask", break_off)
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    fetchers.follow(T1, NOBODY)
+    await asked.wait()
+    await fetchers.close()
+    gc.collect()
+
+    assert reported == []
     assert await host.close()
 
 
