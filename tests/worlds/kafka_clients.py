@@ -1,0 +1,236 @@
+"""Kafka's clients for Python with one set of methods: send records to a cluster, and read partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AiokafkaPartition
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPythonPartition
+
+from tests.waiting import PATIENCE_S, waiting
+from zkgroup.model import TopicPartition
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True)
+class KafkaRecord:
+    """A record as a client sends or reads it."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int = 1_700_000_000_000
+
+
+class KafkaClient(Protocol):
+    """One of Kafka's clients. `bootstrap` are the addresses of a cluster."""
+
+    def send(
+        self, bootstrap: str, tp: TopicPartition, records: Iterable[KafkaRecord], **options: Any
+    ) -> list[int]:
+        """Sends records and waits for all answers; returns their offsets.
+
+        Options: `idempotent` (with acks=all), `compression`.
+        """
+        ...
+
+    def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
+        """So many records from an offset on, by their offsets."""
+        ...
+
+
+class KafkaPython:
+    """kafka-python."""
+
+    def send(
+        self,
+        bootstrap: str,
+        tp: TopicPartition,
+        records: Iterable[KafkaRecord],
+        *,
+        idempotent: bool = False,
+        compression: str | None = None,
+    ) -> list[int]:
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap,
+            acks="all",
+            enable_idempotence=idempotent,
+            compression_type=compression,
+            linger_ms=1,
+        )
+        try:
+            sent = [
+                producer.send(
+                    tp.topic,
+                    record.value,
+                    record.key,
+                    list(record.headers),
+                    tp.partition,
+                    record.timestamp_ms,
+                )
+                for record in records
+            ]
+            with waiting():
+                return [one.get(PATIENCE_S).offset for one in sent]
+        finally:
+            producer.close(timeout=PATIENCE_S)
+
+    def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, enable_auto_commit=False, consumer_timeout_ms=PATIENCE_S * 1000
+        )
+        try:
+            consumer.assign([KafkaPythonPartition(*tp)])
+            consumer.seek(KafkaPythonPartition(*tp), offset)
+            found: dict[int, KafkaRecord] = {}
+            with waiting():
+                for one in consumer:
+                    headers = tuple(one.headers)
+                    found[one.offset] = KafkaRecord(one.value, one.key, headers, one.timestamp)
+                    if len(found) == count:
+                        break
+            return found
+        finally:
+            consumer.close()
+
+
+class Confluent:
+    """confluent-kafka, with librdkafka."""
+
+    def send(
+        self,
+        bootstrap: str,
+        tp: TopicPartition,
+        records: Iterable[KafkaRecord],
+        *,
+        idempotent: bool = False,
+        compression: str | None = None,
+    ) -> list[int]:
+        producer = ConfluentProducer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "compression.type": compression or "none",
+                "linger.ms": 1,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        offsets: dict[int, int] = {}
+        errors: list[object] = []
+
+        def answered(number: int, error: object, message: Any) -> None:
+            if error is not None:
+                errors.append(error)
+            else:
+                offsets[number] = message.offset()
+
+        for number, record in enumerate(records):
+            producer.produce(
+                tp.topic,
+                record.value,
+                record.key,
+                tp.partition,
+                on_delivery=lambda error, message, number=number: answered(number, error, message),
+                timestamp=record.timestamp_ms,
+                headers=list(record.headers),
+            )
+            producer.poll(0)
+        with waiting():
+            assert producer.flush(PATIENCE_S) == 0
+        assert errors == [], errors
+        return [offsets[number] for number in range(len(offsets))]
+
+    def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
+        consumer = ConfluentConsumer(
+            {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+        )
+        try:
+            consumer.assign([ConfluentPartition(*tp, offset)])
+            found: dict[int, KafkaRecord] = {}
+            while len(found) < count:
+                with waiting():
+                    one = consumer.poll(PATIENCE_S)
+                assert one is not None, f"{len(found)} of {count} records"
+                assert one.error() is None, one.error()
+                headers = tuple(one.headers() or ())
+                found[one.offset()] = KafkaRecord(one.value(), one.key(), headers, one.timestamp()[1])
+            return found
+        finally:
+            consumer.close()
+
+
+class Aiokafka:
+    """aiokafka, on an event loop for each call."""
+
+    def send(
+        self,
+        bootstrap: str,
+        tp: TopicPartition,
+        records: Iterable[KafkaRecord],
+        *,
+        idempotent: bool = False,
+        compression: str | None = None,
+    ) -> list[int]:
+        async def send() -> list[int]:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=bootstrap,
+                acks="all",
+                enable_idempotence=idempotent,
+                compression_type=compression,
+                linger_ms=1,
+            )
+            await producer.start()
+            try:
+                sent = [
+                    await producer.send(
+                        tp.topic,
+                        record.value,
+                        record.key,
+                        tp.partition,
+                        record.timestamp_ms,
+                        list(record.headers),
+                    )
+                    for record in records
+                ]
+                return [one.offset for one in await asyncio.gather(*sent)]
+            finally:
+                await producer.stop()
+
+        with waiting():
+            return asyncio.run(asyncio.wait_for(send(), PATIENCE_S))
+
+    def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
+        async def read() -> dict[int, KafkaRecord]:
+            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+            await consumer.start()
+            try:
+                consumer.assign([AiokafkaPartition(*tp)])
+                consumer.seek(AiokafkaPartition(*tp), offset)
+                found: dict[int, KafkaRecord] = {}
+                while len(found) < count:
+                    one = await consumer.getone()
+                    found[one.offset] = KafkaRecord(one.value, one.key, tuple(one.headers), one.timestamp)
+                return found
+            finally:
+                await consumer.stop()
+
+        with waiting():
+            return asyncio.run(asyncio.wait_for(read(), PATIENCE_S))
+
+
+CLIENTS: dict[str, KafkaClient] = {
+    "kafka-python": KafkaPython(),
+    "confluent-kafka": Confluent(),
+    "aiokafka": Aiokafka(),
+}
