@@ -9,7 +9,7 @@ These names are public, all others are internal:
 | `zkgroup.admin` | its `__all__` |
 | `zkgroup.errors` | all errors, `CommitResult` |
 | `zkgroup.model`, `zkgroup.placement`, `zkgroup.history`, `zkgroup.zookeeper` | their `__all__` |
-| `zkgroup.testing`, `zkgroup.testing.conformance` | their `__all__` |
+| `zkgroup.testing`, `zkgroup.testing.conformance`, `zkgroup.testing.kafka_cluster` | their `__all__` |
 | `zkgroup.zookeeper.embedded` | its `__all__` |
 | `zkgroup.metrics.prometheus` | `PrometheusMetrics` |
 | `zkgroup.lines.producer` | `LineProducer` |
