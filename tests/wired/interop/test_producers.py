@@ -1,4 +1,4 @@
-"""Producers of kafka-python write to three brokers; offsets are asked for by time.
+"""Producers of kafka-python and librdkafka write to three brokers; offsets are asked for by time.
 
 What a producer was promised is compared with the batches in the files of every replica.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -139,3 +140,33 @@ def test_offsets_are_found_by_time(stored_cluster: tuple[KafkaCluster, Path]) ->
         assert consumer.offsets_for_times({tp: 1_020}) == {tp: None}
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_batches_of_librdkafka_arrive_compressed(
+    stored_cluster: tuple[KafkaCluster, Path], compression: str
+) -> None:
+    """It compresses only for brokers that list Produce from version 0 on, and does not say so."""
+    cluster, folder = stored_cluster
+    cluster.create_topic("packed", replication_factor=3)
+    offsets: list[int] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "enable.idempotence": True,
+            "compression.type": compression,
+            "linger.ms": 20,
+        }
+    )
+    for number in range(100):
+        producer.produce(
+            "packed",
+            b"value %d" % number,
+            partition=0,
+            on_delivery=lambda _, sent: offsets.append(sent.offset()),
+        )
+    assert producer.flush(PATIENCE_S) == 0
+
+    assert offsets == list(range(100))
+    _, headers = replicated(folder, "packed", 100)
+    assert {COMPRESSIONS[header.compression] for header in headers} == {compression}
