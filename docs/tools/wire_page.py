@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from docs.tools import markdown
 from docs.tools.znodes_page import attribute_docs
+from zkgroup.broker.controller_only import ControllerServer
+from zkgroup.testing.kafka_cluster import KafkaCluster
 from zkgroup.wire import messages
-from zkgroup.wire.messages import ErrorCode, Message, Request
+from zkgroup.wire.messages import ErrorCode, Message, Request, decode_response, encode_request
+from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.requests import REQUESTS
 from zkgroup.wire.schema import Array, Field, Node, Nullable, StructSchema, schema_of
+from zkgroup.zookeeper.clock import SystemClock
 
 
 def page() -> str:
     """`reference/wire.md`."""
     intro = [
-        "Controller and brokers use version 0 of Kafka 0.8.2.2's control requests, so either side may be Kafka;",
-        "clients are answered in version 0 too. The requests that append and fetch lines are zkgroup's own.",
-        "The later versions are those of Kafka 2.8.2 that zkgroup can read and write; brokers do not serve them yet.",
+        "Controller and brokers use version 0 of Kafka 0.8.2.2's control requests, so either side may be Kafka.",
+        "Everything else is what Kafka 2.8.2 has; the first table names what brokers of zkgroup serve.",
+        "The requests that append and fetch lines are zkgroup's own, and not listed by ApiVersions.",
         "",
         "A frame is an int32 size and so many bytes: a header, then a body, its fields in the order given here.",
         "Numbers are big-endian. A string is an int16 length and UTF-8, bytes an int32 length and the bytes,",
@@ -35,7 +40,54 @@ def page() -> str:
     ]
     shown: set[type] = set()
     blocks = [block for request in _requests() for block in _api(request, shown)]
-    return markdown.page("Frames", intro, *_headers(), *blocks, *_codes())
+    return markdown.page("Frames", intro, *_served(), *_headers(), *blocks, *_codes())
+
+
+def _served() -> Iterator[list[str]]:
+    """What a broker answers to ApiVersions, and a controller without a broker."""
+    brokers, controllers = asyncio.run(_versions_of_broker()), asyncio.run(_versions_of_controller())
+    yield ["## Served APIs"]
+    yield [
+        "As a broker answers ApiVersions, and a process with `--controller-only`. Another API or version closes the",
+        "connection, except a later version of ApiVersions, which is answered with error 35 in version 0 (KIP-511).",
+    ]
+    rows = [
+        (
+            REQUESTS[key].__name__.removesuffix("Request"),
+            str(key),
+            _range(served),
+            _range(controllers.get(key)),
+        )
+        for key, served in brokers.items()
+    ]
+    yield markdown.table(["API", "key", "broker", "controller only"], rows)
+
+
+async def _versions_of_broker() -> Mapping[int, range]:
+    """The answer of a running broker."""
+    with KafkaCluster(brokers=1) as cluster:
+        host, _, port = cluster.bootstrap_servers.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(encode_request(ApiVersionsRequest("docs", "1"), 1, "docs", version=3))
+        frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        writer.close()
+        await writer.wait_closed()
+    answer = decode_response(ApiVersionsResponse, frame, version=3)[1]
+    return {api.api_key: range(api.first, api.last + 1) for api in answer.apis}
+
+
+async def _versions_of_controller() -> Mapping[int, range]:
+    server = ControllerServer(0, SystemClock())
+    try:
+        return server.listed
+    finally:
+        await server.close()
+
+
+def _range(versions: range | None) -> str:
+    if versions is None:
+        return ""
+    return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
 def _requests() -> list[type[Request]]:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
@@ -261,6 +261,11 @@ class ControllerServer:
             cluster_id=lambda: self.cluster_id,
         )
         self._server = BrokerServer(self._apis.respond, self._apis.table.versions, limits)
+
+    @property
+    def listed(self) -> Mapping[int, range]:
+        """The versions of each API that it serves, by API key."""
+        return self._apis.table.listed
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""

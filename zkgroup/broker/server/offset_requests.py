@@ -47,12 +47,12 @@ class OffsetHandlers:
         """The offsets of all partitions, from one call on the thread of the replicas."""
         repeated = repeated_partitions(request)
 
-        def listed(host: ReplicaManager) -> list[list[ListedPartition]]:
+        def listed(replicas: ReplicaManager) -> list[list[ListedPartition]]:
             return [
                 [
                     ListedPartition(each.partition, ErrorCode.INVALID_REQUEST)
                     if (tp := TopicPartition(topic.topic, each.partition)) in repeated
-                    else host.list_offset(tp, each, request.replica_id)
+                    else replicas.list_offset(tp, each, request.replica_id)
                     for each in topic.partitions
                 ]
                 for topic in request.topics
@@ -79,10 +79,10 @@ class OffsetHandlers:
     ) -> OffsetForLeaderEpochResponse:
         """Where the leader epochs of all partitions end, from one call on the thread of the replicas."""
 
-        def ends(host: ReplicaManager) -> list[list[EpochEndResult]]:
+        def ends(replicas: ReplicaManager) -> list[list[EpochEndResult]]:
             return [
                 [
-                    host.epoch_end(TopicPartition(topic.topic, each.partition), each)
+                    replicas.epoch_end(TopicPartition(topic.topic, each.partition), each)
                     for each in topic.partitions
                 ]
                 for topic in request.topics

@@ -87,10 +87,10 @@ class ProduceHandler:
         """Appends on the thread of the replicas, all partitions in one call."""
         acks, min_insync = request.acks, self._min_insync
 
-        def append(host: ReplicaManager) -> DelayedProduce:
-            delayed = DelayedProduce(append_records(host, records, acks, min_insync), min_insync)
+        def append(replicas: ReplicaManager) -> DelayedProduce:
+            delayed = DelayedProduce(append_records(replicas, records, acks, min_insync), min_insync)
             if acks == ACKS_ALL:
-                delayed.check(host)
+                delayed.check(replicas)
             return delayed
 
         if acks != ACKS_ALL:
