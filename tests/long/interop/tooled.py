@@ -167,6 +167,19 @@ class OurBrokers(Cluster):
     def process(self, broker: int) -> Process:
         return self._running[broker]
 
+    def create(self, topic: str, *replicas: tuple[int, ...]) -> list[Row]:
+        """Creates a topic with these replicas of its partitions; the rows that are served then."""
+        assigned = ",".join(":".join(map(str, each)) for each in replicas)
+        words = ("topic", "create", topic, "--replica-assignment", assigned)
+        Shell(self.folder, self.address).json(*words)
+        return self.wait_served(topic, len(replicas))
+
+    def kill(self, broker: int) -> None:
+        """Kills a broker's process, and ends its session, as the server does after its timeout."""
+        session = self.tree.get(f"/brokers/ids/{broker}")[1].ephemeralOwner
+        self.process(broker).kill()
+        self.zookeeper.end_session(session)
+
     def file(self, broker: int, topic: str, partition: int) -> Path:
         return self.folder / f"b{broker}" / f"{topic}-{partition}"
 

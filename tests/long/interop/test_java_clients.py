@@ -1,0 +1,194 @@
+"""Kafka's Java clients, and those for Python, at zkgroup brokers: what one sends, each reads the same."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.long.interop.conftest import fetched
+from tests.long.interop.jars import compiled, java, kafka_jars
+from tests.long.interop.members import HERE
+from tests.long.interop.releases import NEWEST
+from tests.long.interop.servers import RealZooKeeper
+from tests.long.interop.toolbox import Toolbox
+from tests.long.interop.tooled import BROKERS, OurBrokers
+from tests.waiting import PATIENCE_S, eventually
+from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
+from zkgroup.model import TopicPartition
+
+RELEASES = ("2.8.2", NEWEST)
+RECORDS = [
+    KafkaRecord(b"a value", b"a key", timestamp_ms=1_600_000_000_000),
+    KafkaRecord(b"no key"),
+    KafkaRecord(None, b"no value"),
+    KafkaRecord(b"", b""),
+    KafkaRecord(b"two\nlines\r\n", headers=(("h", b"1"), ("h", b"2"), ("empty", b""))),
+    KafkaRecord(bytes(range(256)), "schl\u00fcssel".encode(), (("\u00fc", b"\xff\x00"),), 1_800_000_000_123),
+    *(KafkaRecord(b"value %d" % number, timestamp_ms=1_900_000_000_000 + number) for number in range(50)),
+]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def brokers(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurBrokers]:
+    cluster = OurBrokers(real_zookeeper, tmp_path_factory.mktemp("clients"), "/clients")
+    try:
+        cluster.start(*BROKERS)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@dataclass(frozen=True)
+class JavaClient:
+    """Producer and consumer of one release of Kafka."""
+
+    box: Toolbox
+    release: str
+    folder: Path
+
+    def send(
+        self,
+        bootstrap: str,
+        tp: TopicPartition,
+        records: Iterable[KafkaRecord],
+        *,
+        idempotent: bool = False,
+        compression: str | None = None,
+    ) -> list[int]:
+        settings = (
+            f"enable.idempotence={str(idempotent).lower()}",
+            f"compression.type={compression or 'none'}",
+        )
+        text = self._run("produce", bootstrap, *_names(tp), self.file(records), *settings)
+        return [int(line) for line in text.splitlines()]
+
+    def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
+        text = self._run("consume", bootstrap, *_names(tp), str(offset), str(count))
+        return dict(_parsed(line) for line in text.splitlines())
+
+    def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        text = self._run("offset", bootstrap, *_names(tp), str(timestamp_ms)).split()[0]
+        return None if text == "null" else int(text)
+
+    def file(self, records: Iterable[KafkaRecord]) -> str:
+        path = self.folder / "records"
+        path.write_text("".join(f"{_line(record)}\n" for record in records), encoding="ascii")
+        return str(path)
+
+    def classes(self) -> Path:
+        return compiled(HERE / "Records.java", f"{kafka_jars(self.release)}/*")
+
+    def _run(self, *words: str) -> str:
+        printed = self.box.run(self.release, "Records", *words, classes=self.classes())
+        assert printed.code == 0, printed.text
+        # The rest is what the client logs.
+        return "".join(f"{line}\n" for line in printed.text.splitlines() if re.match(r"\d|null$", line))
+
+
+def _names(tp: TopicPartition) -> tuple[str, str]:
+    return tp.topic, str(tp.partition)
+
+
+def _field(value: bytes | None) -> str:
+    return "-" if value is None else f"={base64.b64encode(value).decode()}"
+
+
+def _value(text: str) -> bytes | None:
+    return None if text == "-" else base64.b64decode(text[1:])
+
+
+def _line(record: KafkaRecord) -> str:
+    headers = [_field(one) for name, value in record.headers for one in (name.encode(), value)]
+    return " ".join((str(record.timestamp_ms), _field(record.key), _field(record.value), *headers))
+
+
+def _parsed(line: str) -> tuple[int, KafkaRecord]:
+    offset, timestamp, key, value, *headers = line.split(" ")
+    names = [(_value(name) or b"").decode() for name in headers[::2]]
+    pairs = tuple(zip(names, map(_value, headers[1::2]), strict=True))
+    return int(offset), KafkaRecord(_value(value), _value(key), pairs, int(timestamp))
+
+
+@pytest.fixture(params=RELEASES)
+def java_client(request: pytest.FixtureRequest, box: Toolbox, tmp_path: Path) -> JavaClient:
+    fetched(str(request.param))
+    return JavaClient(box, str(request.param), tmp_path)
+
+
+def _bootstrap(brokers: OurBrokers) -> str:
+    ports = [brokers.json(f"/brokers/ids/{broker}")["port"] for broker in BROKERS]
+    return ",".join(f"127.0.0.1:{port}" for port in ports)
+
+
+def _topic(brokers: OurBrokers, *replicas: int) -> TopicPartition:
+    """A topic with one partition; returns that partition, which is served."""
+    name = f"records-{next(_numbers)}"
+    brokers.create(name, replicas)
+    return TopicPartition(name, 0)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+def test_what_java_sends_every_client_reads(
+    brokers: OurBrokers, java_client: JavaClient, compression: str | None
+) -> None:
+    """Keys, nulls, headers, timestamps and bytes that are no text; idempotent where it is compressed."""
+    tp, bootstrap = _topic(brokers, 1, 2, 3), _bootstrap(brokers)
+    offsets = java_client.send(
+        bootstrap, tp, RECORDS, idempotent=compression is not None, compression=compression
+    )
+
+    assert offsets == list(range(len(RECORDS)))
+    sent = dict(enumerate(RECORDS))
+    assert java_client.read(bootstrap, tp, 0, len(RECORDS)) == sent
+    for client in readers(compression):
+        assert CLIENTS[client].read(bootstrap, tp, 0, len(RECORDS)) == sent
+    assert java_client.read(bootstrap, tp, 30, 10) == {n: RECORDS[n] for n in range(30, 40)}
+
+
+def readers(compression: str | None) -> Sequence[str]:
+    """The clients for Python that unpack this: kafka-python has no codec but gzip of its own."""
+    return [name for name in CLIENTS if name != "kafka-python" or compression in (None, "gzip")]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_python_sends_java_reads(brokers: OurBrokers, java_client: JavaClient, client: str) -> None:
+    """As sent; and a compressed log gives the offset of a time."""
+    tp, bootstrap = _topic(brokers, 2, 3, 1), _bootstrap(brokers)
+    offsets = CLIENTS[client].send(bootstrap, tp, RECORDS, idempotent=True, compression="gzip")
+
+    assert java_client.read(bootstrap, tp, 0, len(RECORDS)) == dict(zip(offsets, RECORDS, strict=True))
+    assert java_client.offset_for(bootstrap, tp, 1_900_000_000_020) == len(RECORDS) - 30
+    assert java_client.offset_for(bootstrap, tp, 2_000_000_000_000) is None
+
+
+def test_no_acknowledged_record_is_lost_with_its_leader(brokers: OurBrokers, java_client: JavaClient) -> None:
+    """The process of the leader is killed while an idempotent producer with acks=all sends."""
+    tp, bootstrap = _topic(brokers, 1, 2, 3), _bootstrap(brokers)
+    records = [KafkaRecord(b"value %d" % number) for number in range(20_000)]
+    leader = brokers.rows(tp.topic)[0][1]
+    path = f"{java_client.classes()}:{kafka_jars(java_client.release)}/*"
+    words = ("produce", bootstrap, *_names(tp), java_client.file(records), "enable.idempotence=true")
+    command = java(path, "Records", *words, log=kafka_jars(java_client.release) / "log4j.properties")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as producer:
+        assert producer.stdout is not None
+        offsets = [int(producer.stdout.readline()) for _ in range(2000)]
+        brokers.kill(leader)
+        offsets += [int(line) for line in producer.stdout]
+        assert producer.wait(PATIENCE_S) == 0
+    try:
+        assert sorted(offsets) == list(range(20_000))
+        found = java_client.read(bootstrap, tp, 0, 20_000)
+        assert found == dict(zip(offsets, records, strict=True))
+    finally:
+        brokers.start(leader)
+        eventually(
+            lambda: brokers.rows(tp.topic)[0][3] == [1, 2, 3], what="the killed broker is in sync again"
+        )
