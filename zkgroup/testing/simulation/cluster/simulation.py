@@ -63,6 +63,8 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         self._foreign_writers = ForeignWriters(self.world, self.rng)
         self._lines = 0
         self._quiet_from_ms = 0
+        self._unserved: dict[TopicPartition, set[int]] = {}
+        """Partitions that brokers refused when the cluster had converged; they may have come back since."""
 
     def run(self, chaos: Action | None = None) -> ClusterRun:
         """Runs the whole schedule: start, faults (drawn, unless `chaos` is given), convergence, history
@@ -160,6 +162,7 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             self.world.close(broker)
         self.report.converged_ms = self.convergence.converge()
         self._quiet_from_ms = self.world.clock.now_ms()
+        self._unserved = self.world.unserved
         self.convergence.stay()
 
     def check_history(self) -> None:
@@ -170,7 +173,10 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             takeover_ms=0,
             recovery_ms=0,
             same_process=list(world.sessions.values()),
-            unserved=world.unserved,
+            unserved={
+                tp: self._unserved.get(tp, set()) | world.unserved.get(tp, set())
+                for tp in self._unserved.keys() | world.unserved.keys()
+            },
         )
         log = server_transactions(world.server.log, world.clock)
         report = check_cluster(log, self._checked_records(), options)
