@@ -180,6 +180,18 @@ def test_a_follower_in_a_new_leader_epoch_is_answered_whatever_it_knew() -> None
     assert leader.ask(request(session=(1, 5), leader_epoch=1))[0] == []
 
 
+def test_a_follower_that_names_a_new_leader_epoch_is_answered_with_the_same_high_watermark() -> None:
+    """It has got the epoch before its leader's answer with 74."""
+    leader = Leader(leader_of(A, B))
+    leader.ask(request((A, 2), (B, 2)))
+    leader.host.become_leader(A, 1, (1, 2), {1})
+
+    news, delayed = leader.ask(request((A, 2), session=(1, 1), leader_epoch=1))
+
+    assert news == [A]
+    assert (delayed.news[A].error, delayed.news[A].high_watermark) == (0, 2)
+
+
 def test_partitions_whose_records_did_not_fit_come_first_next_time() -> None:
     """So none starves, however many records the first one gets."""
     leader = Leader(leader_of(A, B, C, lines=1))

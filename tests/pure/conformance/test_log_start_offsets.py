@@ -96,6 +96,19 @@ def test_a_follower_below_the_leaders_log_start_begins_there(
     assert (end(two), watermark(two), one.caught_up(TP, 2)) == (3, 3, True)
 
 
+def test_a_follower_below_the_log_start_is_not_compared(one: ReplicaManager) -> None:
+    """Its last epoch may lie between two that the leader has, of which the records are deleted."""
+    for epoch, line in ((0, b"a"), (1, b"b"), (2, b"c"), (4, b"d")):
+        assert one.become_leader(TP, epoch, (1, 2), {1}) is ErrorCode.NONE
+        append(one, epoch, line)
+    delete_below(one, 2)
+
+    response = fetch(one, 1, replica=2, leader_epoch=4, last_fetched_epoch=3)
+
+    assert (response.error, response.log_start_offset) == (OUT_OF_RANGE, 2)
+    assert response.diverging == NO_EPOCH_END
+
+
 def test_an_empty_log_above_0_does_not_diverge(one: ReplicaManager, two: ReplicaManager) -> None:
     """No record is before its end, so it has no leader epoch: in the leader's log as in the follower's."""
     of_three_lines(one)
@@ -259,3 +272,15 @@ def test_a_leader_deletes_records_below_its_high_watermark_only(
     assert start_of(one) == 1
     assert two.delete_records(TP, 0) == ErrorCode.NOT_LEADER_FOR_PARTITION
     assert two.delete_records(TP._replace(partition=9), 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_follower_that_was_not_level_deletes_nothing(two: ReplicaManager) -> None:
+    """It does not know yet which of its records are acknowledged."""
+    two.become_follower(TP, 3)
+    three = records_of([b"a", b"b", b"c"], timestamp_ms=1, base_offset=0, leader_epoch=3)
+    two.take(TP, asked(two), fetched(0, 3, 5, start=2, records=three))
+    assert (end(two), watermark(two), start_of(two)) == (3, 0, 0)
+
+    more = records_of([b"d", b"e"], timestamp_ms=1, base_offset=3, leader_epoch=3)
+    two.take(TP, asked(two), fetched(0, 5, 5, start=2, records=more))
+    assert (watermark(two), start_of(two)) == (5, 2)
