@@ -1,7 +1,7 @@
 """Every operation with every release of Kafka: `python -m tests.long.interop.matrix [--write]`.
 
-Runs the tests of `test_real_tools.py` and `test_operating_brokers.py` with all releases, prints a table for
-each kind of cluster, and with `--write` puts them into `docs/interop.md`. Exits as pytest does.
+Runs the tests of `FILES` with all releases, prints the tables, and with `--write` puts them into
+`docs/interop.md`. Exits as pytest does.
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ from tests.project import ROOT
 PAGE = ROOT / "docs" / "interop.md"
 BEGIN = "<!-- Written by `python -m tests.long.interop.matrix --write`. -->\n"
 END = "<!-- Until here. -->\n"
-FILES = ("test_real_tools.py", "test_operating_brokers.py")
+FILES = ("test_real_tools.py", "test_operating_brokers.py", "test_served_tools.py", "test_java_clients.py")
 
 TABLES = {
-    "ours": "Kafka's tools, by release, at zkgroup brokers",
+    "test_served_tools": "Kafka's tools with `--bootstrap-server`, by release, at zkgroup brokers",
+    "test_java_clients": "Kafka's Java clients, by release, at zkgroup brokers",
+    "ours": "Kafka's tools with `--zookeeper`, by release, at zkgroup brokers",
     "0.8.2.2": "Kafka's tools, by release, at Kafka 0.8.2.2 brokers that a zkgroup controller leads",
     "": "zkgroup's commands at Kafka brokers with their own controller, by the brokers' release",
 }
-"""By whose brokers they are."""
+"""By whose brokers they are, or by the file of the tests."""
 
+RELEASE = ("tools", "operated", "java_client")
+"""The parameter of a test that is a release of Kafka."""
 Place = tuple[str, str, str]
-"""Whose brokers, operation, release."""
+"""Table, operation, release."""
 
 
 class Outcomes:
@@ -42,8 +46,10 @@ class Outcomes:
         for item in items:
             assert isinstance(item, pytest.Function)
             params = item.callspec.params
-            release = str(params["tools"] if "tools" in params else params["operated"])
-            self.places[item.nodeid] = (str(params.get("led", "")), operation(item.originalname), release)
+            release = next(str(params[name]) for name in RELEASE if name in params)
+            file = item.path.stem
+            kind = file if file in TABLES else str(params.get("led", ""))
+            self.places[item.nodeid] = (kind, operation(item.originalname), release)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         place = self.places[report.nodeid]
