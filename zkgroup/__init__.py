@@ -12,7 +12,6 @@ These names are public, all others are internal:
 | `zkgroup.testing`, `zkgroup.testing.conformance`, `zkgroup.testing.kafka_cluster` | their `__all__` |
 | `zkgroup.zookeeper.embedded` | its `__all__` |
 | `zkgroup.metrics.prometheus` | `PrometheusMetrics` |
-| `zkgroup.lines.producer` | `LineProducer` |
 | `zkgroup.audit.spark.sources` | `register` |
 """
 

@@ -283,24 +283,6 @@ class ReplicaStorageError(ZkGroupError):
     """The log of a replica cannot be read or written, or its files are damaged."""
 
 
-class LinesNotAppendedError(ZkGroupError):
-    """Lines were not acknowledged, and the producer accepts no more lines."""
-
-    def __init__(self, topic_partition: TopicPartition, count: int, reason: str, may_be_there: bool) -> None:
-        unknown = "; they may be in the log all the same" if may_be_there else "; they are not in the log"
-        super().__init__(f"{topic_partition}: {count} lines were not acknowledged: {reason}{unknown}")
-        self.topic_partition = topic_partition
-        self.count = count
-        self.reason = reason
-        self.may_be_there = may_be_there
-
-
-class LinesUnknownError(LinesNotAppendedError):
-    """Lines were not acknowledged, and their outcome is unknown: they may be in the log."""
-
-    exit_code = 124
-
-
 class RecordsNotAppendedError(ZkGroupError):
     """A record was not acknowledged and is not in the log; the producer accepts no more records."""
 

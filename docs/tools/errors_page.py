@@ -40,8 +40,6 @@ WHAT_TO_DO = {
     "CorruptRecordError": "Check the producer or the disk that the batch came from; the message says which bytes are wrong.",
     "CorruptFrameError": "Find the program that connects there: it uses another protocol, or another version of it.",
     "UnsupportedRequestError": "Find the client, and let it send versions that Kafka 0.8.2.2 supports.",
-    "LinesNotAppendedError": "Repair what the message names (a partition without a leader, a record that is refused), then append again, beginning with the line that it names.",
-    "LinesUnknownError": "Check whether the lines are there (`zkgroup consume --source brokers`); if they are appended again they may be there twice.",
     "RecordsNotAppendedError": "Repair what the message names (a partition without a leader, a record that is refused), then append again, beginning with the line that it names.",
     "RecordsUnknownError": "Check whether the records are there (`zkgroup consume --source brokers`); if they are appended again they may be there twice.",
     "ReplicaStorageError": "Repair what the message names: a full disk, rights, a file that is not a broker's.",

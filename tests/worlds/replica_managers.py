@@ -15,9 +15,9 @@ from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.storage import DiskStorage, Flush, MemoryStorage, Storage
 from zkgroup.broker.replica_view import FollowerId, ReplicaView
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.lines import fetching
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import all_records
 from zkgroup.wire.records import NO_EPOCH_END, FetchedPartition, FetchPartition
 from zkgroup.wire.replica_host import NO_EPOCH, AppendLinesRequest, AppendLinesResponse, EpochEnd
 
@@ -117,7 +117,7 @@ def lines_in(records: bytes) -> list[bytes]:
 @lru_cache(maxsize=64)
 def _lines_in(records: bytes) -> tuple[bytes, ...]:
     """Replicas of one partition mostly hold the same bytes, and a schedule reads them after each step."""
-    return fetching.lines_in(records)
+    return tuple(record.value or b"" for record in all_records(records))
 
 
 def replicate(

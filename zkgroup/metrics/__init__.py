@@ -14,7 +14,6 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_callback_overdue_total` | counter | `group`, `member`, `callback` |
 | `zkgroup_ack_ignored_total` | counter | `group`, `member` |
 | `zkgroup_history_lost_total` | counter | `group`, `member` |
-| `zkgroup_lines_fetch_total` | counter, of `BrokerSource` | `outcome` |
 | `zkgroup_controller_active_controller_count` | gauge, 1 while it is the controller | `broker` |
 | `zkgroup_controller_global_topic_count` | gauge | `broker` |
 | `zkgroup_controller_global_partition_count` | gauge | `broker` |

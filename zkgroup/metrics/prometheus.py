@@ -28,7 +28,6 @@ _HELP = {
     "zkgroup_callback_overdue_total": "Callbacks of the application that did not end by their deadline.",
     "zkgroup_ack_ignored_total": "Acknowledgements that came after the partition was given up.",
     "zkgroup_history_lost_total": "Records that are missing in a history that raised.",
-    "zkgroup_lines_fetch_total": "Responses of brokers to fetches of lines, by outcome.",
     "zkgroup_controller_active_controller_count": "1 while this process is the controller, else 0.",
     "zkgroup_controller_global_topic_count": "Topics, as the controller knows them.",
     "zkgroup_controller_global_partition_count": "Partitions, as the controller knows them.",

@@ -9,11 +9,11 @@ import pytest
 from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
 from tests.pure.simulation.crashing import each_fifth
 from zkgroup.broker.log.data_dir import stored_records
-from zkgroup.lines.fetching import lines_in
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
 from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
+from zkgroup.wire.record_batch import all_records
 from zkgroup.znodes.admin_requests import Reassignment
 
 MOVED_MS = 8_000
@@ -21,7 +21,7 @@ MOVED_MS = 8_000
 
 def lines_of(world: ClusterWorld, broker: int) -> tuple[bytes, ...]:
     """The lines of `t-0` on a broker."""
-    return lines_in(stored_records(world.storages[broker], T0))
+    return tuple(record.value or b"" for record in all_records(stored_records(world.storages[broker], T0)))
 
 
 def _delete(simulation: ClusterSimulation, operations: Operations) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,14 +12,14 @@ import pytest
 from tests.waiting import PATIENCE_S, eventually_at
 from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.running_brokers import QUICK
-from zkgroup.admin.cluster.brokers import readable, registrations
+from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.topics.creation import create_topic, plan_topic
 from zkgroup.admin.topics.deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.topics.listing import describe_topics, topic_exists
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.replica_view import Role
+from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, RecordProducer
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper
@@ -71,12 +72,24 @@ def make_topic(operator: Ensemble) -> None:
     create_topic(operator, plan_topic(operator, "t", partitions=1, replica_assignment=[[1, 2]]))
 
 
-def produce(operator: Ensemble, *lines: bytes) -> None:
+def produce(operator: Ensemble, *values: bytes) -> None:
     """Acknowledged by all replicas in sync when it returns."""
-    with LineProducer(lambda: readable(registrations(operator)), clock=operator.clock) as producer:
-        for line in lines:
-            producer.append(T0, line)
-        producer.flush()
+
+    def run() -> None:
+        producer = RecordProducer(ClusterReader(operator), "t", delivered.append)
+        try:
+            for value in values:
+                producer.send(NewRecord(value, partition=0))
+            producer.flush()
+        finally:
+            producer.close()
+
+    delivered: list[DeliveryReport] = []
+    producing = threading.Thread(target=run)
+    producing.start()
+    eventually_at(operator.clock, producing.is_alive, lambda alive: not alive)
+    producing.join()
+    assert [one.outcome for one in delivered] == [Outcome.ACKNOWLEDGED] * len(values)
 
 
 def follows(back: Broker, lines: int) -> bool:
