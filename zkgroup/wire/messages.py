@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar, Final, TypeVar
 
 from zkgroup.errors import CorruptFrameError, UnencodableError
 from zkgroup.wire.codec import codec_of
@@ -330,6 +330,10 @@ REQUEST_BYTES_MAX = 100 * 1024 * 1024
 """`socket.request.max.bytes` of Kafka: larger requests close the connection."""
 
 
+PART_BYTES: Final = 1024
+"""Shorter pieces are joined at once: those of single bytes take no memory beyond the bytes."""
+
+
 class FrameSplitter:
     """Takes bytes as they come and gives frames without their size, in order.
 
@@ -337,39 +341,66 @@ class FrameSplitter:
     `next_frame` until None. A size is believed only up to the limit, and no memory is set aside for it.
     """
 
-    __slots__ = ("_buffer", "_max_bytes")
+    __slots__ = ("_at", "_held", "_max_bytes", "_parts", "_wanted")
 
     def __init__(self, max_bytes: int = REQUEST_BYTES_MAX) -> None:
         """`max_bytes` bounds a frame, without its size."""
         self._max_bytes = max_bytes
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        """What was fed, joined only when a frame is whole: a buffer that grows is copied again and again."""
+        self._at = 0
+        """Bytes of the first part that were given already."""
+        self._held = 0
+        """Bytes of all parts behind `_at`."""
+        self._wanted = SIZE.size
+        """Bytes from `_at` to the end of the next frame, or of its size while that has not come."""
 
     def feed(self, data: bytes) -> None:
         """More bytes of the stream, cut anywhere."""
-        self._buffer += data
+        if self._parts and len(self._parts[-1]) < PART_BYTES:
+            self._parts[-1] += data
+        elif data:
+            self._parts.append(data)
+        self._held += len(data)
 
     def next_frame(self) -> bytes | None:
         """The next whole frame, or None until more is fed.
 
         Raises CorruptFrameError, now and ever after, for a size below zero or beyond the limit.
         """
-        buffer = self._buffer
-        if len(buffer) < SIZE.size:
+        if self._held < self._wanted:
             return None
-        (size,) = SIZE.unpack_from(buffer)
+        if len(self._parts[0]) < self._at + SIZE.size:
+            self._parts[:2] = [self._parts[0][self._at :] + self._parts[1]]
+            self._at = 0
+        (size,) = SIZE.unpack_from(self._parts[0], self._at)
         if not 0 <= size <= self._max_bytes:
             raise CorruptFrameError("size", 0, f"0 to {self._max_bytes} bytes", str(size))
-        end = SIZE.size + size
-        if len(buffer) < end:
+        self._wanted = SIZE.size + size
+        if self._held < self._wanted:
             return None
-        with memoryview(buffer) as view:
-            payload = bytes(view[SIZE.size : end])
-        del buffer[:end]
-        return payload
+        self._held -= self._wanted
+        self._wanted = SIZE.size
+        self._at += SIZE.size
+        return self._take(size)
+
+    def _take(self, size: int) -> bytes:
+        """The next bytes, which are all there; copied once."""
+        taken: list[bytes] = []
+        left, whole = size, 0
+        while left >= (there := len(self._parts[whole]) - self._at):
+            taken.append(self._parts[whole][self._at :])
+            left, whole, self._at = left - there, whole + 1, 0
+            if whole == len(self._parts):
+                break
+        del self._parts[:whole]
+        if left:
+            taken.append(self._parts[0][self._at : self._at + left])
+            self._at += left
+        return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def finish(self) -> None:
         """The stream has ended. Raises CorruptFrameError where it ended within a frame."""
-        if self._buffer:
-            came = len(self._buffer)
+        if came := self._held:
             found = f"{came} bytes of size and frame, then the end of the stream"
             raise CorruptFrameError("frame", max(0, came - SIZE.size), "a whole frame", found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,6 +15,7 @@ from tests.pure.properties.frame_memory import MemoryMeter
 from tests.pure.properties.frame_values import values_of_kind
 from zkgroup.errors import CorruptFrameError, WireError
 from zkgroup.wire.messages import (
+    SIZE,
     FrameSplitter,
     Request,
     RequestHeader,
@@ -169,3 +171,31 @@ def test_many_of_the_smallest_items_take_memory_by_their_bytes(meter: MemoryMete
     size = 20_000
     longest = [bytes(at) + (size // 30).to_bytes(4, "big") + bytes(size) for at in range(20)]
     assert_bounded(meter, kind, [bytes(size), *longest])
+
+
+@given(st.lists(st.binary(max_size=3000), min_size=1, max_size=5), st.integers(1, 4000), st.booleans())
+def test_frames_are_split_from_pieces_of_any_size(frames: list[bytes], size: int, lazily: bool) -> None:
+    """Frames come out in order, also those that wait in the splitter; nothing stays behind them."""
+    stream = b"".join(map(framed, frames))
+    splitter, found = FrameSplitter(), list[bytes]()
+    for at in range(0, len(stream), size):
+        splitter.feed(stream[at : at + size])
+        while not lazily and (frame := splitter.next_frame()) is not None:
+            found.append(frame)
+    while (frame := splitter.next_frame()) is not None:
+        found.append(frame)
+    splitter.finish()
+    assert found == frames
+
+
+def test_single_bytes_of_a_frame_take_no_memory_beyond_them() -> None:
+    """A client that sends byte after byte is given no object for each."""
+    splitter = FrameSplitter()
+    tracemalloc.start()
+    try:
+        for byte in SIZE.pack(200_000) + bytes(100_000):
+            splitter.feed(bytes([byte]))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 150_000
