@@ -37,7 +37,8 @@ def create(brokers: str, topic: str, partitions: int = 1, replicas: int = 1) -> 
     """Creates a topic and waits until every partition is led and every replica is in sync."""
     admin = AdminClient({"bootstrap.servers": brokers})
     _await(lambda: admin.list_topics(timeout=WAIT_S).controller_id > 0, "controller")
-    admin.create_topics([NewTopic(topic, partitions, replicas)], request_timeout=WAIT_S)[topic].result(WAIT_S)
+    made = admin.create_topics([NewTopic(topic, partitions, replicas)], request_timeout=4 * WAIT_S)
+    made[topic].result(4 * WAIT_S)
     _await(lambda: _is_whole(admin, topic, partitions, replicas), f"leaders of {topic}")
     return {}
 
@@ -48,7 +49,7 @@ def _is_whole(admin: AdminClient, topic: str, partitions: int, replicas: int) ->
 
 
 def _await(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 2 * WAIT_S
+    until = time.monotonic() + 4 * WAIT_S
     while not condition():
         assert time.monotonic() < until, f"no {what}"
         time.sleep(0.1)  # nothing tells a client of a change

@@ -81,7 +81,7 @@ def _records(run: Figures) -> str:
 def fetch(plan: Plan, report: Report) -> None:
     """A warm log, fetched from its start to its end: large parts of 8 partitions, then small ones of 100."""
     size, records = 8192, 500 if plan.short else 50_000
-    small, few = 1000, 500 if plan.short else 100_000
+    small, few = 1000, 500 if plan.short else 20_000
     with all_sides(sides(short=plan.short), 1) as started:
         for side in started.values():
             ask(side.bootstrap, "create", TOPIC, partitions=8)

@@ -41,7 +41,7 @@ class BrokerSide(ABC):
     """A ZooKeeper server and some brokers of one side. It ends all of them."""
 
     name: str
-    SESSION_MS = 6000
+    SESSION_MS = 18_000
 
     def __init__(self, brokers: int) -> None:
         self.ids = range(1, brokers + 1)
@@ -132,7 +132,7 @@ class OurBrokers(BrokerSide):
     def command(self, broker: int) -> list[str]:
         words = ["-z", self.zookeeper, "broker", "run", "--id", str(broker), "--format", "ndjson"]
         words += ["--host", "127.0.0.1", "--port", str(self.ports[broker]), "--data", str(self.data(broker))]
-        for name, value in {**SETTINGS, "zookeeper.session.timeout.ms": "6s"}.items():
+        for name, value in {**SETTINGS, "zookeeper.session.timeout.ms": f"{self.SESSION_MS}ms"}.items():
             words += ["--set", f"{name}={value}"]
         return [sys.executable, "-c", PROGRAM, *words]
 
