@@ -48,7 +48,7 @@ def decode_or_error(znode: Znode, decode: Callable[[str, bytes | None], T]) -> D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """One group, and the topics that concern it, as read in one pass that stood still."""
+    """One group, and the topics that concern it, as read in one pass without changes."""
 
     group: str
     as_of: AsOf

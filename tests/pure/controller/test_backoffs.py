@@ -145,7 +145,7 @@ OBSTACLES = [
 
 @pytest.mark.parametrize(("happening", "why"), OBSTACLES)
 def test_a_refused_move_is_tried_with_growing_backoffs_and_reported(happening: Happening, why: str) -> None:
-    """A few rounds while the clock stands still, and later at most one in 30 s."""
+    """A few rounds at one time, and later at most one in 30 s."""
     world, store = loaded_cluster()
     happening(world, store)
     before = len(store.requests)
@@ -355,7 +355,7 @@ WORK = [
 def test_refused_work_backs_off_and_is_reported(
     protection: Happening | None, path: str, begin: Any, what: str
 ) -> None:
-    """One try while the clock stands still, later one in 30 s, and the status names the path."""
+    """One try at one time, later one in 30 s, and the status names the path."""
     world, store = loaded_cluster()
     if protection is not None:
         protection(world, store)
