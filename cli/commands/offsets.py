@@ -18,7 +18,7 @@ from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.reads import describe_offsets, unreadable_offsets
 from zkgroup.model import TopicPartition
 
-from .. import documents, offset_tables
+from .. import documents, group_tables
 from ..app import group as make_group
 from ..app import output
 from ..confirm import run_changes
@@ -71,7 +71,7 @@ def show(group: str, source: str | None) -> None:
     rows = describe_offsets(snapshot, known)
     document = documents.OFFSETS.json(snapshot.as_of, documents.Offsets(group=group, offsets=rows))
     if not out.document(document, "offsets", documents.OFFSET.keys):
-        offset_tables.offsets(out, rows, snapshot.as_of.time_ms)
+        group_tables.offsets(out, rows, snapshot.as_of.time_ms)
         if not rows:
             echo_err(f"group {group} has committed nothing")
     for error in unreadable_offsets(snapshot):
@@ -274,7 +274,7 @@ def run_offset_changes(
     results = run_changes(
         changes,
         f"Change {counted(count, 'offset')} of {groups}?",
-        lambda stderr: offset_tables.plan(stderr, plans, executed=False),
+        lambda stderr: group_tables.offset_plan(stderr, plans, executed=False),
         execute=execute,
         yes=yes,
     )
@@ -285,7 +285,7 @@ def _report(
     out: Output, plans: Sequence[OffsetPlan], undo_ids: Sequence[str | None], *, executed: bool
 ) -> None:
     if out.is_table:
-        offset_tables.plan(out, plans, executed=executed)
+        group_tables.offset_plan(out, plans, executed=executed)
         return
     changes = [
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from zkgroup_cli import offset_tables
+from zkgroup_cli import group_tables
 from zkgroup_cli.render import Output
 
 from tests.worlds.memory_groups import MemoryGroups
@@ -30,7 +30,7 @@ def world() -> MemoryGroups:
 
 def _row(plan: OffsetPlan, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """BEFORE, AFTER and CHANGE of the only row."""
-    offset_tables.plan(Output("table", color=False, width=None), [plan], executed=False)
+    group_tables.offset_plan(Output("table", color=False, width=None), [plan], executed=False)
     return capsys.readouterr().out.splitlines()[1].split()[-3:]
 
 
