@@ -250,7 +250,7 @@ def is_stable(actor: Actor) -> bool:
 
 
 def owned(actor: Actor) -> list[int]:
-    return sorted(held.partition for held in actor.machine.held())
+    return sorted(held.partition for held in actor.machine.grants())
 
 
 def claims(actor: Actor) -> list[tuple[Operation, ...]]:

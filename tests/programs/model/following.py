@@ -87,7 +87,7 @@ class Pair:
         real = machine_context.OwnedPartition(
             tp(P), 0, zxids[held.token], held.value, held.fence, zxids[held.life], zxids[held.last]
         )
-        self.components.context.owned.held[tp(P)] = real
+        self.components.context.owned.partitions[tp(P)] = real
 
     def believe(self, **changes: object) -> None:
         self.worlds.s = put(self.worlds.s, ME, **changes)
@@ -208,7 +208,7 @@ class Pair:
 
     def assert_same_beliefs(self, *, unsure_value: int | None = None) -> None:
         """`unsure_value`: the machine may take this for written, where the model keeps the older value."""
-        held, real = self.me.held[P], self.components.context.owned.held.get(tp(P))
+        held, real = self.me.held[P], self.components.context.owned.partitions.get(tp(P))
         assert (held is None) == (real is None), (held, real)
         if held is None or real is None:
             return

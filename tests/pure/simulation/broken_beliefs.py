@@ -39,7 +39,7 @@ def sticky_from_what_is_owned(patch: Patch) -> None:
         past = {tp: o.data.decode() for tp, o in zip(tps, owners, strict=True) if o is not None and o.data}
         past |= {
             tp: thread_id(self._context.config.member_id, h.thread)
-            for tp, h in self._context.owned.held.items()
+            for tp, h in self._context.owned.partitions.items()
         }
         found = assign("sticky", snapshot.members, snapshot.partitions, past)
         return self._result(snapshot, "sticky", found.owners)

@@ -43,12 +43,12 @@ def commit_behind_is_refused(patch: Patch) -> None:
     """A commit below the last one is refused, although this member itself committed the last one."""
     real = CommitBatch.choose_value
 
-    def choose_value(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
+    def choose_value(self: CommitBatch, tp: TopicPartition, owned: OwnedPartition) -> None:
         for commit in self.open(tp):
-            if commit.values[tp] < held.value and commit.seeks.get(tp, 0) <= held.sought:
+            if commit.values[tp] < owned.value and commit.seeks.get(tp, 0) <= owned.sought:
                 error = OffsetConflictError(f"{commit.values[tp]} would go back without a seek")
                 self.refuse_one(commit, tp, error)
-        real(self, tp, held)
+        real(self, tp, owned)
 
     patch.setattr(CommitBatch, "choose_value", choose_value)
 
@@ -68,11 +68,11 @@ def seek_is_undone_by_an_older_commit(patch: Patch) -> None:
     """A position from before a seek counts as one after it."""
     real = CommitBatch.choose_value
 
-    def choose_value(self: CommitBatch, tp: TopicPartition, held: OwnedPartition) -> None:
+    def choose_value(self: CommitBatch, tp: TopicPartition, owned: OwnedPartition) -> None:
         newest = max((commit.seeks.get(tp, 0) for commit in self.open(tp)), default=0)
         for commit in self.open(tp):
-            commit.seeks = {**commit.seeks, tp: max(newest, held.sought)}
-        real(self, tp, held)
+            commit.seeks = {**commit.seeks, tp: max(newest, owned.sought)}
+        real(self, tp, owned)
 
     patch.setattr(CommitBatch, "choose_value", choose_value)
 

@@ -25,13 +25,15 @@ Patch = pytest.MonkeyPatch
 
 def commit_without_owner_check(patch: Patch) -> None:
     real = transactions.commit_operations
-    patch.setattr(transactions, "commit_operations", lambda paths, held, value: real(paths, held, value)[1:])
+    patch.setattr(
+        transactions, "commit_operations", lambda paths, owned, value: real(paths, owned, value)[1:]
+    )
 
 
 def commit_without_fence(patch: Patch) -> None:
-    def operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
-        path = paths.offset(held.topic_partition)
-        return [Check(paths.owner(held.topic_partition), 1), SetData(path, str(value).encode(), -1)]
+    def operations(paths: GroupPaths, owned: OwnedPartition, value: int) -> list[Operation]:
+        path = paths.offset(owned.topic_partition)
+        return [Check(paths.owner(owned.topic_partition), 1), SetData(path, str(value).encode(), -1)]
 
     patch.setattr(transactions, "commit_operations", operations)
 
@@ -39,9 +41,9 @@ def commit_without_fence(patch: Patch) -> None:
 def commit_goes_back(patch: Patch) -> None:
     """The release writes the callback's position, even below the committed one."""
 
-    def value(self: release.Releases, held: OwnedPartition) -> int:
-        position = self._context.owned.releasing.get(held.topic_partition)
-        return max(0, (position.offset if position else held.value) - 3)
+    def value(self: release.Releases, owned: OwnedPartition) -> int:
+        position = self._context.owned.releasing.get(owned.topic_partition)
+        return max(0, (position.offset if position else owned.value) - 3)
 
     patch.setattr(release.Releases, "_value", value)
 
@@ -56,9 +58,9 @@ def unknown_outcome_taken_for_applied(patch: Patch) -> None:
     """A commit without an answer is acknowledged as applied, although it may not be."""
 
     def classify(
-        held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
+        owned: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
-        found = transactions.classify(held, intended, seen, mine)
+        found = transactions.classify(owned, intended, seen, mine)
         return WriteVerdict.APPLIED if found is WriteVerdict.UNCHANGED and intended is not None else found
 
     patch.setattr(commit, "classify", classify)
@@ -68,10 +70,10 @@ def position_from_before_a_reset(patch: Patch) -> None:
     patch.setattr(Commits, "_is_void", lambda self, tp, last_move_id: False)
     real = Commits._move
 
-    def move(self: Commits, held: OwnedPartition, offset: int, reason: str) -> None:
+    def move(self: Commits, owned: OwnedPartition, offset: int, reason: str) -> None:
         queue, self._queue = self._queue, []
         current, self._current = self._current, None
-        real(self, held, offset, reason)
+        real(self, owned, offset, reason)
         self._queue, self._current = queue, current
 
     patch.setattr(Commits, "_move", move)
@@ -99,11 +101,11 @@ def claim_without_creating_the_offset(patch: Patch) -> None:
         kept = real(paths, member, claim)
         return kept[:2] if claim.offset is None else kept
 
-    def commit_operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
-        if held.fence >= 0:
-            return real_commit(paths, held, value)
-        path = paths.offset(held.topic_partition)
-        return [Check(paths.owner(held.topic_partition), 1), Create(path, str(value).encode())]
+    def commit_operations(paths: GroupPaths, owned: OwnedPartition, value: int) -> list[Operation]:
+        if owned.fence >= 0:
+            return real_commit(paths, owned, value)
+        path = paths.offset(owned.topic_partition)
+        return [Check(paths.owner(owned.topic_partition), 1), Create(path, str(value).encode())]
 
     patch.setattr(transactions, "claim_operations", operations)
     patch.setattr(transactions, "commit_operations", commit_operations)
@@ -118,9 +120,9 @@ def _fence_as_read(patch: Patch) -> None:
     ) -> None:
         real(self, packet, operations, claim_id, done)
         for claim in packet:
-            held = self._context.owned.held.get(claim.topic_partition)
-            if held is not None and claim.offset is not None:
-                held.fence, held.offset_czxid = claim.offset.stat.version, claim.offset.stat.czxid
+            owned = self._context.owned.partitions.get(claim.topic_partition)
+            if owned is not None and claim.offset is not None:
+                owned.fence, owned.offset_czxid = claim.offset.stat.version, claim.offset.stat.czxid
 
     patch.setattr(Claims, "_succeeded", succeeded)
 
@@ -197,8 +199,8 @@ def owner_read_with_its_offset(patch: Patch) -> None:
 
 
 def release_by_path(patch: Patch) -> None:
-    def operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
-        return [Delete(paths.owner(held.topic_partition), -1)]
+    def operations(paths: GroupPaths, owned: OwnedPartition, value: int) -> list[Operation]:
+        return [Delete(paths.owner(owned.topic_partition), -1)]
 
     patch.setattr(transactions, "release_operations", operations)
 
@@ -217,16 +219,16 @@ def marker_by_equality(patch: Patch) -> None:
     """A marker counts only if it is the last write: one later write of a foreign client hides it."""
 
     def classify(
-        held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
+        owned: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
-        found = transactions.classify(held, intended, seen, mine)
+        found = transactions.classify(owned, intended, seen, mine)
         if found is not WriteVerdict.RESET:
             return found
         assert seen.marker is not None
         assert seen.offset is not None
         if seen.marker.stat.mzxid == seen.offset.stat.mzxid:
             return found
-        return WriteVerdict.UNCHANGED if seen.offset.stat.version == held.fence else WriteVerdict.FOREIGN
+        return WriteVerdict.UNCHANGED if seen.offset.stat.version == owned.fence else WriteVerdict.FOREIGN
 
     patch.setattr(commit, "classify", classify)
 
@@ -235,9 +237,9 @@ def reset_is_ignored(patch: Patch) -> None:
     patch.setattr(ResetWatch, "is_due", False)
 
     def classify(
-        held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
+        owned: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
-        return transactions.classify(held, intended, seen._replace(marker=None), mine)
+        return transactions.classify(owned, intended, seen._replace(marker=None), mine)
 
     patch.setattr(commit, "classify", classify)
 
@@ -246,12 +248,14 @@ def reset_applied_without_the_owner(patch: Patch) -> None:
     """The fence of a partition is renewed although another member owns it by now."""
 
     def classify(
-        held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
+        owned: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
     ) -> WriteVerdict:
-        if seen.offset is not None and seen.marker is not None and seen.marker.stat.mzxid > held.last_mzxid:
+        if seen.offset is not None and seen.marker is not None and seen.marker.stat.mzxid > owned.last_mzxid:
             return WriteVerdict.RESET
-        return transactions.classify(held, intended, seen, mine)
+        return transactions.classify(owned, intended, seen, mine)
 
     patch.setattr(commit, "classify", classify)
     real = transactions.commit_operations
-    patch.setattr(transactions, "commit_operations", lambda paths, held, value: real(paths, held, value)[1:])
+    patch.setattr(
+        transactions, "commit_operations", lambda paths, owned, value: real(paths, owned, value)[1:]
+    )

@@ -146,7 +146,7 @@ def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
 
         stage.when("client-a", writes_to("/owners/", Create), lose_the_reply)
         member = stage.join("a", run_ms=4000)
-        if member.machine.held():
+        if member.machine.grants():
             stage.commit(member, {tp(0): 1})
         audit(stage)
         for begun in stage.notes("own.begin", "a"):
@@ -167,12 +167,12 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
         stage = SteppedGroup(topics={"t": 2})
         stage.when("client-a", moment, partial(gets_a_session_that_nobody_is_told_of, stage, "client-a"))
         member = stage.join("a", run_ms=2000)
-        if member.machine.held():
+        if member.machine.grants():
             stage.commit(member, {tp(0): 5})
             assert [loss.partitions for loss in told(member, Lose)] == [(tp(0), tp(1))]
         stage.run(1000)
         assert stage.owners() == {}, "claimed in a session that the member was not told of"
-        assert member.machine.held() == {}
+        assert member.machine.grants() == {}
         client = member.client
         client.incarnation += 1
         client.become(client.link, client.connected_event())
@@ -212,7 +212,7 @@ def release_of_what_was_taken_deletes_nothing() -> None:
     stage.run(2000)
     audit(stage)
     successor.still_owns()
-    assert member.machine.held() == {}
+    assert member.machine.grants() == {}
 
 
 def marker_counts_though_a_stranger_wrote_after_it() -> None:
@@ -280,7 +280,7 @@ def member_that_came_back_under_its_name_is_not_missed() -> None:
     second.post(ev.SubscriptionChanged(StaticSubscription({})))
     stage.run(1000)
     audit(stage)
-    assert sorted(held.partition for held in first.machine.held()) == [0, 1]
+    assert sorted(held.partition for held in first.machine.grants()) == [0, 1]
 
 
 def neighbour_on_the_same_client_is_somebody_else() -> None:
@@ -293,7 +293,7 @@ def neighbour_on_the_same_client_is_somebody_else() -> None:
     audit(stage)
     owners = stage.owners()
     assert owners == {0: "a-0", 1: "b-0"}
-    assert [len(actor.machine.held()) for actor in (first, second)] == [1, 1]
+    assert [len(actor.machine.grants()) for actor in (first, second)] == [1, 1]
 
 
 def neighbour_in_the_way_is_waited_for() -> None:
@@ -302,8 +302,8 @@ def neighbour_in_the_way_is_waited_for() -> None:
     stage.hangs.add("b")
     stage.join("b", client="shared")
     first = stage.join("a", client="shared", run_ms=2000)
-    if first.machine.held():
-        stage.commit(first, dict.fromkeys(first.machine.held(), 5))
+    if first.machine.grants():
+        stage.commit(first, dict.fromkeys(first.machine.grants(), 5))
     audit(stage)
     assert stage.owners() == {0: "b-0", 1: "b-0"}, "release by a neighbour"
     stage.hangs.clear()
@@ -321,7 +321,7 @@ def sticky_readers_of_one_change_agree() -> None:
     stage.run(3000)
     audit(stage)
     assert first.machine.describe().owners == second.machine.describe().owners
-    assert len(first.machine.held()) + len(second.machine.held()) == 4
+    assert len(first.machine.grants()) + len(second.machine.grants()) == 4
 
 
 def two_that_never_committed_are_told_apart() -> None:
@@ -358,7 +358,7 @@ def late_request_is_over_before_it_is_read_back() -> None:
     first, second = stage.join("a", run_ms=50), stage.join("b")
     stage.run(3000)
     audit(stage)
-    assert [len(actor.machine.held()) for actor in (first, second)] == [1, 1]
+    assert [len(actor.machine.grants()) for actor in (first, second)] == [1, 1]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -107,8 +107,8 @@ class AssignmentComputer:
         except AssignmentError as error:
             self._context.note("assignment_refused", detail=str(error))
             kept = {
-                tp: thread_id(self._context.config.member_id, held.thread)
-                for tp, held in self._context.owned.held.items()
+                tp: thread_id(self._context.config.member_id, owned.thread)
+                for tp, owned in self._context.owned.partitions.items()
             }
             return self._result(snapshot, strategy, kept)
         for text in assignment.notes:

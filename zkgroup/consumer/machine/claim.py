@@ -236,7 +236,7 @@ class Claims:
             tp = claim.topic_partition
             owner, offset = stats[self._paths.owner(tp)], stats.get(self._paths.offset(tp))
             value = offset_value(claim.offset) if claim.offset is not None else None
-            held = OwnedPartition(
+            owned = OwnedPartition(
                 topic_partition=tp,
                 thread=claim.thread,
                 token=owner.czxid,
@@ -246,7 +246,7 @@ class Claims:
                 last_mzxid=owner.czxid,
             )
             self.unknown_outcomes.discard(tp)
-            claimed.append(held)
+            claimed.append(owned)
         self._context.note("claim.ok", id=claim_id, zxid=done.zxid, grants=[_grant(h) for h in claimed])
         self._context.own(claimed)
         self.failures = 0
@@ -311,11 +311,11 @@ class Claims:
         for tp, znodes in seen.items():
             self.unknown_outcomes.discard(tp)
             thread = mine.thread_of(znodes.owner)
-            if tp in self._context.owned.held:
+            if tp in self._context.owned.partitions:
                 continue
             if thread is not None:
-                held = self._adopted(tp, thread, znodes)
-                found += [held] if held is not None else []
+                owned = self._adopted(tp, thread, znodes)
+                found += [owned] if owned is not None else []
             elif znodes.owner is not None:
                 blocked[tp] = (znodes.owner.data or b"").decode("utf-8", "replace")
             else:
@@ -333,10 +333,10 @@ class Claims:
         """
         context, owned = self._context, self._context.owned
         is_planned = owned.target.get(tp) == thread
-        held = adopted_partition(tp, thread, seen, context.registered_zxid) if is_planned else None
-        if held is None:
+        adopted = adopted_partition(tp, thread, seen, context.registered_zxid) if is_planned else None
+        if adopted is None:
             owned.orphaned.add(tp)
-        return held
+        return adopted
 
     def find_orphans(self) -> Procedure[None]:
         """Finds orphaned claims of this member, once after a registration on a shared client."""
@@ -359,7 +359,7 @@ class Claims:
         owned.orphaned.update(
             tp
             for tp, owner in zip(tps, owners, strict=True)
-            if mine.thread_of(owner) is not None and tp not in owned.held
+            if mine.thread_of(owner) is not None and tp not in owned.partitions
         )
 
     # --- blocked partitions -----------------------------------------------------------------------
@@ -400,13 +400,13 @@ class Claims:
             self.put_off(TOGETHER_MS)
 
 
-def _grant(held: OwnedPartition) -> Mapping[str, object]:
+def _grant(owned: OwnedPartition) -> Mapping[str, object]:
     return {
-        **tp_fields(held.topic_partition),
-        "thread": held.thread,
-        "token": held.token,
-        "offset": held.value,
-        "version": held.fence,
+        **tp_fields(owned.topic_partition),
+        "thread": owned.thread,
+        "token": owned.token,
+        "offset": owned.value,
+        "version": owned.fence,
     }
 
 
@@ -453,7 +453,7 @@ class OwnerVerification:
         """
         self.is_due = self.is_due or claimed
         snapshot = self._snapshot.newest
-        if snapshot is not None and snapshot.has_foreign_members and self._context.owned.held:
+        if snapshot is not None and snapshot.has_foreign_members and self._context.owned.partitions:
             for name, after_ms in zip(AGAIN_TIMERS, AGAIN_MS, strict=True):
                 self._context.set_timer(name, self._context.now.ms + after_ms)
 
@@ -463,7 +463,7 @@ class OwnerVerification:
         A claim that is gone is lost, and claimed again if it is in the target.
         """
         paths, topics = self._paths, self._snapshot.topic_facts
-        owners = paths.owners(self._context.owned.held)
+        owners = paths.owners(self._context.owned.partitions)
         (znodes,) = yield from read_many([*owners, paths.own, paths.ids, *topics])
         own, ids, *found = znodes[len(owners) :]
         session = self._context.session
@@ -481,8 +481,8 @@ class OwnerVerification:
         mine = MemberIdentity(self._context.config.member_id, session.session_id)
         gone = [
             tp
-            for tp, held in self._context.owned.held.items()
-            if (path := self._paths.owner(tp)) in owners and not mine.holds(held, owners[path])
+            for tp, owned in self._context.owned.partitions.items()
+            if (path := self._paths.owner(tp)) in owners and not mine.holds(owned, owners[path])
         ]
         if gone:
             self._context.lose(gone, "owner_gone")

@@ -115,16 +115,16 @@ class Commits:
         self._enqueue(PendingCommit(None, values, {tp: position.seek for tp, position in positions.items()}))
 
     def _enqueue(self, commit: PendingCommit) -> None:
-        held = self._context.owned.held
-        commit.tokens = {tp: held[tp].token for tp in commit.values}
+        owned = self._context.owned.partitions
+        commit.tokens = {tp: owned[tp].token for tp in commit.values}
         if commit.values:
             self._queue.append(commit)
         else:
             self._finish(commit)
 
     def _objection(self, tp: TopicPartition) -> CommitRefusedError | None:
-        held = self._context.owned.held.get(tp)
-        if held is None or held.ended is not None:
+        owned = self._context.owned.partitions.get(tp)
+        if owned is None or owned.ended is not None:
             return NotOwnerError(f"{tp} is not owned by this member")
         if self._lease.has_ended:
             return LeaseLostError(f"the lease of {tp} has ended")
@@ -132,7 +132,7 @@ class Commits:
 
     def _is_void(self, tp: TopicPartition, last_move_id: int | None) -> bool:
         """Whether the position is from before the present lease, or from before a `SeekTo`."""
-        return last_move_id is not None and self._context.owned.held[tp].position_epoch > last_move_id
+        return last_move_id is not None and self._context.owned.partitions[tp].position_epoch > last_move_id
 
     def end_lease(self) -> None:
         """Refuses commits that are not sent yet: there is no commit without a lease."""
@@ -178,23 +178,23 @@ class Commits:
         """Refuses partitions that other clients write faster; their offsets are written again later."""
         for tp in tps:
             batch.refuse(tp, OffsetConflictError(f"another client keeps writing the offset of {tp}"))
-            held = self._context.owned.held.get(tp)
-            if held is not None and held.write_pending:
+            owned = self._context.owned.partitions.get(tp)
+            if owned is not None and owned.write_pending:
                 self._unwritten.add(tp)
 
     def _next_batch(self) -> CommitBatch:
-        held = self._context.owned.held
+        owned = self._context.owned.partitions
         again = {
-            tp: held[tp].value for tp in sorted(self._unwritten) if tp in held and held[tp].write_pending
+            tp: owned[tp].value for tp in sorted(self._unwritten) if tp in owned and owned[tp].write_pending
         }
-        tokens = {tp: held[tp].token for tp in again}
+        tokens = {tp: owned[tp].token for tp in again}
         queue, self._queue = self._queue, []
         self._unwritten.clear()
         return CommitBatch([PendingCommit(None, again, tokens=tokens), *queue])
 
     def read_reviewed(self) -> Procedure[None]:
         """Reads the partitions under review: the owner, the offset, and whether an operator reset it."""
-        tps = sorted(tp for tp in self.review if tp in self._context.owned.held)
+        tps = sorted(tp for tp in self.review if tp in self._context.owned.partitions)
         if tps:
             yield from self._resolve(CommitBatch(()), tps)
         self.review.clear()
@@ -203,21 +203,21 @@ class Commits:
         """Removes partitions that need no write and those that must not be written (recipes.md 6)."""
         batch.values.clear()
         for tp in batch.partitions:
-            held = self._context.owned.held.get(tp)
+            owned = self._context.owned.partitions.get(tp)
             for commit in batch.open(tp):
-                error = self._objection(tp) if commit.commit_id is not None or held is None else None
-                if error is None and held is not None and held.token != commit.tokens[tp]:
+                error = self._objection(tp) if commit.commit_id is not None or owned is None else None
+                if error is None and owned is not None and owned.token != commit.tokens[tp]:
                     error = NotOwnerError(f"{tp} was claimed anew after this position was taken")
                 if error is not None:
                     batch.refuse_one(commit, tp, error)
-            if held is not None:
-                batch.choose_value(tp, held)
+            if owned is not None:
+                batch.choose_value(tp, owned)
 
     def _send(self, batch: CommitBatch, *, alone: bool) -> Procedure[bool]:
         """Writes the batch, in as few packets as fit or one by one; whether any write was refused."""
-        context, held = self._context, self._context.owned.held
+        context, owned = self._context, self._context.owned.partitions
         groups = [
-            (tp, transactions.commit_operations(self._paths, held[tp], value))
+            (tp, transactions.commit_operations(self._paths, owned[tp], value))
             for tp, value in sorted(batch.values.items())
         ]
         packets: list[tuple[tuple[TopicPartition, ...], list[Operation]]] = [
@@ -246,14 +246,14 @@ class Commits:
 
     def _invoke(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> int:
         commit_id = self._context.next_id()
-        held = self._context.owned.held
+        owned = self._context.owned.partitions
         rows = [
             {
                 **tp_fields(tp),
                 "offset": batch.values[tp],
-                "fence": held[tp].fence,
-                "token": held[tp].token,
-                "rewind": batch.sought[tp] > held[tp].sought and batch.values[tp] <= held[tp].value,
+                "fence": owned[tp].fence,
+                "token": owned[tp].token,
+                "rewind": batch.sought[tp] > owned[tp].sought and batch.values[tp] <= owned[tp].value,
             }
             for tp in tps
         ]
@@ -272,10 +272,12 @@ class Commits:
         rows = []
         broken = []
         for tp in tps:
-            held, stat = self._context.owned.held[tp], stats[self._paths.offset(tp)]
-            batch.written(tp, held, stat.version, stat.mzxid)
-            rows.append({**tp_fields(tp), "offset": held.value, "version": held.fence, "token": held.token})
-            if stat.czxid != held.offset_czxid:
+            owned, stat = self._context.owned.partitions[tp], stats[self._paths.offset(tp)]
+            batch.written(tp, owned, stat.version, stat.mzxid)
+            rows.append(
+                {**tp_fields(tp), "offset": owned.value, "version": owned.fence, "token": owned.token}
+            )
+            if stat.czxid != owned.offset_czxid:
                 broken.append(tp)
         self._context.note("commit.ok", id=commit_id, zxid=done.zxid, offsets=rows)
         for tp in broken:
@@ -294,7 +296,9 @@ class Commits:
     # --- reading back -----------------------------------------------------------------------------
 
     def _read_back(self, batch: CommitBatch) -> Procedure[None]:
-        yield from self._resolve(batch, sorted(tp for tp in batch.values if tp in self._context.owned.held))
+        yield from self._resolve(
+            batch, sorted(tp for tp in batch.values if tp in self._context.owned.partitions)
+        )
         batch.has_unknown_outcome = False
 
     def _resolve(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> Procedure[None]:
@@ -304,14 +308,14 @@ class Commits:
         seen = yield from read_back(self._paths, tps)
         batch.foreign.clear()
         for tp, znodes in seen.items():
-            held = self._context.owned.held.get(tp)
-            if held is not None:
-                self._conclude(batch, held, znodes, classify(held, batch.values.get(tp), znodes, mine))
+            owned = self._context.owned.partitions.get(tp)
+            if owned is not None:
+                self._conclude(batch, owned, znodes, classify(owned, batch.values.get(tp), znodes, mine))
 
     def _conclude(
-        self, batch: CommitBatch, held: OwnedPartition, seen: PartitionZnodes, verdict: WriteVerdict
+        self, batch: CommitBatch, owned: OwnedPartition, seen: PartitionZnodes, verdict: WriteVerdict
     ) -> None:
-        tp = held.topic_partition
+        tp = owned.topic_partition
         match verdict:
             case WriteVerdict.NOT_MINE:
                 self._context.lose([tp], "owner_gone")
@@ -320,13 +324,13 @@ class Commits:
                 self._fence_broken(tp)
                 batch.refuse(tp, NotOwnerError(f"another client deleted the offset znode of {tp}"))
             case WriteVerdict.RESET:
-                self._apply_reset(held, seen)
+                self._apply_reset(owned, seen)
                 batch.refuse(tp, OffsetConflictError(f"the offset of {tp} was reset by an operator"))
             case WriteVerdict.APPLIED:
                 assert seen.offset is not None
-                batch.written(tp, held, seen.offset.stat.version, seen.offset.stat.mzxid)
+                batch.written(tp, owned, seen.offset.stat.version, seen.offset.stat.mzxid)
             case WriteVerdict.FOREIGN:
-                self._foreign(batch, held, seen)
+                self._foreign(batch, owned, seen)
             case WriteVerdict.UNCHANGED:
                 batch.unknown.discard(tp)  # certainly not written; it is sent again
 
@@ -336,26 +340,26 @@ class Commits:
         self._context.lose([tp], "fence_broken")
         self._context.owned.orphaned.add(tp)
 
-    def _apply_reset(self, held: OwnedPartition, seen: PartitionZnodes) -> None:
+    def _apply_reset(self, owned: OwnedPartition, seen: PartitionZnodes) -> None:
         """Moves to the marker's offset, even if another client wrote the znode after it (recipes.md 6)."""
         assert seen.marker is not None
         assert seen.offset is not None
         target, found = marker_offset(seen.marker), offset_value(seen.offset)
-        held.fence, held.last_mzxid = seen.offset.stat.version, seen.marker.stat.mzxid
+        owned.fence, owned.last_mzxid = seen.offset.stat.version, seen.marker.stat.mzxid
         if target is None:
             self._context.note("corrupt_znode", path=seen.marker.path, detail="no reset marker")
-            target = found if found is not None else held.value
-        held.follow(target)
-        held.write_pending = found != target
-        tp = held.topic_partition
-        self._context.note("reset.obeyed", **tp_fields(tp), offset=target, mzxid=held.last_mzxid)
-        self._move(held, target, "reset")
-        if held.write_pending:
+            target = found if found is not None else owned.value
+        owned.follow(target)
+        owned.write_pending = found != target
+        tp = owned.topic_partition
+        self._context.note("reset.obeyed", **tp_fields(tp), offset=target, mzxid=owned.last_mzxid)
+        self._move(owned, target, "reset")
+        if owned.write_pending:
             self._unwritten.add(tp)
 
-    def _foreign(self, batch: CommitBatch, held: OwnedPartition, seen: PartitionZnodes) -> None:
+    def _foreign(self, batch: CommitBatch, owned: OwnedPartition, seen: PartitionZnodes) -> None:
         assert seen.offset is not None
-        tp, found, policy = held.topic_partition, offset_value(seen.offset), self._policy()
+        tp, found, policy = owned.topic_partition, offset_value(seen.offset), self._policy()
         adopts = policy == "adopt" and found is not None
         self._context.note(
             "foreign_write",
@@ -364,18 +368,18 @@ class Commits:
             version=seen.offset.stat.version,
             policy="adopt" if adopts else "reassert",
         )
-        held.fence = seen.offset.stat.version
+        owned.fence = seen.offset.stat.version
         if adopts and found is not None:
-            held.follow(found)
-            held.last_mzxid, held.write_pending = seen.offset.stat.mzxid, False
+            owned.follow(found)
+            owned.last_mzxid, owned.write_pending = seen.offset.stat.mzxid, False
             batch.refuse(tp, OffsetConflictError(f"another client wrote {found} for {tp}: adopted"))
-            self._move(held, found, "foreign_commit")
+            self._move(owned, found, "foreign_commit")
         else:
             batch.foreign.add(tp)
             if tp in batch.unknown and tp in batch.values:
-                held.value = batch.values[tp]  # it may have been written: no lower offset is written
-            held.write_pending = found != held.value
-            if held.write_pending and tp not in batch.values:
+                owned.value = batch.values[tp]  # it may have been written: no lower offset is written
+            owned.write_pending = found != owned.value
+            if owned.write_pending and tp not in batch.values:
                 self._unwritten.add(tp)
 
     def _policy(self) -> str:
@@ -385,9 +389,9 @@ class Commits:
         snapshot = self._snapshot.newest
         return "reassert" if snapshot is not None and snapshot.has_foreign_members else "adopt"
 
-    def _move(self, held: OwnedPartition, offset: int, reason: str) -> None:
+    def _move(self, owned: OwnedPartition, offset: int, reason: str) -> None:
         """Emits `SeekTo` unless the lease has ended; refuses commits of earlier positions."""
-        tp = held.topic_partition
+        tp = owned.topic_partition
         error = OffsetConflictError(f"{tp} was moved to {offset} ({reason})")
         current = self._current
         if current is not None:
@@ -397,9 +401,9 @@ class Commits:
                 commit.refuse(tp, error)
         if tp in self._context.owned.releasing:
             self._context.owned.releasing[tp] = None
-        held.position_epoch = self._context.next_id()
-        if held.ended is None:
-            self._context.emit(SeekTo(tp, offset, reason, held.position_epoch))
+        owned.position_epoch = self._context.next_id()
+        if owned.ended is None:
+            self._context.emit(SeekTo(tp, offset, reason, owned.position_epoch))
 
     def _finish_all(self, batch: CommitBatch) -> None:
         for commit in batch.commits:
@@ -467,12 +471,12 @@ class CommitBatch:
         """The commits that wait for the outcome of this partition."""
         return [commit for commit in self._of.get(tp, ()) if tp in commit.values]
 
-    def choose_value(self, tp: TopicPartition, held: OwnedPartition) -> None:
+    def choose_value(self, tp: TopicPartition, owned: OwnedPartition) -> None:
         """Chooses the offset to write for a partition.
 
         Commits whose offset is written already are committed; those that must not be written are refused.
         """
-        value, sought, floor = held.value, held.sought, held.floor
+        value, sought, floor = owned.value, owned.sought, owned.floor
         for commit in self.open(tp):
             asked, seek = commit.values[tp], commit.seeks.get(tp, 0)
             if seek > sought:
@@ -482,23 +486,23 @@ class CommitBatch:
             elif asked < floor:
                 message = f"{tp} was at {floor} before; {asked} would go back without a seek"
                 self.refuse_one(commit, tp, OffsetConflictError(message))
-            elif asked <= held.value and sought == held.sought and not held.write_pending:
-                commit.accept(tp, held.value)
+            elif asked <= owned.value and sought == owned.sought and not owned.write_pending:
+                commit.accept(tp, owned.value)
             else:
                 value = max(value, asked)
         if not self.open(tp):
             return
-        if value == held.value and not held.write_pending:
-            held.commit(value, sought)
+        if value == owned.value and not owned.write_pending:
+            owned.commit(value, sought)
             self._accept(tp, value)
         else:
             self.values[tp], self.sought[tp] = value, sought
 
-    def written(self, tp: TopicPartition, held: OwnedPartition, fence: int, zxid: int) -> None:
+    def written(self, tp: TopicPartition, owned: OwnedPartition, fence: int, zxid: int) -> None:
         """Takes a successful write: the value is in the znode, by the transaction `zxid`."""
-        held.commit(self.values[tp], self.sought[tp])
-        held.fence, held.last_mzxid, held.write_pending = fence, zxid, False
-        self._accept(tp, held.value)
+        owned.commit(self.values[tp], self.sought[tp])
+        owned.fence, owned.last_mzxid, owned.write_pending = fence, zxid, False
+        self._accept(tp, owned.value)
 
     def _accept(self, tp: TopicPartition, stored: int) -> None:
         """Marks all open commits of the partition as committed.
@@ -552,4 +556,6 @@ class ResetWatch:
         (outcome,) = yield from ask(Query(ListChildren(self._paths.resets, watch=True), watch))
         self._watch = watch
         marked = {Reset.partition_of(name) for name in list_done(outcome).children}
-        self._commits.review.update(tp for tp in marked if tp is not None and tp in self._context.owned.held)
+        self._commits.review.update(
+            tp for tp in marked if tp is not None and tp in self._context.owned.partitions
+        )

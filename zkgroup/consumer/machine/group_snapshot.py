@@ -295,8 +295,8 @@ class GroupSnapshotReader:
         cached = self._cached(listing)
         own = context.config.member_id
         unread = sorted(name for name in listing.children if name not in cached and name != own)
-        held = tuple(context.owned.held)
-        wanted = [*map(paths.registration, unread), paths.own, *paths.owners(held), paths.ids]
+        owned = tuple(context.owned.partitions)
+        wanted = [*map(paths.registration, unread), paths.own, *paths.owners(owned), paths.ids]
         found = yield from read_allowed(wanted)
         # An ACL may hide a peer's registration, but not the other znodes.
         needed = [readable(path, found[i]) for i, path in enumerate(wanted) if i >= len(unread)]
@@ -307,7 +307,7 @@ class GroupSnapshotReader:
             return None
         self._check_own(own_znode)
         self._remember(listing, cached, {**dict(zip(unread, found, strict=False)), own: own_znode})
-        return dict(zip(paths.owners(held), owners, strict=True))
+        return dict(zip(paths.owners(owned), owners, strict=True))
 
     def _remember(
         self,

@@ -74,8 +74,8 @@ class GroupLeave:
         """Loses all owned partitions; commits nothing and deletes nothing (recipes.md 10)."""
         components, context = self._components, self._components.context
         was_joined = components.membership.is_registered
-        left_over = {*context.owned.held, *context.owned.orphaned, *components.claims.unknown_outcomes}
-        context.lose(list(context.owned.held), reason)
+        left_over = {*context.owned.partitions, *context.owned.orphaned, *components.claims.unknown_outcomes}
+        context.lose(list(context.owned.partitions), reason)
         components.releases.forget_calls()
         context.owned.clear()
         if context.session is not None:
@@ -179,8 +179,8 @@ class GroupLeave:
         if limit is None or self._components.claims.failures < limit or self._leaving is not None:
             return
         blockers = dict(self._components.context.owned.blocked)
-        held = ", ".join(f"{tp} by {who}" for tp, who in sorted(blockers.items()))
-        self.fail(RebalanceFailedError(f"{limit} claims in a row failed; owned: {held}", blockers))
+        holders = ", ".join(f"{tp} by {who}" for tp, who in sorted(blockers.items()))
+        self.fail(RebalanceFailedError(f"{limit} claims in a row failed; owned: {holders}", blockers))
 
     def _is_out_of_reach(self, leaving: LeaveInProgress) -> bool:
         """Whether nothing can be released: never registered, or disconnected beyond the lease."""
@@ -203,7 +203,7 @@ class GroupLeave:
             or not components.context.caught_up
             or components.commits.is_ready
             or components.releases.is_ready
-            or bool(components.context.owned.held)
+            or bool(components.context.owned.partitions)
             or self._scheduler.is_backing_off
         )
 
@@ -217,7 +217,7 @@ class GroupLeave:
             news = {
                 tp: position
                 for tp, position in final.items()
-                if (held := owned.held[tp]).leads_to(position) != held.value
+                if (one := owned.partitions[tp]).leads_to(position) != one.value
             }
             owned.releasing.clear()  # the session's end releases
             components.commits.write_positions(news)
@@ -261,12 +261,14 @@ class GroupLeave:
             return
         for call_id, revocation in context.owned.revoking.items():
             context.emit(EndOverdue(call_id, tuple(sorted(revocation.partitions))))
-        open_still = [held for held in context.owned.held.values() if held.ended is None]
-        for held in open_still:
-            tp = held.topic_partition
-            context.note("own.end", topic=tp.topic, partition=tp.partition, token=held.token, reason="closed")
-        if context.owned.held:
-            context.emit(EndLease(tuple(sorted(context.owned.held))))
+        open_still = [owned for owned in context.owned.partitions.values() if owned.ended is None]
+        for owned in open_still:
+            tp = owned.topic_partition
+            context.note(
+                "own.end", topic=tp.topic, partition=tp.partition, token=owned.token, reason="closed"
+            )
+        if context.owned.partitions:
+            context.emit(EndLease(tuple(sorted(context.owned.partitions))))
         context.owned.clear()
         self._scheduler.stop()
         components.commits.give_up("closed")

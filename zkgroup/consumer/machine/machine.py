@@ -72,7 +72,7 @@ class MemberSnapshot:
     """The members in the assignment."""
     target: Mapping[TopicPartition, int]
     """The partitions that this member should own, with the thread."""
-    held: Mapping[TopicPartition, LeaseGrant]
+    grants: Mapping[TopicPartition, LeaseGrant]
     fences: Mapping[TopicPartition, int]
     """Data version of the offset znode that the next commit of each owned partition expects."""
     blocked: Mapping[TopicPartition, str]
@@ -98,8 +98,8 @@ def describe(
         is_assigned=is_assigned,
         members=tuple(m.member for m in snapshot.members) if snapshot is not None else (),
         target=dict(context.owned.target),
-        held={tp: held.grant() for tp, held in context.owned.held.items()},
-        fences={tp: held.fence for tp, held in context.owned.held.items()},
+        grants={tp: owned.grant() for tp, owned in context.owned.partitions.items()},
+        fences={tp: owned.fence for tp, owned in context.owned.partitions.items()},
         blocked=dict(context.owned.blocked),
         owners=planned.owners if planned is not None else {},
     )
@@ -138,9 +138,9 @@ class MemberMachine:
         self._refresh_state()
         return self._components.context.take_effects()
 
-    def held(self) -> dict[TopicPartition, LeaseGrant]:
+    def grants(self) -> dict[TopicPartition, LeaseGrant]:
         """The partitions that this member owns now, also those that are being revoked."""
-        return {tp: held.grant() for tp, held in self._components.context.owned.held.items()}
+        return {tp: owned.grant() for tp, owned in self._components.context.owned.partitions.items()}
 
     @property
     def topics(self) -> frozenset[str]:
@@ -307,7 +307,7 @@ class MemberMachine:
         assert planned is not None
         if planned is not self._carried_out_plan:
             self._carried_out_plan = planned
-            mine = [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(owned.held)]
+            mine = [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(owned.partitions)]
             components.context.note(
                 "rebalance.end", generation=planned.generation, result=planned.result(), mine=mine
             )

@@ -16,12 +16,12 @@ The public states of a member, and the legal changes between them:
 `Ownership` has the partitions that a member owns, should own, and gives up. A partition is in at most one of
 these stages:
 
-    wanted -> (claimed) held -> revoking -> releasing -> gone
+    wanted -> (claimed) owned -> revoking -> releasing -> gone
        ^ blocked                                            (a loss ends any of them at once)
 
-`held` contains a partition until its release is known to be done, also while it is being revoked: the member
-may still commit it. The sets are updated with each change, so that a step without changes costs nothing for
-each partition.
+`partitions` contains a partition until its release is known to be done, also while it is being revoked: the
+member may still commit it. The sets are updated with each change, so that a step without changes costs
+nothing for each partition.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Ownership:
 
     target: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Partition to thread number, by the newest assignment."""
-    held: dict[TopicPartition, OwnedPartition] = field(default_factory=dict)
+    partitions: dict[TopicPartition, OwnedPartition] = field(default_factory=dict)
     wanted: set[TopicPartition] = field(default_factory=set)
     """Partitions in the target that are neither owned nor blocked."""
     blocked: dict[TopicPartition, str] = field(default_factory=dict)
@@ -161,9 +161,9 @@ class Ownership:
     def is_giving_up(self) -> bool:
         return bool(self.revoking or self.releasing)
 
-    def add(self, held: OwnedPartition) -> None:
-        tp = held.topic_partition
-        self.held[tp] = held
+    def add(self, owned: OwnedPartition) -> None:
+        tp = owned.topic_partition
+        self.partitions[tp] = owned
         self.claims_count += 1
         self.wanted.discard(tp)
         self.blocked.pop(tp, None)
@@ -171,22 +171,22 @@ class Ownership:
 
     def drop(self, tp: TopicPartition) -> OwnedPartition:
         """Removes an owned partition from every stage; it is wanted again if it is in the target."""
-        held = self.held.pop(tp)
+        owned = self.partitions.pop(tp)
         self.releasing.pop(tp, None)
         for revocation in self.revoking.values():
             revocation.partitions.discard(tp)
         self.want(tp)
-        return held
+        return owned
 
     def want(self, tp: TopicPartition) -> None:
-        if tp in self.target and tp not in self.held and tp not in self.blocked:
+        if tp in self.target and tp not in self.partitions and tp not in self.blocked:
             self.wanted.add(tp)
 
     def retarget(self, target: Mapping[TopicPartition, int]) -> None:
         """Takes a new target. Partitions that are being given up can be claimed only after that."""
         self.target = target
         self.blocked = {tp: by for tp, by in self.blocked.items() if tp in target}
-        self.wanted = {tp for tp in target if tp not in self.held and tp not in self.blocked}
+        self.wanted = {tp for tp in target if tp not in self.partitions and tp not in self.blocked}
 
     def to_revoke(self) -> tuple[TopicPartition, ...]:
         """Owned partitions that are not in the target (for that thread) and not yet being given up."""
@@ -196,8 +196,8 @@ class Ownership:
         return tuple(
             sorted(
                 tp
-                for tp, held in self.held.items()
-                if self.target.get(tp) != held.thread and tp not in on_their_way
+                for tp, owned in self.partitions.items()
+                if self.target.get(tp) != owned.thread and tp not in on_their_way
             )
         )
 
@@ -217,7 +217,14 @@ class Ownership:
     def clear(self) -> None:
         """Removes all partitions from all stages."""
         self.target = {}
-        for stage in (self.held, self.wanted, self.blocked, self.revoking, self.releasing, self.orphaned):
+        for stage in (
+            self.partitions,
+            self.wanted,
+            self.blocked,
+            self.revoking,
+            self.releasing,
+            self.orphaned,
+        ):
             stage.clear()
         self.handed_back.clear()
 
@@ -363,32 +370,32 @@ class MemberContext(MachineContext[Effect]):
 
     def lose(self, partitions: Iterable[TopicPartition], reason: str) -> None:
         """Ends the leases of partitions that are lost. Partitions that are not owned are ignored."""
-        gone = tuple(sorted(tp for tp in partitions if tp in self.owned.held))
+        gone = tuple(sorted(tp for tp in partitions if tp in self.owned.partitions))
         if not gone:
             return
         # First the effect that stops delivery, then the record: no delivery may be recorded after it.
         self.emit(Lose(gone, reason))
         for tp in gone:
-            held = self.owned.drop(tp)
-            if held.ended is None:
-                self.note("own.end", topic=tp.topic, partition=tp.partition, token=held.token, reason=reason)
+            owned = self.owned.drop(tp)
+            if owned.ended is None:
+                self.note("own.end", topic=tp.topic, partition=tp.partition, token=owned.token, reason=reason)
 
     def own(self, claimed: Iterable[OwnedPartition]) -> None:
         """Takes accepted claims. One that is no longer in the target is released without `on_assigned`."""
         wanted = []
         move_id = self.next_id()
-        for held in claimed:
-            tp = held.topic_partition
-            self.owned.add(held)
+        for owned in claimed:
+            tp = owned.topic_partition
+            self.owned.add(owned)
             fields = tp_fields(tp)
-            self.note("own.begin", **fields, token=held.token, offset=held.value, version=held.fence)
-            if self.owned.target.get(tp) == held.thread:
-                held.position_epoch = move_id
-                wanted.append(held.grant())
+            self.note("own.begin", **fields, token=owned.token, offset=owned.value, version=owned.fence)
+            if self.owned.target.get(tp) == owned.thread:
+                owned.position_epoch = move_id
+                wanted.append(owned.grant())
             else:
-                held.ended = "not_wanted"
+                owned.ended = "not_wanted"
                 self.owned.releasing[tp] = None
-                self.note("own.end", **fields, token=held.token, reason=held.ended)
+                self.note("own.end", **fields, token=owned.token, reason=owned.ended)
         if wanted:
             self.emit(Assign(tuple(wanted), move_id))
 

@@ -110,13 +110,13 @@ class Releases:
     ) -> None:
         context = self._context
         for tp in sorted(revocation.partitions):
-            held = context.owned.held[tp]
-            held.ended = reason
+            owned = context.owned.partitions[tp]
+            owned.ended = reason
             position = positions.get(tp)
-            if last_move_id is not None and held.position_epoch > last_move_id:
+            if last_move_id is not None and owned.position_epoch > last_move_id:
                 position = None
             context.owned.releasing[tp] = position
-            context.note("own.end", **tp_fields(tp), token=held.token, reason=reason)
+            context.note("own.end", **tp_fields(tp), token=owned.token, reason=reason)
 
     # --- releasing --------------------------------------------------------------------------------
 
@@ -144,37 +144,37 @@ class Releases:
         for _ in range(ROUNDS_MAX):
             unclear = self._unknown_outcomes | owned.orphaned
             standing = [tp for tp in sorted(owned.releasing) if tp not in unclear]
-            groups: Groups = [(tp, self._operations(owned.held[tp])) for tp in standing]
+            groups: Groups = [(tp, self._operations(owned.partitions[tp])) for tp in standing]
             if unclear:
                 groups += yield from self._read_back(sorted(unclear))
             if not groups:
                 break
             yield from self._send(groups)
 
-    def _operations(self, held: OwnedPartition) -> list[Operation]:
-        thread = self._moves_to(held)
-        self._moving.pop(held.topic_partition, None)
+    def _operations(self, owned: OwnedPartition) -> list[Operation]:
+        thread = self._moves_to(owned)
+        self._moving.pop(owned.topic_partition, None)
         if thread is None:
-            return transactions.release_operations(self._paths, held, self._value(held))
-        self._moving[held.topic_partition] = thread
+            return transactions.release_operations(self._paths, owned, self._value(owned))
+        self._moving[owned.topic_partition] = thread
         member = self._context.config.member_id
-        return transactions.thread_handover_operations(self._paths, member, held, self._value(held), thread)
+        return transactions.thread_handover_operations(self._paths, member, owned, self._value(owned), thread)
 
-    def _moves_to(self, held: OwnedPartition) -> int | None:
+    def _moves_to(self, owned: OwnedPartition) -> int | None:
         """The thread of this member that gets the partition by the assignment of the present snapshot."""
         if self._planning.is_waiting_for_brokers or self._planning.is_outdated or self._snapshot.is_new:
             return None
-        return self._context.owned.target.get(held.topic_partition)
+        return self._context.owned.target.get(owned.topic_partition)
 
-    def _value(self, held: OwnedPartition) -> int:
+    def _value(self, owned: OwnedPartition) -> int:
         """The processed position to commit; lower than the committed one only after a seek (item 59)."""
-        position = self._context.owned.releasing.get(held.topic_partition)
-        return held.value if position is None else held.leads_to(position)
+        position = self._context.owned.releasing.get(owned.topic_partition)
+        return owned.value if position is None else owned.leads_to(position)
 
-    def _is_sought(self, held: OwnedPartition, offset: int) -> bool:
+    def _is_sought(self, owned: OwnedPartition, offset: int) -> bool:
         """Whether a seek that is not written yet led to this offset."""
-        position = self._context.owned.releasing.get(held.topic_partition)
-        return position is not None and position.seek > held.sought and offset <= held.value
+        position = self._context.owned.releasing.get(owned.topic_partition)
+        return position is not None and position.seek > owned.sought and offset <= owned.value
 
     def _send(self, groups: Groups) -> Procedure[None]:
         packets = [
@@ -199,8 +199,8 @@ class Releases:
 
     def _checks(self, packet: Groups) -> list[Operation]:
         """The checks of a packet; with a handover it is a claim too, and checks topics and assignment."""
-        held = self._context.owned.held
-        moved = {tp.topic for tp, _ in packet if tp in self._moving and tp in held}
+        owned = self._context.owned.partitions
+        moved = {tp.topic for tp, _ in packet if tp in self._moving and tp in owned}
         snapshot = self._snapshot.newest
         if not moved or snapshot is None:
             return []
@@ -209,7 +209,7 @@ class Releases:
     def _invoke(self, packet: Groups) -> Mapping[str, object]:
         rows = []
         for tp, operations in packet:
-            held = self._context.owned.held.get(tp)
+            owned = self._context.owned.partitions.get(tp)
             write = next((o for o in operations if isinstance(o, SetData)), None)
             offset = int(write.data) if write is not None else None
             rows.append(
@@ -217,8 +217,8 @@ class Releases:
                     **tp_fields(tp),
                     "offset": offset,
                     "version": write.version + 1 if write is not None else None,
-                    "token": held.token if held is not None else None,
-                    "rewind": offset is not None and held is not None and self._is_sought(held, offset),
+                    "token": owned.token if owned is not None else None,
+                    "rewind": offset is not None and owned is not None and self._is_sought(owned, offset),
                 }
             )
         record: Mapping[str, object] = {"id": self._context.next_id(), "partitions": rows}
@@ -260,7 +260,7 @@ class Releases:
         moved: list[OwnedPartition] = []
         for tp, _ in packet:
             self._context.owned.orphaned.discard(tp)
-            if tp not in self._context.owned.held:
+            if tp not in self._context.owned.partitions:
                 continue
             thread = self._moving.pop(tp, None)
             before = self._context.owned.drop(tp)
@@ -288,12 +288,12 @@ class Releases:
         groups: Groups = []
         for tp, znodes in seen.items():
             self._unknown_outcomes.discard(tp)
-            held = self._context.owned.held.get(tp)
-            if held is not None and tp in self._context.owned.releasing:
-                groups += self._remaining(held, znodes, mine)
+            owned = self._context.owned.partitions.get(tp)
+            if owned is not None and tp in self._context.owned.releasing:
+                groups += self._remaining(owned, znodes, mine)
             elif (
                 tp in self._context.owned.orphaned
-                and held is None
+                and owned is None
                 and mine.thread_of(znodes.owner) is not None
             ):
                 groups.append((tp, transactions.release_without_commit(self._paths, tp, znodes.offset)))
@@ -307,22 +307,22 @@ class Releases:
         if thread is None:
             return
         registered_zxid = self._context.registered_zxid
-        held = adopted_partition(tp, thread, seen, registered_zxid) if thread == planned else None
-        if held is not None:
-            self._context.own([held])
+        owned = adopted_partition(tp, thread, seen, registered_zxid) if thread == planned else None
+        if owned is not None:
+            self._context.own([owned])
         else:
             self._context.owned.orphaned.add(tp)
 
-    def _remaining(self, held: OwnedPartition, seen: PartitionZnodes, mine: MemberIdentity) -> Groups:
-        tp = held.topic_partition
-        match classify(held, None, seen, mine):
+    def _remaining(self, owned: OwnedPartition, seen: PartitionZnodes, mine: MemberIdentity) -> Groups:
+        tp = owned.topic_partition
+        match classify(owned, None, seen, mine):
             case WriteVerdict.NOT_MINE:
                 self._context.owned.drop(tp)
                 self._context.emit(EndLease((tp,)))
                 self._keep_move(tp, seen, mine)
                 return []
             case WriteVerdict.UNCHANGED:
-                return [(tp, self._operations(held))]
+                return [(tp, self._operations(owned))]
             case _:
                 self._moving.pop(tp, None)
                 return [(tp, transactions.release_without_commit(self._paths, tp, seen.offset))]

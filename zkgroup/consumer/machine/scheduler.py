@@ -237,7 +237,7 @@ class Scheduler(ProcedureLoop[Effect]):
     def _review(self) -> Procedure[None]:
         """Reads back the owned partitions after a disconnect; the lease continues with the same tokens."""
         p = self._components
-        p.commits.review.update(p.context.owned.held)
+        p.commits.review.update(p.context.owned.partitions)
         yield from p.commits.read_reviewed()
         self.was_away = False
         p.lease.verified()

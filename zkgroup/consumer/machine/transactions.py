@@ -74,30 +74,30 @@ def claim_operations(paths: GroupPaths, member: str, claim: Claim) -> list[Opera
     return operations
 
 
-def commit_operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
+def commit_operations(paths: GroupPaths, owned: OwnedPartition, value: int) -> list[Operation]:
     """Writes the offset, if the owner is this claim and the offset was not written since."""
-    tp = held.topic_partition
+    tp = owned.topic_partition
     return [
         Check(paths.owner(tp), CLAIMED_VERSION),
-        SetData(paths.offset(tp), Offset(value).encode(), held.fence),
+        SetData(paths.offset(tp), Offset(value).encode(), owned.fence),
     ]
 
 
-def release_operations(paths: GroupPaths, held: OwnedPartition, value: int) -> list[Operation]:
+def release_operations(paths: GroupPaths, owned: OwnedPartition, value: int) -> list[Operation]:
     """Makes the last commit and ends the claim, in one transaction."""
     return [
-        *commit_operations(paths, held, value),
-        Delete(paths.owner(held.topic_partition), CLAIMED_VERSION),
+        *commit_operations(paths, owned, value),
+        Delete(paths.owner(owned.topic_partition), CLAIMED_VERSION),
     ]
 
 
 def thread_handover_operations(
-    paths: GroupPaths, member: str, held: OwnedPartition, value: int, thread: int
+    paths: GroupPaths, member: str, owned: OwnedPartition, value: int, thread: int
 ) -> list[Operation]:
     """Hands a partition over between threads of this member: commit, delete, create, set."""
-    owner, text = paths.owner(held.topic_partition), Owner(thread_id(member, thread)).encode()
+    owner, text = paths.owner(owned.topic_partition), Owner(thread_id(member, thread)).encode()
     return [
-        *release_operations(paths, held, value),
+        *release_operations(paths, owned, value),
         Create(owner, text, ephemeral=True),
         SetData(owner, text, 0),
     ]
@@ -164,9 +164,9 @@ class MemberIdentity:
             return None
         return decoded.thread if decoded.member == self.member else None
 
-    def holds(self, held: OwnedPartition, owner: Znode | None) -> bool:
-        """Whether the znode is the claim `held`, by session, text and token."""
-        return self.thread_of(owner) is not None and owner is not None and owner.stat.czxid == held.token
+    def holds(self, owned: OwnedPartition, owner: Znode | None) -> bool:
+        """Whether the znode is the claim `owned`, by session, text and token."""
+        return self.thread_of(owner) is not None and owner is not None and owner.stat.czxid == owned.token
 
 
 def read_back(
@@ -198,19 +198,19 @@ class WriteVerdict(Enum):
 
 
 def classify(
-    held: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
+    owned: OwnedPartition, intended: int | None, seen: PartitionZnodes, mine: MemberIdentity
 ) -> WriteVerdict:
     """The verdict on a partition. It checks ownership first, then a reset, then the version."""
-    if not mine.holds(held, seen.owner):
+    if not mine.holds(owned, seen.owner):
         return WriteVerdict.NOT_MINE
-    if seen.offset is None or seen.offset.stat.czxid != held.offset_czxid:
+    if seen.offset is None or seen.offset.stat.czxid != owned.offset_czxid:
         return WriteVerdict.FENCE_BROKEN
-    if seen.marker is not None and seen.marker.stat.mzxid > held.last_mzxid:
+    if seen.marker is not None and seen.marker.stat.mzxid > owned.last_mzxid:
         return WriteVerdict.RESET
     version = seen.offset.stat.version
-    if version == held.fence:
+    if version == owned.fence:
         return WriteVerdict.UNCHANGED
-    if intended is not None and version == held.fence + 1 and offset_value(seen.offset) == intended:
+    if intended is not None and version == owned.fence + 1 and offset_value(seen.offset) == intended:
         return WriteVerdict.APPLIED
     return WriteVerdict.FOREIGN
 

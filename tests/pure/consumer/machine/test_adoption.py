@@ -104,7 +104,7 @@ def test_adopted_claim_starts_from_the_offset_read_with_it() -> None:
     lose_reply(stage, lambda: stage.stranger(SetData(OFFSET, b"9", -1)))
     member = stage.join("a", run_ms=3000)
 
-    assert (member.machine.held()[tp(0)].offset, member.machine.describe().fences[tp(0)]) == (9, 2)
+    assert (member.machine.grants()[tp(0)].offset, member.machine.describe().fences[tp(0)]) == (9, 2)
     assert (len(claims(member)), releases(member)) == (1, [])
     stage.commit(member, {tp(0): 10})
     assert stage.offset(0).data == b"10"
@@ -152,7 +152,7 @@ def test_claim_without_its_offset_is_released_and_made_anew(
     assert (len(claims(member)), len(releases(member))) == (2, 1)
     assert given(member) == [token_of(stage)]
     assert given(member) > first
-    assert member.machine.held()[tp(0)].offset == offset
+    assert member.machine.grants()[tp(0)].offset == offset
     stage.commit(member, {tp(0): 8})
     assert stage.offset(0).data == b"8"
 
@@ -167,7 +167,7 @@ def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
     assert stage.notes("corrupt_znode")
     stage.stranger(SetData(OFFSET, b"4", -1))
     stage.run(2000)
-    assert member.machine.held()[tp(0)].offset == 4
+    assert member.machine.grants()[tp(0)].offset == 4
 
 
 def test_claim_that_is_not_wanted_any_more_is_released() -> None:

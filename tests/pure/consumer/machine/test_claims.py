@@ -179,7 +179,7 @@ def test_offset_that_was_read_back_serves_the_next_claim_alone() -> None:
     member.asked.clear()
     stage.run(2000)
 
-    assert member.machine.held()[tp(3)].offset == 8
+    assert member.machine.grants()[tp(3)].offset == 8
     assert len(claims(member)) == 1
 
 
@@ -208,7 +208,7 @@ def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
     )
     member = stage.join("a")
 
-    assert member.machine.held()[tp(0)].offset == 9
+    assert member.machine.grants()[tp(0)].offset == 9
     assert len(claims(member)) == 2
 
 
@@ -218,7 +218,7 @@ def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
     stage.server.put("/consumers/g/offsets/t/1", b"42")
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
     member = stage.join("a", run_ms=3000)
-    owners, held = [stage.owner(0), stage.owner(1)], member.machine.held()
+    owners, held = [stage.owner(0), stage.owner(1)], member.machine.grants()
 
     assert is_stable(member)
     assert len(claims(member)) == 1
@@ -270,7 +270,7 @@ def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
     assert owner.stat.version == CLAIMED_VERSION
     assert (stage.offset(0).data, stage.offset(0).stat.version) == (b"-1", 0)
     assert (stage.offset(1).data, stage.offset(1).stat.version) == (b"42", 1)
-    grants = member.machine.held()
+    grants = member.machine.grants()
     assert (grants[tp(0)].offset, grants[tp(1)].offset) == (None, 42)
     assert grants[tp(0)].token == owner.stat.czxid
 
@@ -294,19 +294,19 @@ def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
     assert [note.fields["path"] for note in stage.notes("corrupt_znode")] == ["/consumers/g/offsets/t/0"]
     stage.server.put("/consumers/g/offsets/t/0", b"3")
     stage.run(2000)
-    assert member.machine.held()[tp(0)].offset == 3
+    assert member.machine.grants()[tp(0)].offset == 3
 
 
 def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
     """Recipes 5, D-06: verified by bulk read every 30 s; reported as lost, then claimed with a new token."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=5000)
     member = stage.join("a")
-    token = member.machine.held()[tp(0)].token
+    token = member.machine.grants()[tp(0)].token
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.run(8000)
 
     assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
-    assert member.machine.held()[tp(0)].token > token
+    assert member.machine.grants()[tp(0)].token > token
     assert is_stable(member)
     ends = [
         e for e in member.effects if isinstance(e, Lose) or (isinstance(e, LogEvent) and e.kind == "own.end")

@@ -103,7 +103,7 @@ def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup
     assert isinstance(last(member).refused[tp(0)], NotOwnerError)
     assert told(member, Lose)[0].partitions == (tp(0),)
     stage.run(500)
-    assert member.machine.held()[tp(0)].offset == 10
+    assert member.machine.grants()[tp(0)].offset == 10
 
 
 def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup, member: Member) -> None:
@@ -344,7 +344,7 @@ def test_obeyed_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, m
 
     assert (before, state) == (b"99", MemberState.SUSPENDED)
     assert stage.offset(0).data == b"2"
-    assert member.machine.held().keys() == {tp(0), tp(1), tp(2)}
+    assert member.machine.grants().keys() == {tp(0), tp(1), tp(2)}
 
 
 def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: Member) -> None:
@@ -362,14 +362,14 @@ def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: 
 def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: another life of the offset znode; versions of the old one mean nothing any more."""
     path = Offset.path(GROUP, tp(0))
-    token = member.machine.held()[tp(0)].token
+    token = member.machine.grants()[tp(0)].token
     stage.stranger(Delete(path, -1), Create(path, b"10"))
     stage.commit(member, {tp(0): 11})
     stage.run(500)
 
     assert isinstance(last(member).refused[tp(0)], NotOwnerError)
     assert len(stage.notes("fence_broken")) == 1
-    assert member.machine.held()[tp(0)].token > token
+    assert member.machine.grants()[tp(0)].token > token
 
 
 # --- without a lease ------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: M
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
     stage.run(500)
-    assert tp(0) in member.machine.held()
+    assert tp(0) in member.machine.grants()
     member.post(old)
     stage.drain()
 
@@ -435,14 +435,14 @@ def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: M
 
 def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the partition is claimed anew between two commits that were asked for at once."""
-    token = member.machine.held()[tp(0)].token
+    token = member.machine.grants()[tp(0)].token
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     for value in (11, 12):
         request = member.application.commit({tp(0): value})
         member.post(request)
     stage.run(500)
 
-    assert member.machine.held()[tp(0)].token > token
+    assert member.machine.grants()[tp(0)].token > token
     assert [commit.committed for commit in told(member, FinishCommit)[-2:]] == [{}, {}]
     assert stage.offset(0).data == b"10"
 

@@ -104,10 +104,10 @@ def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
     """Item 27: no member claims or releases without a valid assignment; the error is reported."""
     stage = SteppedGroup({"t": 4, "u": 2}, partition_assignment_strategy="roundrobin")
     first = stage.join("a", {"t": 1})
-    tokens = {held: grant.token for held, grant in first.machine.held().items()}
+    tokens = {held: grant.token for held, grant in first.machine.grants().items()}
     second = stage.join("b", {"u": 1}, run_ms=5000)
 
-    assert {held: grant.token for held, grant in first.machine.held().items()} == tokens
+    assert {held: grant.token for held, grant in first.machine.grants().items()} == tokens
     assert owned(first) == [0, 1, 2, 3]
     assert (owned(second), claims(second), stage.owners("u")) == ([], [], {})
     assert {note.member for note in stage.notes("assignment_refused")} == {"g_a", "g_b"}
@@ -124,7 +124,7 @@ def test_sticky_moves_only_what_it_must() -> None:
     third = stage.join("c")
 
     assert len(owned(first)) in (1, 2)
-    assert sorted(len(stage.actors[n].machine.held()) for n in "abc") == [1, 1, 2]
+    assert sorted(len(stage.actors[n].machine.grants()) for n in "abc") == [1, 1, 2]
     assert third.machine.describe().owners == first.machine.describe().owners
 
 
@@ -144,7 +144,7 @@ def test_sticky_plan_of_a_grown_topic_is_written_anew() -> None:
     stage.topic("t", 7)
     stage.run(2000)
 
-    assert len(first.machine.held()) + len(second.machine.held()) == 7
+    assert len(first.machine.grants()) + len(second.machine.grants()) == 7
     assert all(map(is_stable, (first, second)))
 
 
@@ -211,7 +211,7 @@ def test_unchanged_step_does_not_depend_on_the_number_of_partitions() -> None:
             return super().items()
 
     books = member.machine._components.context.owned
-    books.held = Watched(books.held)
+    books.partitions = Watched(books.partitions)
     books.target = Watched(books.target)
     stage.run(900)
 

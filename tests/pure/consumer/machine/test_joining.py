@@ -176,7 +176,7 @@ def test_session_is_that_of_the_registration_read_back() -> None:
     stage.run(1000)
 
     assert "lost" in [state.value for state in member.states]
-    assert member.machine.held() == {}
+    assert member.machine.grants() == {}
     assert stage.notes("stale_registration")
 
 

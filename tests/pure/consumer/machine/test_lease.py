@@ -137,18 +137,18 @@ def test_break_shorter_than_the_lease_revokes_nothing() -> None:
     """Item 49: no rebalance, ownership intact, no callback; watches are armed anew."""
     stage = SteppedGroup()
     member = stage.join("a")
-    before = member.machine.held()
+    before = member.machine.grants()
     member.effects.clear()
     stage.server.suspend("client-a")
     stage.run(2000)
     stage.server.resume("client-a")
     stage.run(1000)
 
-    assert member.machine.held() == before
+    assert member.machine.grants() == before
     assert [e for e in member.effects if isinstance(e, (Revoke, Lose, Assign, ChangeState))] == []
     stage.topic("t", 5)
     stage.run(500)
-    assert len(member.machine.held()) == 5
+    assert len(member.machine.grants()) == 5
 
 
 def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session() -> None:
@@ -173,7 +173,7 @@ def test_member_back_in_the_same_session_goes_on_with_the_same_tokens() -> None:
     stage.client("client-a").session_timeout_ms = 60_000
     stage.run(2000)
     stage.commit(member, {tp(n): 0 for n in range(4)})
-    before = member.machine.held()
+    before = member.machine.grants()
     stage.server.suspend("client-a")
     stage.run_until(lambda: member.state is MemberState.SUSPENDED, 60_000)
     member.effects.clear()
@@ -181,7 +181,7 @@ def test_member_back_in_the_same_session_goes_on_with_the_same_tokens() -> None:
     stage.run(1000)
 
     assert is_stable(member)
-    assert member.machine.held() == before
+    assert member.machine.grants() == before
     assert [e for e in member.effects if isinstance(e, (Revoke, Lose, Assign))] == []
     assert member.application.deliverable()
 
@@ -215,7 +215,7 @@ def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
 
     assert order == ["Lose", "Abandon"]
     assert member.state is MemberState.LOST
-    assert member.machine.held() == {}
+    assert member.machine.grants() == {}
 
 
 def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:

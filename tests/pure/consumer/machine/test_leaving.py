@@ -50,7 +50,7 @@ def test_shared_client_releases_everything_then_its_registration() -> None:
 
     assert multis(first.asked)[writes[-1]] == (Delete(Registration.path(GROUP, "g_a"), 0),)
     assert stage.registration("b") is not None
-    assert sorted(h.partition for h in second.machine.held()) == [0, 1, 2, 3]
+    assert sorted(h.partition for h in second.machine.grants()) == [0, 1, 2, 3]
     assert first.finished is not None
     assert first.finished.close_session is False
 
@@ -146,12 +146,12 @@ def test_member_that_does_not_poll_leaves_until_it_does() -> None:
     stage.run(1000)
 
     assert stage.registration("a") is None
-    assert len(other.machine.held()) == 4
+    assert len(other.machine.grants()) == 4
     assert member.machine.describe().reason == "poll_timeout"
     member.post(ev.Polled())
     stage.run(1000)
     assert all(map(is_stable, (member, other)))
-    assert len(member.machine.held()) == 2
+    assert len(member.machine.grants()) == 2
 
 
 def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None:
@@ -160,7 +160,7 @@ def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None
 
     stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1})
-    tokens = {held: grant.token for held, grant in member.machine.held().items()}
+    tokens = {held: grant.token for held, grant in member.machine.grants().items()}
     member.asked.clear()
     member.post(ev.SubscriptionChanged(StaticSubscription({"t": 1, "u": 1})))
     stage.run(1000)
@@ -170,7 +170,7 @@ def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None
     ]
 
     assert [type(o) for o in change] == [Delete, Create]
-    held = member.machine.held()
+    held = member.machine.grants()
     assert {tp: held[tp].token for tp in tokens} == tokens
     assert len(held) == 4
 
@@ -199,4 +199,4 @@ def test_leftovers_of_an_earlier_member_on_a_shared_client_are_released() -> Non
     second = stage.join("a", {"u": 1}, client="shared", run_ms=3000)
 
     assert stage.owners("t") == {}
-    assert {h.topic for h in second.machine.held()} == {"u"}
+    assert {h.topic for h in second.machine.grants()} == {"u"}

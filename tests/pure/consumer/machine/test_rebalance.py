@@ -98,11 +98,11 @@ def test_deletion_of_a_topic_releases_its_partitions_only() -> None:
     """Item 48: the others are not touched."""
     stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1, "u": 1})
-    tokens = {held: grant.token for held, grant in member.machine.held().items()}
+    tokens = {held: grant.token for held, grant in member.machine.grants().items()}
     stage.server.remove(Topic.path("u"))
     stage.run(1000)
 
-    assert {held: g.token for held, g in member.machine.held().items()} == {
+    assert {held: g.token for held, g in member.machine.grants().items()} == {
         held: token for held, token in tokens.items() if held.topic == "t"
     }
     assert stage.owners("u") == {}
@@ -117,7 +117,7 @@ def test_new_topic_of_a_wildcard_needs_no_new_registration() -> None:
     stage.run(1000)
 
     assert stage.registration("a") == before
-    assert len(member.machine.held()) == 3
+    assert len(member.machine.grants()) == 3
 
 
 @pytest.mark.parametrize("pattern", ["white", "black"])
@@ -127,7 +127,7 @@ def test_internal_topic_is_left_out_also_of_a_peers_wildcard(pattern: str) -> No
     wanted = Whitelist(".*") if pattern == "white" else Blacklist("nothing")
     first, second = stage.join("a", wanted), stage.join("b", wanted)
 
-    assert {held.topic for held in (*first.machine.held(), *second.machine.held())} == {"t"}
+    assert {held.topic for held in (*first.machine.grants(), *second.machine.grants())} == {"t"}
     assert first.machine.describe().owners == second.machine.describe().owners
 
 
@@ -157,8 +157,8 @@ def test_member_that_came_back_under_its_name_is_noticed() -> None:
 
     second.post(ev.SubscriptionChanged(StaticSubscription({"u": 1})))
     stage.run(2000)
-    assert {(h.topic, h.partition) for h in first.machine.held()} == {("t", 0), ("t", 1), ("u", 0)}
-    assert {(h.topic, h.partition) for h in second.machine.held()} == {("u", 1)}
+    assert {(h.topic, h.partition) for h in first.machine.grants()} == {("t", 0), ("t", 1), ("u", 0)}
+    assert {(h.topic, h.partition) for h in second.machine.grants()} == {("u", 1)}
 
 
 # --- what moves, and in which order ---------------------------------------------------------------
@@ -168,11 +168,11 @@ def test_partitions_that_do_not_move_keep_their_claim() -> None:
     """Item 40: same czxid, and no callback of the application for them."""
     stage = SteppedGroup()
     member = stage.join("a")
-    before = {held: grant.token for held, grant in member.machine.held().items()}
+    before = {held: grant.token for held, grant in member.machine.grants().items()}
     member.effects.clear()
     stage.join("b")
 
-    kept = {held: grant.token for held, grant in member.machine.held().items()}
+    kept = {held: grant.token for held, grant in member.machine.grants().items()}
     assert kept == {tp(0): before[tp(0)], tp(1): before[tp(1)]}
     assert told(member, Assign) == []
     assert [r.partitions for r in told(member, Revoke)] == [(tp(2), tp(3))]
@@ -255,20 +255,20 @@ def test_positions_of_the_callback_are_committed_with_the_release() -> None:
         member.application.deliver(tp(3))
     second = stage.join("b")
 
-    assert second.machine.held()[tp(3)].offset == 5
+    assert second.machine.grants()[tp(3)].offset == 5
 
 
 def test_move_between_threads_of_one_member_is_one_transaction() -> None:
     """Recipes 5: delete, create, set, bump in one multi; a new token; revoked, then assigned."""
     stage = SteppedGroup(topics={"t": 3})
     member = stage.join("a", {"t": 2})
-    before = member.machine.held()
+    before = member.machine.grants()
     stage.commit(member, {tp(n): 7 for n in range(3)})
     member.asked.clear()
     member.effects.clear()
     stage.topic("t", 5)
     stage.run(1000)
-    after = member.machine.held()
+    after = member.machine.grants()
 
     moved = [held for held in before if before[held].thread != after[held].thread]
     assert moved

@@ -37,7 +37,7 @@ def moving_stage(
     """
     stage = SteppedGroup(topics={"t": 3})
     member = stage.join("a", {"t": 2})
-    assert member.machine.held()[MOVED].thread == 1
+    assert member.machine.grants()[MOVED].thread == 1
     stage.commit(member, {MOVED: 7})
     member.asked.clear()
 
@@ -71,7 +71,7 @@ def ends(member: Member) -> list[tuple[Operation, ...]]:
 def test_move_that_was_applied_without_an_answer_is_taken_over() -> None:
     """It is found under another token, of the thread that it was for: neither sent nor claimed again."""
     stage, member = moving_stage("lost_reply")
-    held, owner = member.machine.held()[MOVED], stage.owner(2)
+    held, owner = member.machine.grants()[MOVED], stage.owner(2)
 
     assert is_stable(member)
     assert owner is not None
@@ -111,7 +111,7 @@ def test_move_that_was_applied_and_is_planned_no_more_is_released() -> None:
     stage, member = moving_stage("lost_reply", given_up)
 
     assert 2 not in stage.owners()
-    assert MOVED not in member.machine.held()
+    assert MOVED not in member.machine.grants()
     assert stage.offset(2).data == b"7"
 
 
@@ -122,7 +122,7 @@ def test_move_that_cannot_be_taken_over_is_released_where_it_stands() -> None:
     )
 
     assert 2 not in stage.owners()
-    assert MOVED not in member.machine.held()
+    assert MOVED not in member.machine.grants()
 
 
 def test_partition_that_is_handed_back_and_comes_to_another_thread_has_been_handed_back() -> None:
@@ -132,18 +132,18 @@ def test_partition_that_is_handed_back_and_comes_to_another_thread_has_been_hand
     """
     stage = SteppedGroup(topics={"t": 3})
     member = stage.join("a", {"t": 2})
-    token = member.machine.held()[MOVED].token
+    token = member.machine.grants()[MOVED].token
     stage.hangs.add("a")
     future = member.engine.hand_back([MOVED])
     stage.drain()
     stage.topic("t", 5)
     stage.run(1000)
-    before = (future.done(), member.machine.held()[MOVED].token)
+    before = (future.done(), member.machine.grants()[MOVED].token)
     stage.hangs.clear()
     stage.run(1000)
 
     assert before == (False, token)
-    assert member.machine.held()[MOVED].token > token
+    assert member.machine.grants()[MOVED].token > token
     assert len(ends(member)) == 1
     assert future.done()
 

@@ -389,9 +389,9 @@ class Application(RebalanceListener):
             is_same = flow.grant.token == ordered.claims.get(tp, (0, 0))[0]
             if is_same and value > flow.tracker.position:
                 raise DeliveryError(f"{tp} committed at {value}, processed up to {flow.tracker.position}")
-        held = self.member.engine._machine._components.context.owned.held
+        owned = self.member.engine._machine._components.context.owned.partitions
         for tp, error in result.refused.items():
-            flow, claim = self._subscriptions.find(tp), held.get(tp)
+            flow, claim = self._subscriptions.find(tp), owned.get(tp)
             if ordered.own is None or flow is None or claim is None or "without a seek" not in str(error):
                 continue
             if claim.position_epoch > self._subscriptions.last_move_id:

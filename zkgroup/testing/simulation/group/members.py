@@ -235,9 +235,9 @@ class Actor:
         """Every effect, in order."""
         return self.machine.effects
 
-    def held(self) -> Mapping[TopicPartition, LeaseGrant]:
+    def grants(self) -> Mapping[TopicPartition, LeaseGrant]:
         """Partitions that the machine owns, with their leases."""
-        return self.machine.held()
+        return self.machine.grants()
 
     def handed_back(self) -> frozenset[TopicPartition]:
         """Partitions that its application handed back until the next assignment."""
@@ -361,11 +361,11 @@ class ConsumingActor(Actor):
         self._acknowledged(committed)
         flows = self.member.delivery._subscriptions
         for tp, value in committed.items():
-            flow, held = flows.find(tp), self.machine._components.context.owned.held.get(tp)
-            if flow is None or held is None or flow.grant.token != held.token or flow.settling:
+            flow, owned = flows.find(tp), self.machine._components.context.owned.partitions.get(tp)
+            if flow is None or owned is None or flow.grant.token != owned.token or flow.settling:
                 continue
-            is_of_before = flow.sought != held.sought or held.position_epoch > flows.last_move_id
-            if is_of_before or held.token in self.application.own_committed:
+            is_of_before = flow.sought != owned.sought or owned.position_epoch > flows.last_move_id
+            if is_of_before or owned.token in self.application.own_committed:
                 continue
             at = flow.tracker.position
             assert value <= at, f"{tp} is committed at {value}, processed up to {at}"
@@ -377,7 +377,7 @@ class ConsumingActor(Actor):
         def drain(
             partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[ProcessedPositions], None]
         ) -> None:
-            tokens = {tp: self.held()[tp].token for tp in partitions if tp in self.held()}
+            tokens = {tp: self.grants()[tp].token for tp in partitions if tp in self.grants()}
 
             def drained(processed: ProcessedPositions) -> None:
                 for tp in processed.seeks.keys() & tokens.keys() & processed.positions.keys():

@@ -110,7 +110,7 @@ class Goal:
             mine = {
                 tp: token for tp, (who, token) in owners.items() if who.rpartition("-")[0] == actor.member_id
             }
-            believed = {tp: grant.token for tp, grant in actor.held().items()}
+            believed = {tp: grant.token for tp, grant in actor.grants().items()}
             if mine != believed:
                 return f"{actor.member_id} owns {believed}, in the tree {mine}"
             if sorted(actor.application.owned) != sorted(mine):
@@ -213,7 +213,7 @@ class GroupConvergence:
         """After convergence, an offset without foreign writes is what its owner takes it for."""
         for actor in self._world.living():
             description = actor.describe()
-            for tp, grant in description.held.items():
+            for tp, grant in description.grants.items():
                 znode = self._world.server.find(Offset.path(GROUP, tp))
                 if znode is not None and znode.stat.version == description.fences[tp]:
                     believed = -1 if grant.offset is None else grant.offset
@@ -375,9 +375,9 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
     def _state(self) -> Iterable[str]:
         for actor in self.world.living():
             status = actor.describe()
-            held, target = sorted(map(str, status.held)), sorted(map(str, status.target))
+            owned, target = sorted(map(str, status.grants)), sorted(map(str, status.target))
             yield f"{actor.member_id}: {status.state.value} ({status.reason})"
-            yield f"  held {held}, target {target}, blocked {dict(status.blocked)}"
+            yield f"  held {owned}, target {target}, blocked {dict(status.blocked)}"
 
 
 @contextmanager
