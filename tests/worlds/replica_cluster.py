@@ -82,6 +82,8 @@ class Cluster:
         self.unnoticed: set[int] = set()
         self.emptied: set[int] = set()
         """Brokers whose folders were lost, until they join the ISR."""
+        self.deleted = 0
+        """The highest log start offset of a leader: lines below it may be gone."""
         self.lines = 0
         self.incarnations = 0
         for broker in BROKERS:
@@ -166,8 +168,12 @@ class Cluster:
         return any(member in self.up and member not in self.unnoticed for member in safe - {broker})
 
     def has_all(self, broker: int) -> bool:
-        lines = self.hosts.lines(broker)
-        return all(offset < len(lines) and lines[offset] == line for offset, line in self.acked.items())
+        lines = self.lines_of(broker)
+        return all(lines.get(offset) == line for offset, line in self.acked.items() if offset >= self.deleted)
+
+    def lines_of(self, broker: int) -> dict[int, bytes]:
+        """The lines in a broker's log, by offset."""
+        return dict(enumerate(self.hosts.lines(broker), self.hosts.first_offset(broker)))
 
     def _open(self, broker: int) -> None:
         self.incarnations += 1
@@ -221,6 +227,12 @@ class Cluster:
                 Waiting(broker, self.broker_epochs[broker], leader_epoch, response.base_offset, lines)
             )
 
+    def delete(self, broker: int) -> None:
+        """Retention of a leader: its log starts at an offset up to its high watermark."""
+        offset = self.random.randint(0, self.up[broker].high_watermark(TP) or 0)
+        if self.up[broker].delete_records(TP, offset) is ErrorCode.NONE:
+            self.deleted = max(self.deleted, offset)
+
     def ask(self, broker: int) -> bool:
         """A follower fetches from the leader that it knows; the answer is in flight."""
         request = self.up[broker].next_fetch(TP, self.random.choice((1, 40)))
@@ -244,8 +256,8 @@ class Cluster:
             view = host.view(TP)
             if view is None or view.failure:
                 continue
-            lines = self.hosts.lines(broker)
-            for offset in range(view.high_watermark):
+            lines = self.lines_of(broker)
+            for offset in range(host.offsets(TP).log_start_offset, view.high_watermark):
                 line = self.committed.setdefault(offset, lines[offset])
                 if line != lines[offset]:
                     raise ViolationError(
@@ -293,6 +305,7 @@ class Cluster:
     def _do(self, name: str, broker: int) -> bool:
         able = {
             "append": broker in self.leading,
+            "delete": broker in self.leading,
             "ask": broker in self.follows and broker not in self.answers,
             "answer": broker in self.answers,
             "drop": broker in self.leading,
@@ -348,6 +361,7 @@ class Cluster:
 
 WEIGHTS = {
     "append": 8,
+    "delete": 1,
     "ask": 20,
     "answer": 30,
     "written": 3,

@@ -17,7 +17,7 @@ from zkgroup.broker.replica_view import FollowerId, ReplicaView
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.record_batch import all_records
+from zkgroup.wire.record_batch import all_records, read_header
 from zkgroup.wire.records import NO_EPOCH_END, FetchedPartition, FetchPartition
 from zkgroup.wire.replica_host import NO_EPOCH, AppendLinesRequest, AppendLinesResponse, EpochEnd
 
@@ -61,6 +61,10 @@ class Hosts(Protocol):
         """The lines in a broker's log of `TP`, as a leader or as a follower."""
         ...
 
+    def first_offset(self, broker: int) -> int:
+        """The offset of the first of these lines; 0 with none."""
+        ...
+
 
 class MemoryHosts:
     """Replica managers in memory."""
@@ -80,6 +84,9 @@ class MemoryHosts:
     def lines(self, broker: int) -> list[bytes]:
         return lines_in(stored_records(self._storages[broker], TP))
 
+    def first_offset(self, broker: int) -> int:
+        return _first_offset(stored_records(self._storages[broker], TP))
+
 
 class DirectoryHosts:
     """Replica managers in folders below one folder."""
@@ -98,6 +105,13 @@ class DirectoryHosts:
 
     def lines(self, broker: int) -> list[bytes]:
         return lines_on_disk(self.base / str(broker), TP)
+
+    def first_offset(self, broker: int) -> int:
+        return _first_offset(stored_records(DiskStorage(self.base / str(broker)), TP))
+
+
+def _first_offset(records: bytes) -> int:
+    return read_header(records).base_offset if records else 0
 
 
 def _epochs_in(storage: Storage) -> LeaderEpochs:

@@ -12,6 +12,8 @@ import pytest
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.server.control_requests import ControlRequestHandler
+from zkgroup.broker.server.fetch_requests import DelayedFetch
+from zkgroup.broker.server.fetch_sessions import FetchSession
 from zkgroup.controller.machine import event_manager, event_queue, fenced_writes, state_writes
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election import elector
@@ -26,7 +28,9 @@ from zkgroup.controller.machine.requests.sender import RequestSender, SendQueue
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Multi, Read
 from zkgroup.runtime.procedures import Procedure, Query, read_done
+from zkgroup.testing.simulation.cluster import replication
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
+from zkgroup.wire.records import FetchRequest
 from zkgroup.wire.replica_host import NO_EPOCH, EpochEnd
 from zkgroup.znodes.brokers import PartitionState, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch
@@ -292,6 +296,23 @@ def _epoch_ends_a_line_earlier(patch: Patch) -> None:
     patch.setattr(LeaderEpochs, "end_of", earlier)
 
 
+def _second_fetches_are_not_read(patch: Patch) -> None:
+    """A follower of an idle partition never fetches it a second time, as its leader sees it."""
+    begin = FetchSession.begin
+
+    def forgetful(self: FetchSession, request: FetchRequest) -> DelayedFetch:
+        self._due = {}
+        return begin(self, request)
+
+    patch.setattr(FetchSession, "begin", forgetful)
+    patch.setattr(replication, "SWEEP_MS", 1 << 40)
+
+
+def _followers_keep_what_the_leader_has_deleted(patch: Patch) -> None:
+    """A follower below its leader's log start offset goes on where it is."""
+    patch.setattr(Replica, "_start_anew", lambda self, log_start_offset: False)
+
+
 def _tries_again_without_a_pause(patch: Patch) -> None:
     """What is refused, a move or anything else."""
     patch.setattr(event_manager, "BACKOFF_MS", 0)
@@ -312,6 +333,10 @@ BUGS = {
     "lease twice as long": Bug(_lease_twice_as_long, ("S18",), seed=23),
     "consumers read to the end": Bug(_consumers_read_to_the_end, ("lines",), seed=55),
     "epoch ends a line later": Bug(_epoch_ends_a_line_later, ("lines",), seed=72),
+    "second fetches are not read": Bug(_second_fetches_are_not_read, ("L7",)),
+    "followers keep what the leader has deleted": Bug(
+        _followers_keep_what_the_leader_has_deleted, ("L7", "lines"), seed=25
+    ),
     "tries again without a pause": Bug(_tries_again_without_a_pause, ("pace",), seed=8),
     "epoch ends a line earlier": Bug(_epoch_ends_a_line_earlier, ("lines", "L7")),
 }

@@ -56,7 +56,19 @@ def test_schedules_reach_everything() -> None:
     clusters = [run(MemoryHosts(), seed, STEPS) for seed in range(100, 104)]
     steps = {name for cluster in clusters for name in cluster.steps}
 
-    assert steps >= {"append", "ask", "answer", "written", "tell", "drop", "elect", "crash", "lose", "start"}
+    assert steps >= {
+        "append",
+        "delete",
+        "ask",
+        "answer",
+        "written",
+        "tell",
+        "drop",
+        "elect",
+        "crash",
+        "lose",
+        "start",
+    }
     assert all(cluster.state.leader_epoch > 5 for cluster in clusters)
 
 
