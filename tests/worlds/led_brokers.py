@@ -89,14 +89,17 @@ class LedBroker(AbstractContextManager["LedBroker"]):
                 return None
 
 
-def ask(address: tuple[str, int], request: Request, kind: type[ResponseT]) -> ResponseT | None:
+def ask(
+    address: tuple[str, int], request: Request, kind: type[ResponseT], version: int = 0
+) -> ResponseT | None:
     """The answer of a port; None where it closes the connection instead."""
     with socket.create_connection(address, timeout=PATIENCE_S) as connection:
-        connection.sendall(encode_request(request, 7, "test"))
+        connection.sendall(encode_request(request, 7, "test", version=version))
         with connection.makefile("rb") as stream:
             size = stream.read(4)
             if not size:
                 return None
-            number, response = decode_response(kind, stream.read(int.from_bytes(size, "big")))
+            payload = stream.read(int.from_bytes(size, "big"))
+    number, response = decode_response(kind, payload, version=version)
     assert number == 7
     return response

@@ -25,8 +25,12 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.messages import Api, ErrorCode
 from zkgroup.wire.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
@@ -42,6 +46,7 @@ from zkgroup.wire.records import (
 )
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.cluster import ClusterId
 from zkgroup.zookeeper.blocking import Blocking
 
 ALONE = 100
@@ -140,6 +145,43 @@ def test_brokers_and_clients_of_the_port_learn_of_a_topic(
     assert unknown == MetadataResponse(live, (TopicMetadata(3, "nope", ()),))
     for broker in brokers.values():
         assert {each.brokers for each in broker.received(UpdateMetadataRequest)[-1:]} == {live}
+
+
+def test_clients_of_kafka_find_the_brokers_at_the_port(
+    zk_server: Any, tree: Blocking, brokers: dict[int, LedBroker]
+) -> None:
+    """ApiVersions lists no requests for records; Metadata has the cluster id, and a broker as controller.
+
+    A standby controller does not know the cluster: it closes the connection.
+    """
+    cluster_id = ClusterId("LAKGEDWOQC6vMVe8_FqstQ")
+    tree.create_missing("/cluster")
+    tree.multi(Create(ClusterId.path(), cluster_id.encode()))
+    running = Running(zk_server.address)
+    running.wait_elected()
+    standby = Running(zk_server.address, ALONE + 1)
+    assert ask(standby.address, MetadataRequest.of(), MetadataResponse, 11) is None
+    standby.node.close()
+    create(tree, "orders", {0: (2,)})
+    becomes(lambda: leader_of(brokers[2], "orders", 0), 2)
+
+    listed = ask(running.address, ApiVersionsRequest("test", "1"), ApiVersionsResponse, 3)
+    answer = ask(running.address, MetadataRequest.of("orders"), MetadataResponse, 11)
+    none = ask(running.address, MetadataRequest(()), MetadataResponse, 11)
+    described = ask(running.address, DescribeClusterRequest(), DescribeClusterResponse)
+
+    assert listed is not None
+    assert {Api.METADATA, Api.API_VERSIONS} <= {each.api_key for each in listed.apis}
+    assert {Api.PRODUCE, Api.FETCH}.isdisjoint({each.api_key for each in listed.apis})
+    assert answer is not None
+    assert [each.broker for each in answer.brokers] == [1, 2]
+    assert (answer.controller_id, [each.topic for each in answer.topics]) == (1, ["orders"])
+    assert none is not None
+    assert none.topics == ()
+    assert described is not None
+    assert (described.controller_id, len(described.brokers)) == (1, 2)
+    assert answer.cluster_id == described.cluster_id == cluster_id.id
+    running.node.close()
 
 
 def test_the_coordinator_is_the_leader_of_the_groups_partition(
