@@ -19,7 +19,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from zkgroup.broker.admin.apis import AdminApis
+from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.machine.events import (
     BrokerEffect,
@@ -244,7 +244,7 @@ class BrokerLifecycle:
             leader_failed=self._leader_failed,
             telemetry=self._telemetry,
             cluster_id=prepared.cluster_id,
-            make_admin_apis=lambda metadata: AdminApis(
+            make_admin_rows=lambda metadata: AdminRows(
                 self._store, self._clock, metadata, broker=prepared.broker, settings=settings
             ),
         )

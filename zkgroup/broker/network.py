@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from zkgroup.broker.admin.apis import AdminApis
+from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.machine.events import (
@@ -112,14 +112,14 @@ class BrokerNetwork:
         leader_failed: Callable[[TopicPartition, str], None],
         telemetry: BrokerTelemetry,
         cluster_id: str | None = None,
-        make_admin_apis: Callable[[MetadataCache], AdminApis] | None = None,
+        make_admin_rows: Callable[[MetadataCache], AdminRows] | None = None,
     ) -> None:
         """
         Args:
             host: the replicas; `close` closes them.
             post: posts an event to the machine.
             leader_failed: called on the loop when the log of a leader has failed, with the reason.
-            make_admin_apis: makes the handlers of the requests that change the cluster, given the metadata of
+            make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
                 this broker; None does not serve them.
         """
         self._broker, self._cluster_id = broker, cluster_id
@@ -138,7 +138,7 @@ class BrokerNetwork:
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
         self.cache: MetadataCache = _ReportingCache(self._on_metadata)
-        self._admin_apis = None if make_admin_apis is None else make_admin_apis(self.cache)
+        self._admin_rows = None if make_admin_rows is None else make_admin_rows(self.cache)
         self._creates_topics = settings.auto_create_topics_enable
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
@@ -163,7 +163,7 @@ class BrokerNetwork:
     def _make_apis(
         self, controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None
     ) -> BrokerApis:
-        admin = self._admin_apis
+        admin = self._admin_rows
         return BrokerApis(
             broker=self._broker,
             control_requests=self._control_requests,
@@ -211,8 +211,8 @@ class BrokerNetwork:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._server.close()
-        if self._admin_apis is not None:
-            self._admin_apis.close()
+        if self._admin_rows is not None:
+            self._admin_rows.close()
         await self._apis.close()
         await self._fetchers.close()
         await self._executor.close(abandon=abandon)
@@ -325,8 +325,8 @@ class BrokerNetwork:
     def _on_metadata(self) -> None:
         self._fetchers.located(self.cache.brokers)
         self._metadata_updated.set()
-        if self._admin_apis is not None:
-            self._admin_apis.metadata_changed()
+        if self._admin_rows is not None:
+            self._admin_rows.metadata_changed()
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
         self._post(StoppedLeading(tp))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, topics
 from zkgroup.broker.admin.failures import Failure, failure_of
 from zkgroup.broker.admin.known_configs import known_configs
+from zkgroup.broker.admin.rows import ServedMetadata
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
-from zkgroup.broker.server.handlers import RequestContext, ServedApi
+from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
@@ -66,14 +67,6 @@ T = TypeVar("T")
 _log = logging.getLogger("zkgroup.broker")
 
 
-class ServedMetadata(Protocol):
-    """What this broker tells clients of a topic."""
-
-    def leaders(self, topic: str) -> Mapping[int, int] | None:
-        """Partition to its live leader, -1 for none; None for an unknown topic."""
-        ...
-
-
 class AdminApis:
     """Handles the requests that change the cluster, and those that show what can be changed.
 
@@ -105,20 +98,6 @@ class AdminApis:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"zkgroup-broker-{broker}-admin")
         self._waiting: set[asyncio.Event] = set()
         self._auto_created: dict[str, asyncio.Task[None]] = {}
-
-    def rows(self) -> Iterator[ServedApi[Any]]:
-        """The rows of the table of served APIs."""
-        yield ServedApi(CreateTopicsRequest, CreateTopicsRequest.VERSIONS, self.create_topics)
-        yield ServedApi(DeleteTopicsRequest, DeleteTopicsRequest.VERSIONS, self.delete_topics)
-        yield ServedApi(CreatePartitionsRequest, CreatePartitionsRequest.VERSIONS, self.create_partitions)
-        yield ServedApi(DescribeConfigsRequest, DescribeConfigsRequest.VERSIONS, self.describe_configs)
-        yield ServedApi(AlterConfigsRequest, AlterConfigsRequest.VERSIONS, self.alter_configs)
-        incremental = IncrementalAlterConfigsRequest
-        yield ServedApi(incremental, incremental.VERSIONS, self.incremental_alter_configs)
-        yield ServedApi(ElectLeadersRequest, ElectLeadersRequest.VERSIONS, self.elect_leaders)
-        alter, running = AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
-        yield ServedApi(alter, alter.VERSIONS, self.alter_partition_reassignments)
-        yield ServedApi(running, running.VERSIONS, self.list_partition_reassignments)
 
     def close(self) -> None:
         """Ends all waits; calls in progress end by themselves."""

@@ -1,0 +1,106 @@
+"""The admin requests in the table of served APIs. Their handlers are loaded with the first such request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.model.ports import Clock, Store
+from zkgroup.wire.admin_apis import (
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+)
+from zkgroup.wire.messages import Request
+
+if TYPE_CHECKING:
+    from zkgroup.broker.admin.apis import AdminApis
+
+
+class ServedMetadata(Protocol):
+    """What this broker tells clients of a topic."""
+
+    def leaders(self, topic: str) -> Mapping[int, int] | None:
+        """Partition to its live leader, -1 for none; None for an unknown topic."""
+        ...
+
+
+_HANDLERS: Final[Mapping[type[Request], Callable[[AdminApis], Callable[..., Any]]]] = {
+    CreateTopicsRequest: lambda apis: apis.create_topics,
+    DeleteTopicsRequest: lambda apis: apis.delete_topics,
+    CreatePartitionsRequest: lambda apis: apis.create_partitions,
+    DescribeConfigsRequest: lambda apis: apis.describe_configs,
+    AlterConfigsRequest: lambda apis: apis.alter_configs,
+    IncrementalAlterConfigsRequest: lambda apis: apis.incremental_alter_configs,
+    ElectLeadersRequest: lambda apis: apis.elect_leaders,
+    AlterPartitionReassignmentsRequest: lambda apis: apis.alter_partition_reassignments,
+    ListPartitionReassignmentsRequest: lambda apis: apis.list_partition_reassignments,
+}
+
+
+class AdminRows:
+    """The rows of one broker. Most brokers are never asked: `zkgroup.admin` costs memory and time to load.
+
+    Made and used on one event loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        metadata: ServedMetadata,
+        *,
+        broker: int,
+        settings: BrokerSettings,
+    ) -> None:
+        """
+        Args:
+            store: the broker's ZooKeeper session.
+            metadata: what this broker tells clients.
+        """
+        self._store, self._clock, self._metadata = store, clock, metadata
+        self._broker, self._settings = broker, settings
+        self._apis: AdminApis | None = None
+
+    def rows(self) -> Iterator[ServedApi[Any]]:
+        """The rows of the table of served APIs."""
+        for kind, handler_of in _HANDLERS.items():
+            yield ServedApi(kind, kind.VERSIONS, self._handler(handler_of))
+
+    def create_unknown_topic(self, topic: str) -> None:
+        """See `AdminApis.create_unknown_topic`."""
+        self._loaded().create_unknown_topic(topic)
+
+    def metadata_changed(self) -> None:
+        """Wakes the requests that wait for their effect; to be called after each UpdateMetadata."""
+        if self._apis is not None:
+            self._apis.metadata_changed()
+
+    def close(self) -> None:
+        """Ends all waits; calls in progress end by themselves."""
+        if self._apis is not None:
+            self._apis.close()
+
+    def _handler(self, handler_of: Callable[[AdminApis], Callable[..., Any]]) -> Callable[..., Any]:
+        async def handle(context: RequestContext, request: Request) -> Answer:
+            answer: Answer = await handler_of(self._loaded())(context, request)
+            return answer
+
+        return handle
+
+    def _loaded(self) -> AdminApis:
+        if self._apis is None:
+            from zkgroup.broker.admin.apis import AdminApis
+
+            self._apis = AdminApis(
+                self._store, self._clock, self._metadata, broker=self._broker, settings=self._settings
+            )
+        return self._apis
