@@ -330,7 +330,7 @@ def test_a_mistyped_command_names_the_nearest(lone_shell: Shell, typed: str, mea
     assert repr(meant) in ran.err
 
 
-@pytest.mark.parametrize("module", ["zkgroup_cli.app", "click", "zkgroup.errors", "zkgroup_cli.params"])
+@pytest.mark.parametrize("module", ["zkgroup_cli.app", "click", "zkgroup.errors", "zkgroup_cli.render"])
 def test_interrupting_the_imports_is_exit_130(module: str) -> None:
     """Past bug: Ctrl-C in the first tenths of a second printed a traceback. One that is ignored stays so."""
     program = f"""
