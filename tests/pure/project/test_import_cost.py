@@ -37,6 +37,18 @@ def test_import_loads_little_and_nothing_heavy(statement: str) -> None:
     assert len(loaded) <= MODULES_MAX[statement]
 
 
+def test_the_pytest_plugin_loads_nothing_before_its_fixtures_are_used() -> None:
+    """Each run of pytest loads it, where zkgroup is installed: no broker, no cluster, no server."""
+    loaded = _loaded("import pytest, zkgroup.testing.plugin")
+
+    assert {name for name in loaded if name.startswith("zkgroup")} == {
+        "zkgroup",
+        "zkgroup.testing",
+        "zkgroup.testing.plugin",
+        "zkgroup.version",
+    }
+
+
 USERS_TEST = """
 import sys
 from pathlib import Path
