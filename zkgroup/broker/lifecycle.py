@@ -146,6 +146,9 @@ class BrokerLifecycle:
         self._telemetry = BrokerTelemetry(parts.metrics)
         self._registered_store = RegisteredStore(parts.store)
         self._controller: HostedController | None = None
+        self._controller_lock = threading.Lock()
+        self._is_closing = False
+        """Whether no controller may be made any more; guarded by the lock."""
         self._unapplied: list[ConfigChanged] = []
         self._controller_waiters: list[asyncio.Future[Address | None]] = []
         self._shutdown_lock = threading.Lock()
@@ -183,8 +186,11 @@ class BrokerLifecycle:
     def _close_parts(self, *, abandon: bool) -> None:
         if self._unlisten is not None:
             self._unlisten()
-        if self._controller is not None:
-            self._controller.close(CLOSE_S)
+        with self._controller_lock:
+            self._is_closing = True
+            controller = self._controller
+        if controller is not None:
+            controller.close(CLOSE_S)
         self._registered_store.close()
         self._loop.post(self._loop.stop)
         self._loop.join(CLOSE_S)
@@ -390,7 +396,15 @@ class BrokerLifecycle:
         assert serving is not None
         self.thread.call(BrokerNetwork.registered, self.network, effect.epoch)
         self._listener.on_registered(broker, *serving, effect.epoch)
-        if self._controller is None:
+        self._make_controller(broker, serving)
+        self._registered_store.registered(effect.incarnation)
+        self._parts.registered()
+
+    def _make_controller(self, broker: int, serving: tuple[str, int]) -> None:
+        """Starts the controller of this process, once, unless the broker is closing meanwhile."""
+        with self._controller_lock:
+            if self._controller is not None or self._is_closing:
+                return
             parts = self._parts
             config = HostedControllerConfig(
                 broker,
@@ -403,10 +417,8 @@ class BrokerLifecycle:
                 parts.fail,
                 parts.make_loop,
             )
-            self._controller = self._parts.make_controller(config)
+            self._controller = parts.make_controller(config)
             self._controller.start()
-        self._registered_store.registered(effect.incarnation)
-        self._parts.registered()
 
     def _on_network(self, order: Callable[[BrokerNetwork], Awaitable[None]]) -> None:
         network = self.network

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import happened
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.replica_managers import lines_on_disk
-from zkgroup.broker.lifecycle import run_controlled_shutdown
+from tests.worlds.running_brokers import Idle
+from zkgroup.broker.broker import Broker
+from zkgroup.broker.hosted_controller import RegisteredStore
+from zkgroup.broker.lifecycle import HostedControllerConfig, run_controlled_shutdown
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
+from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import ControllerRegistration
+from zkgroup.zookeeper.clock import SystemClock
 
 CLEAN = ".kafka_cleanshutdown"
 REFUSED = ControlledShutdownResponse(0, (T0,))
@@ -125,3 +133,35 @@ def test_a_log_in_memory_outlives_its_broker_in_a_storage(world: MemoryBrokers) 
     world.running.brokers[1].close()
 
     assert CLEAN in storage.files
+
+
+class SlowListener(BrokerListener):
+    """The first registration waits until the broker is closing."""
+
+    def __init__(self) -> None:
+        self.registering, self.closing = threading.Event(), threading.Event()
+
+    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
+        self.registering.set()
+        happened(self.closing)
+
+
+def test_a_broker_that_closes_while_it_registers_makes_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past bug: a controller that was made behind `close` kept its threads, and took part in elections."""
+    listener, made = SlowListener(), list[HostedControllerConfig]()
+
+    def make(config: HostedControllerConfig) -> Idle:
+        made.append(config)
+        return Idle(config)
+
+    def close(store: RegisteredStore, timeout_s: float = 5.0) -> None:
+        listener.closing.set()  # behind the end of the controller
+
+    server = MemoryZooKeeper(SystemClock())
+    broker = Broker(client=server.client("b1"), broker=1, listener=listener, make_controller=make)
+    broker.start()
+    happened(listener.registering)
+    monkeypatch.setattr(RegisteredStore, "close", close)
+    broker.close(controlled_shutdown=False)
+
+    assert made == []
