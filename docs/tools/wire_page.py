@@ -23,7 +23,6 @@ def page() -> str:
     intro = [
         "Controller and brokers use version 0 of Kafka 0.8.2.2's control requests, so either side may be Kafka.",
         "Everything else is what Kafka 2.8.2 has; the first table names what brokers of zkgroup serve.",
-        "The requests that append and fetch lines are zkgroup's own, and not listed by ApiVersions.",
         "",
         "A frame is an int32 size and so many bytes: a header, then a body, its fields in the order given here.",
         "Numbers are big-endian. A string is an int16 length and UTF-8, bytes an int32 length and the bytes,",
@@ -92,7 +91,7 @@ def _range(versions: range | None) -> str:
 
 def _requests() -> list[type[Request]]:
     """In the order of their modules and files: control requests first."""
-    order = ("control", "replica_host", "metadata", "records", "groups", "admin_apis")
+    order = ("control", "metadata", "records", "groups", "admin_apis")
     return sorted(
         REQUESTS.values(),
         key=lambda kind: (order.index(kind.__module__.rpartition(".")[2]), kind.API),

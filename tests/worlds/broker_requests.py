@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from zkgroup.broker.replica_view import Action, Handling
 from zkgroup.model import TopicPartition
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import (
     BrokerEndPoint,
     LeaderAndIsrRequest,
@@ -15,7 +16,15 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import ACKS_ALL, CONSUMER, AppendLinesRequest, FetchLinesRequest
+from zkgroup.wire.records import (
+    CONSUMER_REPLICA,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+)
 
 T = TypeVar("T")
 
@@ -75,9 +84,15 @@ def handled(
         error = (errors or {}).get(action.topic_partition, ErrorCode.NONE)
 
 
-def append(acks: int = ACKS_ALL, *lines: bytes) -> AppendLinesRequest:
-    return AppendLinesRequest(*ORDERS, 3, acks, lines or (b"a", b"b"))
+def produce_request(tp: TopicPartition, acks: int, *values: bytes) -> ProduceRequest:
+    """Produces records of these values, in one batch, to one partition."""
+    records = records_of(values, timestamp_ms=1)
+    return ProduceRequest(
+        acks, 30_000, (ProducedTopic(tp.topic, (ProducedPartition(tp.partition, records),)),)
+    )
 
 
-def fetch(replica: int = CONSUMER, wait_ms: int = 0) -> FetchLinesRequest:
-    return FetchLinesRequest(replica, 5, *ORDERS, 3, -1, 10, 1000, wait_ms)
+def consume_request(tp: TopicPartition, offset: int, wait_ms: int = 0) -> FetchRequest:
+    """Fetches as a consumer, and waits so long for a record."""
+    wanted = FetchTopic(tp.topic, (FetchPartition(tp.partition, offset, 10_000),))
+    return FetchRequest(CONSUMER_REPLICA, wait_ms, 1, (wanted,))

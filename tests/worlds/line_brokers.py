@@ -38,7 +38,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Request
-from zkgroup.wire.records import NO_EPOCH_END
+from zkgroup.wire.records import NO_EPOCH_END, ProduceRequest
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 from zkgroup.znodes.cluster import ProducerIdBlock
 
@@ -176,10 +176,7 @@ class LineBrokers:
         async def respond(context: RequestContext, request: Request) -> Answer:
             requests.append(request)
             response = await service.respond(context, request)
-            if number in self.lost_answers and type(request).__name__ in (
-                "AppendLinesRequest",
-                "ProduceRequest",
-            ):
+            if number in self.lost_answers and isinstance(request, ProduceRequest):
                 self.lost_answers.discard(number)
                 return None
             return response

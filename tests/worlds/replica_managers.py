@@ -13,13 +13,13 @@ from zkgroup.broker.log.data_dir import DataDir, stored_records
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.storage import DiskStorage, Flush, MemoryStorage, Storage
-from zkgroup.broker.replica_view import FollowerId, ReplicaView
+from zkgroup.broker.replica_view import AppendResult, FollowerId, ReplicaView
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import all_records, read_header
-from zkgroup.wire.records import NO_EPOCH_END, FetchedPartition, FetchPartition
-from zkgroup.wire.replica_host import NO_EPOCH, AppendLinesRequest, AppendLinesResponse, EpochEnd
+from zkgroup.wire.records import NO_EPOCH, NO_EPOCH_END, EpochEnd, FetchedPartition, FetchPartition
 
 TP = TopicPartition("orders", 0)
 EVERYTHING = 1 << 30
@@ -160,8 +160,9 @@ def replicate(
             return until is None
 
 
-def append(host: ReplicaManager, leader_epoch: int, *lines: bytes) -> AppendLinesResponse:
-    return host.append_lines(AppendLinesRequest(TP.topic, TP.partition, leader_epoch, 1, lines))
+def append(host: ReplicaManager, leader_epoch: int, *values: bytes) -> AppendResult:
+    """Appends records to `TP`, as a client that expects this leader epoch."""
+    return host.append(TP, records_of(values, timestamp_ms=1), leader_epoch)
 
 
 def fetch(

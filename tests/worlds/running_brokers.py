@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.broker_requests import produce_request
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.lifecycle import HostedControllerConfig
 from zkgroup.broker.replica_view import ReplicaView, Role
@@ -30,7 +31,7 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
-from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesResponse
+from zkgroup.wire.records import ACKS_ALL, ProduceResponse, ProduceResult
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -230,10 +231,13 @@ class RunningBrokers:
             update = UpdateMetadataRequest(CONTROLLER, self.controller_epoch, (info,), addresses)
             assert self.ask(broker, update, UpdateMetadataResponse).error == 0
 
-    def append(self, broker: int, tp: TopicPartition, epoch: int, *lines: bytes) -> AppendLinesResponse:
-        """Appends lines with acks=all."""
-        request = AppendLinesRequest(tp.topic, tp.partition, epoch, ACKS_ALL, lines)
-        return self.ask(broker, request, AppendLinesResponse)
+    def append(self, broker: int, tp: TopicPartition, *values: bytes) -> ProduceResult:
+        """Appends records with acks=all."""
+        request = produce_request(tp, ACKS_ALL, *values)
+        ((found,),) = (
+            topic.partitions for topic in self.ask(broker, request, ProduceResponse, version=8).topics
+        )
+        return found
 
     def ask(self, broker: int, request: Request, kind: type[ResponseT], *, version: int = 0) -> ResponseT:
         """Sends one request to a broker; with a clock of the test, time passes until the answer comes."""

@@ -15,7 +15,6 @@ from tests.waiting import PATIENCE_S
 from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replica_view import Action, AppendResult, FollowerId, ReplicaView, Role
 from zkgroup.broker.replicas.executor import ReplicaExecutor
-from zkgroup.broker.replicas.line_fetches import as_fetched
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.apis import BrokerApis
@@ -37,15 +36,7 @@ from zkgroup.wire.messages import (
     encode_request,
 )
 from zkgroup.wire.record_batch import check_records
-from zkgroup.wire.records import FetchedPartition, FetchPartition
-from zkgroup.wire.replica_host import (
-    CONSUMER,
-    NO_EPOCH,
-    AppendLinesRequest,
-    AppendLinesResponse,
-    FetchLinesRequest,
-    FetchLinesResponse,
-)
+from zkgroup.wire.records import NO_EPOCH, FetchedPartition, FetchPartition
 from zkgroup.wire.schema import Buffer
 
 ResponseT = TypeVar("ResponseT", bound=Response)
@@ -92,7 +83,7 @@ class ScriptedHost(ReplicaManager):
     asked: list[tuple[object, ...]] = field(default_factory=list)
     threads: set[threading.Thread] = field(default_factory=set)
     views: dict[TopicPartition, ReplicaView] = field(default_factory=dict)
-    fetches: list[FetchLinesResponse] = field(default_factory=list)
+    fetches: list[FetchedPartition] = field(default_factory=list)
     """Answers to fetches, in order; the last one stays."""
     cut: bool = False
     """Lines that were appended are not here any more."""
@@ -166,15 +157,6 @@ class ScriptedHost(ReplicaManager):
             high_watermark=view.high_watermark,
         )
 
-    def append_lines(self, request: AppendLinesRequest) -> AppendLinesResponse:
-        self._note("append", request)
-        tp = TopicPartition(request.topic, request.partition)
-        view = self.views.get(tp)
-        if view is None:
-            return AppendLinesResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
-        self.show(tp, log_end_offset=view.log_end_offset + len(request.lines))
-        return AppendLinesResponse(ErrorCode.NONE, view.log_end_offset, view.high_watermark)
-
     def maximal_isr_size(self, topic_partition: TopicPartition) -> int | None:
         view = self.views.get(topic_partition)
         return self.in_sync if view is not None and view.role is Role.LEADER else None
@@ -195,18 +177,8 @@ class ScriptedHost(ReplicaManager):
         held: bool = False,
         **limits: object,
     ) -> FetchedPartition:
-        asked = FetchLinesRequest(
-            *(follower or (CONSUMER, 5)),
-            *topic_partition,
-            request.current_leader_epoch,
-            request.last_fetched_epoch,
-            request.offset,
-            request.max_bytes,
-            0,
-        )
-        self._note("fetch, held" if held else "fetch", asked)
-        response = self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
-        return as_fetched(topic_partition.partition, response)
+        self._note("fetch, held" if held else "fetch", topic_partition, request, follower)
+        return self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
 
     def partitions(self) -> Collection[TopicPartition]:
         return sorted(self.views)

@@ -15,7 +15,6 @@ from zkgroup.model.ports import MetricsSink
 from zkgroup.runtime.events import LogEvent
 from zkgroup.wire.messages import Request
 from zkgroup.wire.records import FetchResponse, ProduceRequest, ProduceResponse
-from zkgroup.wire.replica_host import AppendLinesRequest, AppendLinesResponse, FetchLinesResponse
 from zkgroup.znodes.config import ConfigEntity
 
 
@@ -149,8 +148,6 @@ def bytes_out(response: Answer) -> int:
     match response:
         case FetchResponse():
             return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)
-        case FetchLinesResponse():
-            return len(response.records)
         case _:
             return 0
 
@@ -158,8 +155,6 @@ def bytes_out(response: Answer) -> int:
 def bytes_in(request: Request, response: Answer) -> int:
     """The bytes that a request has appended to logs of this leader."""
     match request, response:
-        case AppendLinesRequest(), AppendLinesResponse() if response.base_offset >= 0:
-            return sum(map(len, request.lines))
         case ProduceRequest(), ProduceResponse():
             offsets = [each.offset for topic in response.topics for each in topic.partitions]
         case ProduceRequest(), NoAnswer.NO_ANSWER:

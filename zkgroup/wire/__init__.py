@@ -12,6 +12,5 @@ request are ignored; no length that a peer claims is believed before the bytes a
 * `metadata`: what clients ask any broker; `records`: what they ask the leader of a partition
 * `admin_apis`: what tools ask to change; `groups`: what members and tools ask a coordinator
 * `record_batch`: batches of records, checked, stamped and read; their checksum is `crc32c`
-* `replica_host`: the requests for lines, and their batches
 * `client`: the client's end of a connection
 """

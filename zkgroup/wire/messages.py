@@ -112,7 +112,7 @@ SIZE = struct.Struct(">i")
 
 
 class Api(IntEnum):
-    """API keys: Kafka's, and three of zkgroup far above them."""
+    """API keys of Kafka."""
 
     PRODUCE = 0
     FETCH = 1
@@ -147,9 +147,6 @@ class Api(IntEnum):
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
-    APPEND_LINES = 32001
-    FETCH_LINES = 32002
-    FAILED_REPLICAS = 32003
 
 
 class Message:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from zkgroup.wire.messages import Api, Request, Response
-from zkgroup.wire.replica_host import EpochEnd
 from zkgroup.wire.schema import (
     Int8,
     Int16,
@@ -35,6 +34,10 @@ EARLIEST: Final = -2
 """Time of ListOffsets: the first offset of the log."""
 LATEST: Final = -1
 """Time of ListOffsets: the end of what the isolation level lets through."""
+ACKS_LEADER: Final = 1
+"""The leader answers when it has the records."""
+ACKS_ALL: Final = -1
+"""The leader answers when the high watermark has passed the records."""
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
@@ -181,6 +184,15 @@ class AbortedTransaction:
 
     producer_id: Int64
     first_offset: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Where the records of a leader epoch end."""
+
+    leader_epoch: Int32
+    end_offset: Int64
+    """The first offset behind it."""
 
 
 NO_EPOCH_END: Final = EpochEnd(NO_EPOCH, NO_OFFSET)

@@ -48,7 +48,6 @@ from zkgroup.wire.records import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
-from zkgroup.wire.replica_host import AppendLinesRequest, FailedReplicasRequest, FetchLinesRequest
 
 REQUESTS: Mapping[int, type[Request]] = {
     kind.API.value: kind
@@ -85,9 +84,6 @@ REQUESTS: Mapping[int, type[Request]] = {
         ListGroupsRequest,
         DeleteGroupsRequest,
         OffsetDeleteRequest,
-        AppendLinesRequest,
-        FetchLinesRequest,
-        FailedReplicasRequest,
     )
 }
 """Every request that can be read, by API key."""
@@ -95,11 +91,9 @@ REQUESTS: Mapping[int, type[Request]] = {
 READABLE: Mapping[int, range] = {key: kind.VERSIONS for key, kind in REQUESTS.items()}
 """Versions of each request that can be read."""
 VERSION_0: Mapping[int, range] = {
-    key: range(1)
-    for key in REQUESTS
-    if key <= Api.CONTROLLED_SHUTDOWN or key == Api.FIND_COORDINATOR or key >= Api.APPEND_LINES
+    key: range(1) for key in REQUESTS if key <= Api.CONTROLLED_SHUTDOWN or key == Api.FIND_COORDINATOR
 }
-"""What Kafka 0.8.2.2 and zkgroup's own requests use: brokers serve this."""
+"""What Kafka 0.8.2.2 uses."""
 
 
 def decode_request(payload: bytes, served: Mapping[int, range] = READABLE) -> tuple[RequestHeader, Request]:

@@ -8,9 +8,9 @@ import time
 from tests.programs.benchmarks.plan import Plan, ratio
 from tests.programs.benchmarks.report import Line, Report, median, spread
 from zkgroup.testing import KafkaCluster
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.records import ProducedPartition, ProducedTopic, ProduceRequest, ProduceResponse
-from zkgroup.wire.replica_host import records_of
 
 BATCH = records_of([b"x" * 100], timestamp_ms=1)
 WARM_UP = 20

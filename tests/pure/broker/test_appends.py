@@ -13,7 +13,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import ACKS_ALL, ACKS_LEADER
+from zkgroup.wire.records import ACKS_ALL, ACKS_LEADER
 
 OTHER = TopicPartition("orders", 1)
 

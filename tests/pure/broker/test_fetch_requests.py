@@ -9,15 +9,17 @@ from zkgroup.broker.replicas import replica
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.fetch_requests import DelayedFetch, refused, topics_of
 from zkgroup.model import TopicPartition
+from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (
     NO_OFFSET,
+    OBSERVER_REPLICA,
     READ_COMMITTED,
+    EpochEnd,
     FetchPartition,
     FetchRequest,
     FetchTopic,
 )
-from zkgroup.wire.replica_host import OBSERVER, EpochEnd, batches_in, records_of
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 ONE = len(records_of([b"x"], timestamp_ms=1))
@@ -237,7 +239,7 @@ def test_an_observer_gets_the_offsets_of_any_replica_at_once() -> None:
     """Also of a follower, and no records."""
     host = leader_of(A)
     host.become_follower(B, 3)
-    delayed = fetch(A, B, C, replica_id=OBSERVER)
+    delayed = fetch(A, B, C, replica_id=OBSERVER_REPLICA)
     assert delayed.read(host, (A, B, C), held=False) == []
 
     assert delayed.is_complete

@@ -24,8 +24,8 @@ from zkgroup.broker.replica_view import Follower
 from zkgroup.broker.replicas.actions import set_maximal_isrs
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Create, Delete, MultiRefused, SetData
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import PartitionStateInfo
-from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 from zkgroup.zookeeper.settings import OPEN_ACL
@@ -114,7 +114,7 @@ def test_the_count_says_who_lacks_a_line() -> None:
     for follower in (behind, level):
         follower.become_follower(T0, 0)
         replicate(host, follower, T0)
-    host.append_lines(AppendLinesRequest("t", 0, 0, ACKS_ALL, (b"acknowledged",)))
+    host.append(T0, records_of([b"acknowledged"], timestamp_ms=1))
     replicate(host, level, T0)
 
     def joins(broker: int) -> frozenset[TopicPartition]:

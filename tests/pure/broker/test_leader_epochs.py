@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkgroup.broker.log.leader_epochs import EpochStart, LeaderEpochs
-from zkgroup.wire.replica_host import EpochEnd
+from zkgroup.wire.records import EpochEnd
 
 MARKS = LeaderEpochs((EpochStart(1, 0), EpochStart(3, 4), EpochStart(6, 9)))
 """Of a log that ends at 12."""

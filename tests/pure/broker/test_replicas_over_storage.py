@@ -21,8 +21,8 @@ from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import Replica
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import records_of
 
 
 def led_pair() -> tuple[ReplicaManager, ReplicaManager]:

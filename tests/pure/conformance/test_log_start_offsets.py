@@ -21,9 +21,9 @@ from tests.worlds.replica_managers import (
 )
 from zkgroup.broker.replica_view import Follower
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import NO_EPOCH_END, NO_OFFSET
-from zkgroup.wire.replica_host import EpochEnd, records_of
+from zkgroup.wire.records import NO_EPOCH_END, NO_OFFSET, EpochEnd
 
 OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
 

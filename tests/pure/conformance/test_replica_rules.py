@@ -26,9 +26,9 @@ from tests.worlds.replica_managers import (
 from zkgroup.broker.replica_view import Follower, Role
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import NO_EPOCH_END
-from zkgroup.wire.replica_host import EpochEnd, records_of
+from zkgroup.wire.records import NO_EPOCH_END, EpochEnd
 
 OTHER = TopicPartition("orders", 1)
 

@@ -30,8 +30,7 @@ from zkgroup.model.requests import Check, Multi, Read
 from zkgroup.runtime.procedures import Procedure, Query, read_done
 from zkgroup.testing.simulation.cluster import replication
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.wire.records import FetchRequest
-from zkgroup.wire.replica_host import NO_EPOCH, EpochEnd
+from zkgroup.wire.records import NO_EPOCH, EpochEnd, FetchRequest
 from zkgroup.znodes.brokers import PartitionState, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch
 

@@ -20,8 +20,8 @@ from zkgroup.wire.control import (
     StopReplicaResponse,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.messages import decode_response, decode_rest, encode, framed
-from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse
+from zkgroup.wire.messages import Response, decode_response, decode_rest, encode, framed
+from zkgroup.wire.records import EpochEnd
 from zkgroup.wire.schema import (
     Boolean,
     Bytes,
@@ -137,17 +137,25 @@ def test_arrays_of_numbers_of_any_length(count: int) -> None:
     assert decode_rest(PartitionStateInfo, 0, expected, 0) == state
 
 
+@dataclass(frozen=True, slots=True)
+class MayEnd(Response):
+    """A response with a record that may be missing."""
+
+    error: Int16
+    diverging: EpochEnd | None = None
+
+
 def test_what_may_be_missing_has_a_sign_before_it() -> None:
     """-1 and nothing, or 1 and the record; any other sign is refused."""
-    absent = struct.pack(">hqqbi", 0, 1, 2, -1, 0)
-    present = struct.pack(">hqqbiqi", 0, 1, 2, 1, 3, 9, 0)
+    absent = struct.pack(">hb", 0, -1)
+    present = struct.pack(">hbiq", 0, 1, 3, 9)
 
-    assert encode(FetchLinesResponse(0, 1, 2), 0) == absent
-    assert encode(FetchLinesResponse(0, 1, 2, EpochEnd(3, 9)), 0) == present
-    assert decode_rest(FetchLinesResponse, 0, absent, 0).diverging is None
-    assert decode_rest(FetchLinesResponse, 0, present, 0).diverging == EpochEnd(3, 9)
-    error = corrupt(FetchLinesResponse, absent[:18] + b"\0" + absent[19:])
-    assert (error.field, error.offset, error.found) == ("FetchLinesResponse.diverging", 18, "0")
+    assert encode(MayEnd(0), 0) == absent
+    assert encode(MayEnd(0, EpochEnd(3, 9)), 0) == present
+    assert decode_rest(MayEnd, 0, absent, 0).diverging is None
+    assert decode_rest(MayEnd, 0, present, 0).diverging == EpochEnd(3, 9)
+    error = corrupt(MayEnd, absent[:2] + b"\0")
+    assert (error.field, error.offset, error.found) == ("MayEnd.diverging", 2, "0")
 
 
 PARTITION = PartitionStateInfo("t", 0, 1, 1, 0, (1,), 0, (1,))

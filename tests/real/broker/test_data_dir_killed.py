@@ -14,7 +14,7 @@ APPENDS = f"""
 import sys
 from tests.worlds.replica_managers import on_disk
 from zkgroup.model import TopicPartition
-from zkgroup.wire.replica_host import AppendLinesRequest
+from zkgroup.testing.batches import records_of
 
 topic, partition = {tuple(TP)!r}
 host = on_disk(1, sys.argv[1])
@@ -23,7 +23,7 @@ host.become_leader(TopicPartition(topic, partition), leader_epoch, (1,), (1,))
 offset = host.log_end_offset(TopicPartition(topic, partition))
 while True:
     lines = tuple(b"line %d" % (offset + number) for number in range(50))
-    offset = host.append_lines(AppendLinesRequest(topic, partition, leader_epoch, 1, lines)).base_offset + 50
+    offset = host.append(TopicPartition(topic, partition), records_of(lines, timestamp_ms=1)).base_offset + 50
     print(offset, flush=True)
 """
 

@@ -44,7 +44,6 @@ from zkgroup.wire.records import (
     FetchResponse,
     FetchTopic,
 )
-from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.zookeeper.blocking import Blocking
@@ -209,8 +208,6 @@ def test_the_port_answers_what_a_broker_without_partitions_can(running: Running)
     assert ask(running.address, leads, LeaderAndIsrResponse) == LeaderAndIsrResponse(11, ())
     fetch = FetchRequest(-1, 100, 1, (FetchTopic("orders", (FetchPartition(0, 0, 1000),)),))
     assert ask(running.address, fetch, FetchResponse) is None
-    lines = FetchLinesRequest(-1, -1, "orders", 0, -1, -1, 0, 1000, 0)
-    assert ask(running.address, lines, FetchLinesResponse) is None
 
 
 def test_a_broker_that_never_answers_holds_nothing_up(

@@ -11,10 +11,10 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import (
     ORDERS,
-    append,
     broker,
-    fetch,
+    consume_request,
     leader_and_isr,
+    produce_request,
     state,
     stop_replica,
     update_metadata,
@@ -49,10 +49,7 @@ from zkgroup.wire.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from zkgroup.wire.replica_host import (
-    AppendLinesRequest,
-    FetchLinesRequest,
-)
+from zkgroup.wire.records import FetchRequest, ProduceRequest
 
 ONE = TopicPartition("orders", 1)
 TWO = TopicPartition("orders", 2)
@@ -270,14 +267,16 @@ async def test_a_broker_that_hosts_nothing_can_be_given_no_role() -> None:
 
 
 @on_a_loop
-@pytest.mark.parametrize("request_", [append(), fetch()], ids=["append", "fetch"])
-async def test_a_broker_that_hosts_nothing_closes_on_requests_for_lines(
-    request_: AppendLinesRequest | FetchLinesRequest,
+@pytest.mark.parametrize(
+    "request_", [produce_request(ORDERS, 1, b"a"), consume_request(ORDERS, 0)], ids=["produce", "fetch"]
+)
+async def test_a_broker_that_hosts_nothing_closes_on_requests_for_records(
+    request_: ProduceRequest | FetchRequest,
 ) -> None:
     """Recipes 14: anything else closes the connection."""
     async with served() as one:
         client = await one.client()
-        client.send(request_)
+        client.send(request_, request_.VERSIONS[-1])
 
         assert await client.is_closed()
         await client.close()

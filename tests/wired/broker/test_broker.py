@@ -21,6 +21,7 @@ from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -29,7 +30,6 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
 )
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
-from zkgroup.wire.replica_host import records_of
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import LEADER_REPLICAS
@@ -43,8 +43,8 @@ def test_lines_are_acknowledged_once_the_followers_have_them(world: MemoryBroker
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2, 3))
     for number in range(20):
-        answer = world.running.append(1, T0, 0, b"line %d" % number)
-        assert (answer.error, answer.base_offset) == (0, number)
+        answer = world.running.append(1, T0, b"line %d" % number)
+        assert (answer.error, answer.offset) == (0, number)
 
     for broker in (2, 3):
         assert world.running.view(broker, T0).log_end_offset == 20
@@ -63,14 +63,14 @@ def test_the_metrics_of_a_broker(world: MemoryBrokers) -> None:
     world.add(2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     for line in (b"abc", b"de"):
-        assert world.running.append(1, T0, 0, line).error == 0
+        assert world.running.append(1, T0, line).error == 0
     world.becomes(lambda: value("log_end_offset", topic="t", partition="0"), 2)
     world.becomes(lambda: (value("partition_count"), value("leader_count")), (1, 1))
     world.becomes(lambda: value("under_replicated_partitions"), 0)
-    assert value("requests_total", request="AppendLines") == 2
-    assert value("request_seconds_count", request="AppendLines") == 2
-    assert value("bytes_in_total") == 5
+    assert value("requests_total", request="Produce") == 2
+    assert value("request_seconds_count", request="Produce") == 2
     batches = [records_of([line], timestamp_ms=1) for line in (b"abc", b"de")]
+    assert value("bytes_in_total") == sum(map(len, batches))
     world.becomes(lambda: value("bytes_out_total"), sum(map(len, batches)))
     assert (value("connection_count") or 0) >= 1
 
@@ -86,7 +86,7 @@ def test_many_partitions_share_the_connections_to_a_leader(world: MemoryBrokers)
     for tp in partitions:
         world.running.lead(world.zk, tp, 1, (1, 2))
     for tp in partitions:
-        assert world.running.append(1, tp, 0, b"x").error == 0
+        assert world.running.append(1, tp, b"x").error == 0
 
     assert world.running.brokers[2].health().following == 7
     world.becomes(lambda: world.running.brokers[1].health().connections, 2)
@@ -99,9 +99,9 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
     caplog.set_level(logging.INFO, "zkgroup.state_change")
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2, 3))
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     world.running.brokers[3].close()
-    assert world.running.append(1, T0, 0, b"b").error == 0
+    assert world.running.append(1, T0, b"b").error == 0
     assert world.isr() == (1, 2)
     world.eventually(lambda: ("isr", T0, 0, (1, 2)) in world.running.told[1].of("isr"))
 
@@ -133,7 +133,7 @@ def test_the_replicas_that_a_later_controller_names_join_in_the_same_term(world:
         assert [one.error for one in answer.partitions] == [0]
 
     world.becomes(lambda: set(world.isr()), {1, 2, 3})
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     assert world.running.view(3, T0).log_end_offset == 1
 
 
@@ -143,15 +143,13 @@ def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBro
     world.add(1, 2)
     world.server.put(TopicConfig.path("t"), TopicConfig(settings).encode())
     world.running.lead(world.zk, T0, 1, (1, 2))
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     world.running.brokers[2].close()
     world.becomes(world.isr, (1,))
 
-    world.becomes(
-        lambda: world.running.append(1, T0, 0, b"b").error, 19
-    )  # the broker hears of its write last
+    world.becomes(lambda: world.running.append(1, T0, b"b").error, 19)  # the broker hears of its write last
     end = world.running.view(1, T0).log_end_offset
-    assert world.running.append(1, T0, 0, b"c").error == 19
+    assert world.running.append(1, T0, b"c").error == 19
     assert world.running.view(1, T0).log_end_offset == end
 
 
@@ -159,11 +157,11 @@ def test_the_leadership_moves_and_the_old_leader_follows(world: MemoryBrokers) -
     """An append at the old leader epoch is refused."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     world.running.lead(world.zk, T0, 2, (1, 2), leader_epoch=1)
-    assert world.running.append(2, T0, 1, b"b").error == 0
+    assert world.running.append(2, T0, b"b").error == 0
 
-    assert world.running.append(1, T0, 0, b"c").error == 6
+    assert world.running.append(1, T0, b"c").error == 6
     assert world.running.view(1, T0).log_end_offset == 2
     assert world.running.told[1].of("follower") == [("follower", T0, 1)]
 
@@ -173,14 +171,14 @@ def test_a_leader_that_is_elsewhere_is_followed_there(world: MemoryBrokers, tmp_
     world.add(1, 2)
     world.add(3, data=tmp_path / "data")
     world.running.lead(world.zk, T0, 3, (2, 3))
-    assert world.running.append(3, T0, 0, b"a").error == 0
+    assert world.running.append(3, T0, b"a").error == 0
     before = world.running.address(3)
     world.running.brokers[3].close()
     world.running.add(world.server.client("again"), 3, settings=QUICK, data=tmp_path / "data")
     assert world.running.address(3) != before
     world.running.lead(world.zk, T0, 3, (2, 3), told=(3,))
 
-    assert world.running.append(3, T0, 0, b"b").error == 0
+    assert world.running.append(3, T0, b"b").error == 0
     assert world.running.view(2, T0).log_end_offset == 2
 
 
@@ -192,7 +190,7 @@ def test_a_broker_serves_on_while_zookeeper_is_away(world: MemoryBrokers) -> Non
     world.server.suspend("b2")
     world.eventually(lambda: world.running.told[1].of("disconnected"))
 
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     answer = world.running.ask(2, MetadataRequest.of("t"), MetadataResponse)
     assert [one.leader for one in answer.topics[0].partitions] == [1]
     health = world.running.brokers[1].health()
@@ -223,11 +221,11 @@ def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -
     """It gets no request; the topic has the czxid that it was ordered to follow."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     world.server.expire("b2")
     world.becomes(lambda: len(world.running.told[2].of("registered")), 2)
     for line in (b"b", b"c"):
-        assert world.running.append(1, T0, 0, line).error == 0
+        assert world.running.append(1, T0, line).error == 0
 
     world.becomes(lambda: world.running.view(2, T0).log_end_offset, 3)
     world.becomes(lambda: world.isr(), (1, 2))
@@ -261,7 +259,7 @@ def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
     assert world.running.brokers[2].health().following == 0
     order(0)
     assert world.running.brokers[2].health().following == 1
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     world.becomes(lambda: world.running.view(2, T0).log_end_offset, 1)
 
 
@@ -397,7 +395,7 @@ def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
     world.running.lead(world.zk, T0, 1, (1,))
     world.running.lead(world.zk, gone, 1, (1,))
     for tp in (T0, gone):
-        assert world.running.append(1, tp, 0, b"a").error == 0
+        assert world.running.append(1, tp, b"a").error == 0
     assert "has not placed here" not in caplog.text
     world.running.brokers[1].close()
     world.running.add(world.server.client("again"), 1, data=tmp_path / "one")

@@ -102,7 +102,7 @@ def test_a_killed_broker_writes_nothing_more(world: MemoryBrokers, tmp_path: Pat
     world.add(2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     controlled_by(world, 1)
-    assert world.running.append(1, T0, 0, b"kept").error == 0
+    assert world.running.append(1, T0, b"kept").error == 0
     before = {path.name for path in folder.iterdir()}
     world.server.suspend("b1")
     world.running.brokers[1].kill()
@@ -122,14 +122,14 @@ def test_a_log_in_memory_outlives_its_broker_in_a_storage(world: MemoryBrokers) 
     storage.directory_id = "of-broker-1"
     world.add(1, data=storage)
     world.running.lead(world.zk, T0, 1, (1,))
-    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.append(1, T0, b"a").error == 0
     world.server.suspend("b1")
     world.running.brokers[1].kill()
     assert CLEAN not in storage.files
     world.running.add(world.server.client("again"), 1, data=storage)
     world.running.lead(world.zk, T0, 1, (1,), leader_epoch=1)
     assert world.running.view(1, T0).log_end_offset == 1
-    assert world.running.append(1, T0, 1, b"b").base_offset == 1
+    assert world.running.append(1, T0, b"b").offset == 1
     world.running.brokers[1].close()
 
     assert CLEAN in storage.files

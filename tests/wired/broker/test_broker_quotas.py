@@ -33,11 +33,11 @@ def test_a_throttled_replica_is_fetched_at_its_rate_until_it_is_level(world: Mem
     _configured(world, ConfigEntity.broker(2), rate="1")
     world.becomes(lambda: len(world.running.told[2].of("config")), 2)
     for _ in range(3):
-        assert world.running.append(1, T0, 0, b"x" * 1000).error == 0  # it keeps up: no throttle
+        assert world.running.append(1, T0, b"x" * 1000).error == 0  # it keeps up: no throttle
     world.running.brokers[2].close()
     world.becomes(lambda: world.isr(), (1,))
     for _ in range(3):
-        assert world.running.append(1, T0, 0, b"x" * 1000).error == 0
+        assert world.running.append(1, T0, b"x" * 1000).error == 0
 
     world.running.add(world.server.client("again"), 2, settings=QUICK)
     world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,), leader_epoch=1)
@@ -55,11 +55,11 @@ def test_a_throttled_leader_gives_at_its_rate_to_who_lags(world: MemoryBrokers) 
     _configured(world, ConfigEntity.broker(1), giving="1")
     world.becomes(lambda: len(world.running.told[1].of("config")), 2)
     for _ in range(3):
-        assert world.running.append(1, T0, 0, b"x" * 1_000_000).error == 0  # acks=all: 2 has them too
+        assert world.running.append(1, T0, b"x" * 1_000_000).error == 0  # acks=all: 2 has them too
 
     world.running.lead(world.zk, T0, 1, (1, 2, 3), isr=(1, 2), leader_epoch=1)
     world.becomes(lambda: world.running.view(3, T0).log_end_offset, 1)  # the next one is due in a million s
-    assert world.running.append(1, T0, 1, b"x").error == 0
+    assert world.running.append(1, T0, b"x").error == 0
     assert world.running.view(3, T0).log_end_offset == 1
     _configured(world, ConfigEntity.broker(1))
     world.becomes(lambda: world.isr(), (1, 2, 3))

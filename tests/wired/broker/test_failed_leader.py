@@ -53,12 +53,12 @@ def begin(
     )
     for tp in led:
         world.running.lead(world.zk, tp, 1, replicas)
-        assert world.running.append(1, tp, 0, b"kept").error == 0
+        assert world.running.append(1, tp, b"kept").error == 0
 
 
 def fail(world: MemoryBrokers) -> None:
     """The disk takes no line of the first partition; the broker has said so."""
-    assert world.running.append(1, T0, 0, b"too much").error == 6
+    assert world.running.append(1, T0, b"too much").error == 6
     world.eventually(lambda: world.running.told[1].of("failed"))
 
 
@@ -70,7 +70,7 @@ def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
     begin(world, tmp_path / "one")
     fail(world)
     world.becomes(lambda: world.running.idle[2].asked, [1])
-    assert world.running.append(1, T1, 0, b"too much").error == 6
+    assert world.running.append(1, T1, b"too much").error == 6
     broker = world.running.brokers[1]
     with pytest.raises(ReplicaStorageError) as caught:
         broker.check()
@@ -142,11 +142,11 @@ def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: MemoryBrok
     world.add(1, data=tmp_path / "one")
     world.running.lead(world.zk, T0, 2, (1, 2))
     world.running.lead(world.zk, T1, 1, (1, 2))
-    assert world.running.append(2, T0, 0, b"too much").error == 0
+    assert world.running.append(2, T0, b"too much").error == 0
     assert world.isr() == (2,)
 
     world.running.brokers[1].check()
     assert world.running.view(1, T0).role is Role.NONE
     assert "No space left on device" in (world.running.view(1, T0).failure or "")
-    assert world.running.append(1, T1, 0, b"more").error == 0
+    assert world.running.append(1, T1, b"more").error == 0
     assert world.running.told[1].of("failed") == []

@@ -18,6 +18,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.fetch_handler import FetchHandler
 from zkgroup.broker.server.handlers import PeerAddress, RequestContext
 from zkgroup.model import TopicPartition
+from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Api, RequestHeader
 from zkgroup.wire.records import (
@@ -27,7 +28,6 @@ from zkgroup.wire.records import (
     FetchResponse,
     FetchTopic,
 )
-from zkgroup.wire.replica_host import batches_in, records_of
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
 

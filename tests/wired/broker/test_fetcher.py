@@ -25,6 +25,7 @@ from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
+from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import Request
 from zkgroup.wire.records import (
@@ -34,7 +35,6 @@ from zkgroup.wire.records import (
     FetchRequest,
     FetchResponse,
 )
-from zkgroup.wire.replica_host import records_of
 from zkgroup.wire.requests import READABLE
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import NamedTuple
 
-from zkgroup.wire.replica_host import NO_EPOCH, EpochEnd
+from zkgroup.wire.records import NO_EPOCH, EpochEnd
 
 
 class EpochStart(NamedTuple):

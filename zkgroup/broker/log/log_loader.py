@@ -31,7 +31,7 @@ from zkgroup.broker.log.storage import Flush, Storage, storage_errors
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.record_batch import BatchHeader
-from zkgroup.wire.replica_host import NO_EPOCH
+from zkgroup.wire.records import NO_EPOCH
 
 OFFSET_DIGITS: Final = 20
 """In the name of a segment's file."""

@@ -27,12 +27,11 @@ from zkgroup.broker.replica_view import (
     SetReplicas,
     StopReplica,
 )
-from zkgroup.broker.replicas.manager import REASON_MAX, ReplicaManager
+from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint, LeaderAndIsrRequest
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import FailedReplicaRow, FailedReplicasResponse
 
 
 def perform(host: ReplicaManager, broker: int, action: Action) -> int:
@@ -121,16 +120,6 @@ def partitions_without_role(host: ReplicaManager) -> list[TopicPartition]:
         for tp, view in views.items()
         if view is not None and view.role is Role.NONE and view.failure is None
     ]
-
-
-def failed_replicas(host: ReplicaManager) -> FailedReplicasResponse:
-    """The failed replicas, with the time and the reason of each failure."""
-    return FailedReplicasResponse(
-        tuple(
-            FailedReplicaRow(*tp, each.since_ms, each.reason[:REASON_MAX])
-            for tp, each in host.failures().items()
-        )
-    )
 
 
 def set_maximal_isrs(host: ReplicaManager, order: SetMaximalIsrs) -> frozenset[TopicPartition]:

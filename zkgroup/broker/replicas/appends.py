@@ -12,7 +12,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.replica_host import ACKS_ALL
+from zkgroup.wire.records import ACKS_ALL
 from zkgroup.wire.schema import Buffer
 
 

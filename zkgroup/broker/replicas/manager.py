@@ -42,19 +42,13 @@ from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (
+    NO_EPOCH,
     EpochEndResult,
     EpochPartition,
     FetchedPartition,
     FetchPartition,
     ListedPartition,
     ListOffsetsPartition,
-)
-from zkgroup.wire.replica_host import (
-    NO_EPOCH,
-    AppendLinesRequest,
-    AppendLinesResponse,
-    are_lines,
-    records_of,
 )
 from zkgroup.wire.schema import Buffer
 from zkgroup.znodes.ids import validate_topic
@@ -203,15 +197,6 @@ class ReplicaManager:
             return replica.append(records, self._wall_ms(), leader_epoch)
         why = self._failures.get(topic_partition, "")
         return AppendResult(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, message=why)
-
-    def append_lines(self, request: AppendLinesRequest) -> AppendLinesResponse:
-        """Appends lines as one record batch. Error 87: no lines, a line with a newline, or too many bytes."""
-        if not are_lines(request.lines):
-            return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
-        records = records_of(request.lines, timestamp_ms=self._wall_ms())
-        expected = request.leader_epoch if request.leader_epoch >= 0 else -2  # lines always name an epoch
-        result = self.append(TopicPartition(request.topic, request.partition), records, expected)
-        return AppendLinesResponse(result.error, result.base_offset, result.high_watermark)
 
     def list_offset(
         self, topic_partition: TopicPartition, request: ListOffsetsPartition, replica_id: int

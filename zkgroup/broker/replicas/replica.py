@@ -25,19 +25,17 @@ from zkgroup.wire.records import (
     CONSUMER_REPLICA,
     EARLIEST,
     LATEST,
+    NO_EPOCH,
     NO_EPOCH_END,
     NO_OFFSET,
     OBSERVER_REPLICA,
+    EpochEnd,
     EpochEndResult,
     EpochPartition,
     FetchedPartition,
     FetchPartition,
     ListedPartition,
     ListOffsetsPartition,
-)
-from zkgroup.wire.replica_host import (
-    NO_EPOCH,
-    EpochEnd,
 )
 from zkgroup.wire.schema import Buffer
 

@@ -9,5 +9,4 @@
   InitProducerId
 * `fetch_requests`: Fetch, and when its answer is complete; `fetch_sessions`: the sessions of followers;
   `fetch_handler`: the waits
-* `line_requests`: AppendLines and FetchLines
 """

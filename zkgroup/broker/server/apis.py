@@ -11,7 +11,6 @@ from zkgroup.broker.server.control_queue import ControlHandlers, ControlObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
-from zkgroup.broker.server.line_requests import LineHandlers, LineRequests, no_failed_replicas
 from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource, api_versions
 from zkgroup.broker.server.offset_requests import OffsetHandlers
 from zkgroup.broker.server.produce_requests import ProduceHandler
@@ -40,7 +39,6 @@ from zkgroup.wire.records import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
-from zkgroup.wire.replica_host import AppendLinesRequest, FailedReplicasRequest, FetchLinesRequest
 
 
 class RequestObserver(ControlObserver, FetchObserver, Protocol):
@@ -101,9 +99,7 @@ class BrokerApis:
         self._control = ControlHandlers(broker, control_requests, clock, replicas, observer, accepts_control)
         self._metadata = MetadataHandlers(metadata, cluster_id, create_topic)
         rows = [*self._rows(), *further]
-        if replicas is None:
-            rows.append(ServedApi(FailedReplicasRequest, range(1), no_failed_replicas))
-        else:
+        if replicas is not None:
             fetches = FetchHandler(
                 replicas,
                 is_live=is_live,
@@ -112,7 +108,7 @@ class BrokerApis:
                 leader_quota=leader_quota,
                 sweep_s=sweep_s,
             )
-            rows += _rows_of_replicas(fetches, LineHandlers(replicas, LineRequests(min_insync)))
+            rows.append(ServedApi(FetchRequest, range(4, 13), fetches.fetch))
             rows += _rows_of_producers(
                 ProduceHandler(replicas, min_insync, is_known), OffsetHandlers(replicas, is_known)
             )
@@ -160,14 +156,6 @@ class BrokerApis:
         if self._controlled_shutdown is None:
             return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         return await self._controlled_shutdown(request.broker)
-
-
-def _rows_of_replicas(fetches: FetchHandler, lines: LineHandlers) -> Iterator[ServedApi[Any]]:
-    """The rows of a broker with replicas."""
-    yield ServedApi(FetchRequest, range(4, 13), fetches.fetch)
-    yield ServedApi(AppendLinesRequest, range(1), lines.append)
-    yield ServedApi(FetchLinesRequest, range(1), lines.fetch)
-    yield ServedApi(FailedReplicasRequest, range(1), lines.failed_replicas)
 
 
 def _rows_of_producers(producing: ProduceHandler, offsets: OffsetHandlers) -> Iterator[ServedApi[Any]]:

@@ -17,6 +17,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (
     NO_EPOCH_END,
+    OBSERVER_REPLICA,
     READ_COMMITTED,
     FetchedPartition,
     FetchedTopic,
@@ -24,7 +25,6 @@ from zkgroup.wire.records import (
     FetchRequest,
     FetchResponse,
 )
-from zkgroup.wire.replica_host import OBSERVER
 
 FOLLOWER_VERSION = 12
 """The first version in which a follower names the epoch of its last record. Without it a diverging log would
@@ -88,7 +88,7 @@ class DelayedFetch:
         of the first read, and all partitions are answered."""
         self._wanted = wanted
         self._follower = follower_of(request)
-        self._observes = request.replica_id == OBSERVER
+        self._observes = request.replica_id == OBSERVER_REPLICA
         self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, FETCH_BYTES_MAX)
         self._known = known

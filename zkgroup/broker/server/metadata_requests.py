@@ -179,8 +179,6 @@ def _created(topics: Sequence[TopicMetadata], create: Callable[[str], None]) -> 
 # --- ApiVersions ----------------------------------------------------------------------------------
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-KAFKAS_KEYS: Final = range(Api.APPEND_LINES)
-"""API keys of Kafka; zkgroup's own are not listed."""
 
 
 def api_versions(
@@ -192,7 +190,7 @@ def api_versions(
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST, ())
     return ApiVersionsResponse(
         ErrorCode.NONE,
-        tuple(ApiVersion(key, it[0], it[-1]) for key, it in listed.items() if key in KAFKAS_KEYS),
+        tuple(ApiVersion(key, it[0], it[-1]) for key, it in listed.items()),
     )
 
 

@@ -43,25 +43,21 @@ from zkgroup.broker.replicas.actions import (
     role_change,
     set_maximal_isrs,
 )
+from zkgroup.broker.replicas.appends import DelayedProduce, append_records
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_requests import ControlRequestHandler
-from zkgroup.broker.server.line_requests import LineRequests
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.controller.machine.requests.batch import ControlRequest
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
+from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.testing.simulation.cluster.replication import SimulatedFetcher, SimulatedFetches
 from zkgroup.testing.simulation.cluster.shell import MachineShell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
-from zkgroup.wire.replica_host import (
-    ACKS_ALL,
-    AppendLinesRequest,
-    AppendLinesResponse,
-    batches_in,
-)
+from zkgroup.wire.records import ACKS_ALL
 from zkgroup.znodes.brokers import BrokerRegistration
 
 if TYPE_CHECKING:
@@ -74,11 +70,11 @@ CLUSTER_ID: Final = bytes(range(16))
 
 @dataclass(frozen=True)
 class UnacknowledgedAppend:
-    """Lines appended with acks=all, without a response yet."""
+    """Records appended with acks=all, without a response yet."""
 
     topic_partition: TopicPartition
-    request: AppendLinesRequest
-    response: AppendLinesResponse
+    values: tuple[bytes, ...]
+    delayed: DelayedProduce
 
 
 class SimulatedBroker:
@@ -110,7 +106,6 @@ class SimulatedBroker:
         self.paused: set[TopicPartition] = set()
         """Partitions whose fetches are paused."""
         self.min_insync = MinInsync(broker, 1)
-        self.line_requests = LineRequests(self.min_insync)
         self.waiting: list[UnacknowledgedAppend] = []
         self.fetches = SimulatedFetches(world, self)
         """Fetches of other brokers from this leader."""
@@ -287,53 +282,52 @@ class SimulatedBroker:
         self.paused.update(new)
         self.shell.enqueue(FetchesPaused(new))
 
-    # --- lines ----------------------------------------------------------------------------------------
+    # --- records --------------------------------------------------------------------------------------
 
     def leads(self, tp: TopicPartition) -> ReplicaView | None:
         view = self.host.view(tp)
         return view if view is not None and view.role is Role.LEADER else None
 
-    def append(self, tp: TopicPartition, lines: tuple[bytes, ...]) -> bool:
-        """Appends lines of a producer with acks=all; `answer_waiting` responds."""
+    def append(self, tp: TopicPartition, values: tuple[bytes, ...]) -> bool:
+        """Appends the records of a producer with acks=all; `answer_waiting` responds."""
         view = self.leads(tp)
         if view is None:
             return False
-        request = AppendLinesRequest(tp.topic, tp.partition, view.leader_epoch, ACKS_ALL, lines)
-        response = self.line_requests.append(self.host, request)
-        if not self.line_requests.must_wait(request, response):
+        records = records_of(values, timestamp_ms=self._world.clock.wall_ms())
+        results = append_records(self.host, {tp: records}, ACKS_ALL, self.min_insync)
+        if results[tp].error is not ErrorCode.NONE:
             return False
-        self.waiting.append(UnacknowledgedAppend(tp, request, response))
+        self.waiting.append(UnacknowledgedAppend(tp, values, DelayedProduce(results, self.min_insync)))
         return True
 
     def answer_waiting(self) -> None:
         """Responds to waiting appends and held fetches where it can."""
         waiting, self.waiting = self.waiting, []
         for one in waiting:
-            answer = self.line_requests.replicated(self.host, one.request, one.response)
-            if answer is None:
+            if not one.delayed.check(self.host):
                 self.waiting.append(one)
-            elif answer.error == ErrorCode.NONE:
+            elif one.delayed.results[one.topic_partition].error is ErrorCode.NONE:
                 self._acknowledged(one)
         self.fetches.answer_held()
 
     def _acknowledged(self, one: UnacknowledgedAppend) -> None:
-        tp, request, offset = one.topic_partition, one.request, one.response.base_offset
+        tp, result = one.topic_partition, one.delayed.results[one.topic_partition]
         self._note(
             "append.ok",
             topic=tp.topic,
             partition=tp.partition,
-            offset=offset,
-            leader_epoch=request.leader_epoch,
-            lines=[line.decode() for line in request.lines],
+            offset=result.base_offset,
+            leader_epoch=result.leader_epoch,
+            lines=[value.decode() for value in one.values],
             life=self._world.life(tp.topic),
         )
-        self._world.acknowledged(tp, offset, request.lines)
+        self._world.acknowledged(tp, result.base_offset, one.values)
 
     def keep(self, tp: TopicPartition) -> None:
         """Records the lines of this leader."""
         batches = list(batches_in(stored_records(self._world.storages[self.broker], tp)))
         lines: list[str | None] = [None] * (batches[0].base_offset if batches else 0)  # they are deleted
-        lines += [line.decode() for batch in batches for line in batch.lines]
+        lines += [line.decode() for batch in batches for line in batch.values]
         life = self._world.life(tp.topic)
         self._note("lines.kept", topic=tp.topic, partition=tp.partition, lines=lines, life=life)
 

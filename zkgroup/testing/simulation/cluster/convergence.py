@@ -11,11 +11,11 @@ from zkgroup.history.cluster.server_invariants import unfinished_work
 from zkgroup.history.report import ClusterOptions
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
+from zkgroup.testing.batches import ValueBatch, batches_in
 from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.foreign_writers import NOTHING_AFFECTED, AffectedByCorruption
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
-from zkgroup.wire.replica_host import LineBatch, batches_in
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import ControllerStatus
@@ -371,7 +371,9 @@ class ClusterConvergence:
                 found = _batches(world, broker, tp)
                 hosts = (world.brokers[each].host for each in (broker, state.leader))
                 start = max(host.offsets(tp).log_start_offset for host in hosts)
-                parts = [[each.lines for each in one if each.base_offset >= start] for one in (found, wanted)]
+                parts = [
+                    [each.values for each in one if each.base_offset >= start] for one in (found, wanted)
+                ]
                 assert parts[0] == parts[1], f"lines {tp}: {broker} holds {found}, its leader {wanted}"
 
 
@@ -381,7 +383,7 @@ def _moving(cluster: ReplayedCluster) -> Iterator[TopicPartition]:
         yield from (TopicPartition(name, number) for number in (topic.moving if topic is not None else ()))
 
 
-def _batches(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[LineBatch]:
+def _batches(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[ValueBatch]:
     return list(batches_in(stored_records(world.storages[broker], tp)))
 
 

@@ -10,6 +10,7 @@ from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.controller.machine.events import ShutdownAnswered
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
+from zkgroup.testing.batches import batches_in
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, ServerStep
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
@@ -22,7 +23,6 @@ from zkgroup.testing.simulation.cluster.step_checks import ClusterAudit
 from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchPartition
-from zkgroup.wire.replica_host import batches_in
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
 
@@ -432,7 +432,7 @@ class Consumers:
         if response.error != ErrorCode.NONE:
             return  # beyond its end: lines read before are checked at the end
         for batch in batches_in(response.records or b""):
-            lines = batch.lines[max(0, offset - batch.base_offset) :]
+            lines = batch.values[max(0, offset - batch.base_offset) :]
             if lines:
                 process.note_read(tp, offset, [*lines], batch.leader_epoch, life)
                 offset += len(lines)

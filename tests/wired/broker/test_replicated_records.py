@@ -1,11 +1,11 @@
-"""The lines of two brokers over a TCP port: the leader, a follower that fetches, and the leader's ISR."""
+"""The records of two brokers over a TCP port: the leader, a follower that fetches, and the leader's ISR."""
 
 from __future__ import annotations
 
 import asyncio
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.broker_requests import ORDERS, leader_and_isr, state
+from tests.worlds.broker_requests import ORDERS, consume_request, leader_and_isr, produce_request, state
 from tests.worlds.replica_managers import in_memory, lines_in
 from tests.worlds.serving import Client, Served, on_a_loop, served
 from zkgroup.broker.machine.isr import Isr, IsrOutcome
@@ -13,16 +13,13 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import ZnodeStat
 from zkgroup.model.requests import MultiDone
 from zkgroup.wire.control import LeaderAndIsrResponse
-from zkgroup.wire.records import FetchRequest, FetchResponse, FetchTopic
-from zkgroup.wire.replica_host import (
+from zkgroup.wire.records import (
     ACKS_ALL,
-    CONSUMER,
-    NO_BROKER_EPOCH,
-    NO_EPOCH,
-    AppendLinesRequest,
-    AppendLinesResponse,
-    FetchLinesRequest,
-    FetchLinesResponse,
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ProduceResponse,
 )
 
 LAG_MS = 10_000
@@ -41,16 +38,21 @@ async def fetches_once(follower: ReplicaManager, client: Client) -> None:
     assert follower.take(ORDERS, partition, fetched)
 
 
-async def appending(client: Client, *lines: bytes) -> asyncio.Task[AppendLinesResponse]:
-    client.send(AppendLinesRequest(*ORDERS, 0, ACKS_ALL, lines))
-    return asyncio.create_task(client.receive(AppendLinesResponse))
+async def appending(client: Client, *values: bytes) -> asyncio.Task[ProduceResponse]:
+    client.send(produce_request(ORDERS, ACKS_ALL, *values), 8)
+    return asyncio.create_task(client.receive(ProduceResponse, version=8))
 
 
-async def read(client: Client, offset: int) -> FetchLinesResponse:
-    request = FetchLinesRequest(
-        CONSUMER, NO_BROKER_EPOCH, *ORDERS, NO_EPOCH, NO_EPOCH, offset, 10_000, 20_000
-    )
-    return await client.ask(request, FetchLinesResponse)
+async def acknowledged(answer: asyncio.Task[ProduceResponse]) -> tuple[int, int]:
+    """Error and offset of the one partition."""
+    ((found,),) = (topic.partitions for topic in (await answer).topics)
+    return found.error, found.offset
+
+
+async def read(client: Client, offset: int) -> FetchedPartition:
+    answer = await client.ask(consume_request(ORDERS, offset, 20_000), FetchResponse, version=11)
+    ((found,),) = (topic.partitions for topic in answer.topics)
+    return found
 
 
 async def appended(broker: Served, end: int) -> None:
@@ -62,7 +64,7 @@ async def appended(broker: Served, end: int) -> None:
 
 
 @on_a_loop
-async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has_them() -> None:
+async def test_records_for_all_are_acknowledged_and_readable_once_the_follower_has_them() -> None:
     """And a consumer that waits for them gets them then, not before."""
     follower = in_memory(FOLLOWER)
     follower.become_follower(ORDERS, 0)
@@ -79,9 +81,9 @@ async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has
         assert not reading.done()
         await fetches_once(follower, fetcher)
 
-        assert await answer == AppendLinesResponse(0, 0, 2)
+        assert await acknowledged(answer) == (0, 0)
         found = await reading
-        assert (found.high_watermark, lines_in(found.records)) == (2, [b"a", b"b"])
+        assert (found.high_watermark, lines_in(found.records or b"")) == (2, [b"a", b"b"])
         assert follower.high_watermark(ORDERS) == 2
         for client in (controller, producer, fetcher, consumer):
             await client.close()
@@ -90,7 +92,7 @@ async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has
 
 @on_a_loop
 async def test_a_silent_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
-    """Waiting lines are acknowledged once the smaller ISR is stored, not when it is proposed."""
+    """Waiting records are acknowledged once the smaller ISR is stored, not when it is proposed."""
     follower = in_memory(FOLLOWER)
     follower.become_follower(ORDERS, 0)
     async with served(in_memory(1)) as leader:
@@ -125,7 +127,7 @@ async def test_a_silent_follower_leaves_the_isr_and_returns_when_it_has_caught_u
         await in_step(None, 4)
         leader.clock.advance(1)
         await in_step((1,), 5)
-        assert await answer == AppendLinesResponse(0, 0, 1)
+        assert await acknowledged(answer) == (0, 0)
 
         answer = asyncio.get_running_loop().create_future()
         await fetches_once(follower, fetcher)
