@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -65,6 +66,7 @@ def _lines(what: str, found: Found, rate: Callable[[Figures], str]) -> dict[str,
             runs=len(runs),
             note=rate(middle),
         )
+        print(f"  {lines[name]}", file=sys.stderr, flush=True)  # what is known, should the rest not end
     return lines
 
 
@@ -89,7 +91,7 @@ def _records(run: Figures) -> str:
 def fetch(plan: Plan, report: Report) -> None:
     """A warm log, fetched from its start to its end: large parts of 8 partitions, then small ones of 100."""
     size, records = 8192, 500 if plan.short else 50_000
-    small, few = 1000, 500 if plan.short else 20_000
+    small, few = 1000, 500 if plan.short else 8_000
     with all_sides(sides(short=plan.short), 1) as started:
         for side in started.values():
             ask(side.bootstrap, "create", TOPIC, partitions=8)
@@ -113,7 +115,7 @@ def fetch(plan: Plan, report: Report) -> None:
 
 def produce(plan: Plan, report: Report) -> None:
     """Records of 100 bytes and of 1 KiB: acks=1 at one broker, acks=all at three."""
-    count = 1_000 if plan.short else 200_000
+    count = 1_000 if plan.short else 100_000
     for brokers, acks, name in ((1, 1, "acks=1"), (3, -1, "acks=all, three brokers")):
         with all_sides(sides(short=plan.short), brokers) as started:
             for side in started.values():
@@ -224,12 +226,14 @@ def start(plan: Plan, report: Report) -> None:
     Both have the same logs of one segment each. After SIGKILL nothing counts as forced to the disk, so every
     batch is checked.
     """
-    partitions, batches = (20, 8) if plan.short else (1000, 132)
+    topics, each, batches = (2, 10, 8) if plan.short else (10, 100, 132)
+    partitions = topics * each
     with all_sides(sides(short=plan.short), 1) as started:
         for side in started.values():
-            ask(side.bootstrap, "create", TOPIC, partitions=partitions)
+            for number in range(topics):
+                ask(side.bootstrap, "create", f"{TOPIC}-{number}", partitions=each)
             side.stop(clean=True)
-            _fill_logs(side.data(1), partitions, batches)
+            _fill_logs(side.data(1), batches)
             side.start()
             eventually(lambda side=side: _led(side) == partitions, what="all partitions are led")  # type: ignore[misc]
         for clean, ending in ((True, "a clean end"), (False, "SIGKILL")):
@@ -248,7 +252,7 @@ def start(plan: Plan, report: Report) -> None:
                 report.at_least(f"{what}, beside Kafka", 0.5, ratio(lines[KAFKA], lines[OURS]), SHARED)
 
 
-def _fill_logs(data: Path, partitions: int, batches: int) -> None:
+def _fill_logs(data: Path, batches: int) -> None:
     """Gives each partition of a stopped broker the same segment of batches of 16 KB; both sides read it."""
     with tempfile.TemporaryDirectory(prefix="zkgroup-bench-log-") as scratch:
         folder = DataDir(DiskStorage(Path(scratch)), LogConfig(), lambda: 1)
@@ -259,8 +263,8 @@ def _fill_logs(data: Path, partitions: int, batches: int) -> None:
             log.append_as_leader(build_batch(records), 0, now_ms)
         folder.close()
         for file in Path(scratch, f"{TOPIC}-0").glob("0*"):
-            for number in range(partitions):
-                shutil.copy(file, data / f"{TOPIC}-{number}")
+            for partition in data.glob(f"{TOPIC}-*"):
+                shutil.copy(file, partition)
 
 
 def _restart(side: BrokerSide, partitions: int, *, clean: bool) -> Figures:
@@ -276,7 +280,7 @@ def _restart(side: BrokerSide, partitions: int, *, clean: bool) -> Figures:
 def _led(side: BrokerSide) -> int:
     """The number of partitions that the broker answers to have a leader."""
     try:
-        answer = ask_broker(("127.0.0.1", side.ports[1]), MetadataRequest.of(TOPIC), MetadataResponse)
+        answer = ask_broker(("127.0.0.1", side.ports[1]), MetadataRequest(()), MetadataResponse)
     except OSError:
         return 0
     if answer is None:
