@@ -246,7 +246,7 @@ class _Id(click.ParamType[int | None]):
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Folder of the lines.  [default: none, lines stay in memory]",
+    help="Folder of the logs.  [default: none, logs stay in memory]",
 )
 @click.option("--controller-only", is_flag=True, help="Host nothing; only stand for election as controller.")
 @set_option("settings", "Any setting of a broker")
@@ -287,7 +287,7 @@ def run(
         require_native("broker run")
     where = target(shared())
     if dry_run:
-        what = "a controller only" if controller_only else f"a broker ({data or 'lines in memory'})"
+        what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
         echo_err(f"would run {AUTO if broker is None else broker} on {where.zookeeper} as {what}")
         return
 
