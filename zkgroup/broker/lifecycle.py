@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.hosted_controller import RegisteredStore
@@ -146,6 +146,7 @@ class BrokerLifecycle:
         self._telemetry = BrokerTelemetry(parts.metrics)
         self._registered_store = RegisteredStore(parts.store)
         self._controller: HostedController | None = None
+        self._opening: asyncio.Task[Any] | None = None
         self._controller_lock = threading.Lock()
         self._is_closing = False
         """Whether no controller may be made any more; guarded by the lock."""
@@ -194,9 +195,7 @@ class BrokerLifecycle:
         self._registered_store.close()
         self._loop.post(self._loop.stop)
         self._loop.join(CLOSE_S)
-        network = self.network
-        if network is not None:
-            self._wait(self.thread.run(network.close(abandon=abandon)), CLOSE_S)
+        self._wait(self.thread.run(self._close_network(abandon=abandon)), CLOSE_S)
         self.thread.stop(CLOSE_S)
 
     def hurry(self) -> None:
@@ -235,8 +234,18 @@ class BrokerLifecycle:
 
     # --- on the event loop ------------------------------------------------------------------------
 
+    async def _close_network(self, *, abandon: bool) -> None:
+        """Closes the port and the replicas, also those that are being opened."""
+        opening = self._opening
+        if opening is not None and not opening.done():
+            opening.cancel()
+            await asyncio.wait([opening])
+        if self.network is not None:
+            await self.network.close(abandon=abandon)
+
     async def _open(self, prepared: Prepared) -> Serving:
         """Opens the replicas and the port. Raises ConfigError, ConflictError."""
+        self._opening = asyncio.current_task()
         parts, settings = self._parts, self._settings
         host = parts.open_replicas(prepared.broker, prepared.cluster_id)
         network = BrokerNetwork(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import happened
+from tests.waiting import PATIENCE_S, happened
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.replica_managers import lines_on_disk
 from tests.worlds.running_brokers import Idle
@@ -16,8 +16,10 @@ from zkgroup.broker.broker import Broker
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.lifecycle import HostedControllerConfig, run_controlled_shutdown
 from zkgroup.broker.log.storage import MemoryStorage
+from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
+from zkgroup.runtime.loop import LoopThread
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -165,3 +167,35 @@ def test_a_broker_that_closes_while_it_registers_makes_no_controller(monkeypatch
     broker.close(controlled_shutdown=False)
 
     assert made == []
+
+
+def test_a_broker_that_closes_while_it_opens_its_port_keeps_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Past bug: the port was opened behind `close`, and the thread of the replicas stayed."""
+    opening, released = threading.Event(), list[asyncio.Event]()
+    really_start, really_stop = BrokerServer.start, LoopThread.stop
+
+    async def start(server: BrokerServer, host: str, port: int = 0) -> tuple[str, int]:
+        released.append(asyncio.Event())
+        opening.set()
+        await released[0].wait()
+        return await really_start(server, host, port)
+
+    async def open_port() -> None:
+        released[0].set()
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    def stop(thread: LoopThread, timeout_s: float = 5.0) -> bool:
+        thread.run(open_port()).result(PATIENCE_S)
+        return really_stop(thread, timeout_s)
+
+    monkeypatch.setattr(BrokerServer, "start", start)
+    monkeypatch.setattr(LoopThread, "stop", stop)
+    broker = Broker(client=MemoryZooKeeper(SystemClock()).client("b1"), broker=1)
+    broker.start()
+    happened(opening)
+    broker.close()
+
+    assert [one.name for one in threading.enumerate() if one.name.startswith("zkgroup-broker-1")] == []
