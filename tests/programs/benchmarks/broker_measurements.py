@@ -175,7 +175,7 @@ def _idle_cpu(side: BrokerSide, plan: Plan) -> float:
 
 def connections(plan: Plan, report: Report) -> None:
     """The CPU of a request for metadata, at few and at many open connections."""
-    counts, requests = ((5, 50), 500) if plan.short else ((50, 5_000), 10_000)
+    counts, requests = ((5, 50), 500) if plan.short else ((50, 5_000), 2_000)
     by_count: dict[int, dict[str, list[Figures]]] = {}
     with all_sides(sides(short=plan.short), 1) as started:
         for side in started.values():
