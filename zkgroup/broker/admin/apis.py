@@ -13,9 +13,9 @@ from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, topics
 from zkgroup.broker.admin.failures import Failure, failure_of
 from zkgroup.broker.admin.known_configs import known_configs
-from zkgroup.broker.admin.rows import ServedMetadata
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
 from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
@@ -79,7 +79,7 @@ class AdminApis:
         self,
         store: Store,
         clock: Clock,
-        metadata: ServedMetadata,
+        metadata: MetadataCache,
         *,
         broker: int,
         settings: BrokerSettings,

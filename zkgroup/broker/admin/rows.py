@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
+from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model.ports import Clock, Store
 from zkgroup.wire.admin_apis import (
@@ -23,15 +24,6 @@ from zkgroup.wire.messages import Request
 
 if TYPE_CHECKING:
     from zkgroup.broker.admin.apis import AdminApis
-
-
-class ServedMetadata(Protocol):
-    """What this broker tells clients of a topic."""
-
-    def leaders(self, topic: str) -> Mapping[int, int] | None:
-        """Partition to its live leader, -1 for none; None for an unknown topic."""
-        ...
-
 
 _HANDLERS: Final[Mapping[type[Request], Callable[[AdminApis], Callable[..., Any]]]] = {
     CreateTopicsRequest: lambda apis: apis.create_topics,
@@ -56,7 +48,7 @@ class AdminRows:
         self,
         store: Store,
         clock: Clock,
-        metadata: ServedMetadata,
+        metadata: MetadataCache,
         *,
         broker: int,
         settings: BrokerSettings,
@@ -64,7 +56,7 @@ class AdminRows:
         """
         Args:
             store: the broker's ZooKeeper session.
-            metadata: what this broker tells clients.
+            metadata: what this broker answers to clients.
         """
         self._store, self._clock, self._metadata = store, clock, metadata
         self._broker, self._settings = broker, settings
